@@ -282,6 +282,12 @@ $(BUILD)/bench/sparse: $(wildcard bench/sparse/*.[ch]) $(BUILD)/libprogram.a $(B
 	@mkdir -p $(@D)
 	@echo "  CC    $@"
 	$(Q)$(CC) $(CFLAGS) $(filter %.c %.a,$^) $(LDFLAGS) $(PROGRAM_LIBS) $(LDLIBS) -o $@
+# The library that it is compared with takes what the compiler's CPU has.
+$(BUILD)/bench/vectors: bench/vectors.cc $(BUILD)/libspolia.a
+	@mkdir -p $(@D)
+	@echo "  CXX   $<"
+	$(Q)$(CXX) -std=c++17 -O3 -g -march=native -Iinclude -Isrc $< $(BUILD)/libspolia.a $(LDFLAGS) $(LDLIBS) -o $@
+
 $(BUILD)/bench/%: bench/%.c $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -Itests $< $(BUILD)/libspolia.a $(LDFLAGS) $(LDLIBS) -o $@

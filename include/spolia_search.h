@@ -61,10 +61,10 @@ typedef struct sp_retrieve_query {
     void *user;
 } sp_retrieve_query;
 
-/* sp_retriever_search -- the best chunks, best first: score is BM25's, the inner product, or the sum of 1 / (60 + rank).
- * What the last stage has is the result, which does not depend on n_stages. Owns: sp_hits_fini. Thread: any.
- * Errors: SP_E_ARG (k, by; vectors that the index has not), SP_E_CANCELED (on_stage), SP_E_IO, SP_E_NOMEM.
- * Source: RAGCache section 6 (staged search). */
+/* sp_retriever_search -- the best chunks, best first: score is BM25's, the inner product, or the sum of
+ * 1 / (60 + rank). What the last stage has is the result, which does not depend on n_stages. Owns: sp_hits_fini.
+ * Thread: any. Errors: SP_E_ARG (k, by; vectors that the index has not), SP_E_CANCELED (on_stage), SP_E_IO,
+ * SP_E_NOMEM. Source: RAGCache section 6 (staged search). */
 SP_API sp_err sp_retriever_search(sp_retriever *f, const sp_retrieve_query *q, sp_hits *out);
 
 #ifdef __cplusplus

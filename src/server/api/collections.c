@@ -140,6 +140,12 @@ static srv_collection *find(const srv_server *s, const char *name, size_t n)
     return NULL;
 }
 
+sp_retriever *srv_collection_find(const srv_server *s, const char *name)
+{
+    srv_collection *c = find(s, name, strlen(name));
+    return c ? c->retriever : NULL;
+}
+
 /* of_model -- the collection of "docs@model"; NULL: the name of a model alone. */
 static srv_collection *of_model(const srv_server *s, const char *model)
 {

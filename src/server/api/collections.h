@@ -34,7 +34,7 @@ void srv_collections_close(srv_server *s);
 
 /* srv_retrieval_read -- the fields of a body; a top_k that counts passages is taken out of it. Errors are in *f. */
 void srv_retrieval_read(const srv_call *call, srv_fields *f, srv_retrieval *out);
-/* Called after each stage with the passages found so far, in the order of the index. Return false to end the search. */
+/* Called after each stage with the passages found so far, in the order of the index. False: the search ends. */
 typedef bool srv_passages_fn(const sp_hits *h, bool changed, bool last, void *user);
 /* srv_retrieval_search -- false after an error in *f, where a library's is *err, or when fn ended it. */
 bool srv_retrieval_search(srv_retrieval *r, srv_fields *f, const char *question, srv_passages_fn *fn, void *user,
@@ -44,6 +44,8 @@ bool srv_retrieval_is_slow(const srv_retrieval *r);
 /* srv_retrieval_take -- adds copies of the passages r->now to the documents of a chat. False: out of memory. */
 bool srv_retrieval_take(const srv_retrieval *r, srv_documents *d);
 
+/* srv_collection_find -- to search in; NULL: there is none of this name. */
+sp_retriever *srv_collection_find(const srv_server *s, const char *name);
 /* srv_retrieval_json -- for the account of an answer. */
 json_t *srv_retrieval_json(const srv_retrieval *r);
 /* srv_collections_models -- adds "NAME@MODEL" of each collection to a list of models. */

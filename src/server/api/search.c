@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "server/api/answer.h"
+#include "server/api/collections.h"
 #include "server/api/documents.h"
 #include "server/api/routes.h"
 
@@ -41,16 +42,39 @@ static json_t *found_json(const sp_hits *hits)
     return json_pack("{s:s, s:o}", "object", "list", "data", data);
 }
 
+/* fail -- what the library says. */
+static srv_sent fail(const srv_call *call, sp_err err)
+{
+    const char *code;
+    const int status = srv_error_status(err, &code);
+    return srv_reply_error(call->connection, status, NULL, code, sp_error_detail());
+}
+
+/* run_in_collection -- with the chunks' numbers; the ids of documents are files and folders. */
+static srv_sent run_in_collection(const srv_call *call, srv_fields *f, sp_retriever *in, const sp_documents_query *q)
+{
+    sp_hits hits;
+    const sp_retrieve_query asked = {.text = q->text,
+                                     .k = q->k,
+                                     .by = srv_field_string(f, "by"),
+                                     .files = q->ids,
+                                     .n_files = q->n_ids};
+    sp_err err = sp_retriever_search(in, &asked, &hits);
+    if (err != SP_OK) return fail(call, err);
+    json_t *o = found_json(&hits);
+    for (int i = 0; i < hits.n; i++)
+        json_object_set_new(json_array_get(json_object_get(o, "data"), (size_t)i), "chunk",
+                            json_integer(hits.v[i].id));
+    sp_hits_fini(&hits);
+    return srv_reply_json(call->connection, 200, o);
+}
+
 /* run -- a search in the cache that `salt` names. */
 static srv_sent run(const srv_call *call, const char *salt, const sp_documents_query *q)
 {
     sp_hits hits;
-    const char *code;
     sp_err err = sp_documents_search(call->s->documents, salt, q, &hits);
-    if (err != SP_OK) {
-        int status = srv_error_status(err, &code);
-        return srv_reply_error(call->connection, status, NULL, code, sp_error_detail());
-    }
+    if (err != SP_OK) return fail(call, err);
     json_t *o = found_json(&hits);
     sp_hits_fini(&hits);
     return srv_reply_json(call->connection, 200, o);
@@ -69,10 +93,15 @@ srv_sent srv_search(srv_call *call)
     q.ids = ids;
     call->cache_salt = srv_field_string(&f, "cache_salt");
     if (!q.text) srv_fields_refuse(&f, "query", "query must be a string");
+    const char *name = srv_field_string(&f, "collection");
+    sp_retriever *in = name ? srv_collection_find(call->s, name) : NULL;
+    if (name && !in) srv_fields_refuse(&f, "collection", "there is no collection \"%.64s\"", name);
     if (f.failed)
         sent = srv_reply_error(call->connection, 400, f.param, NULL, f.why);
     else if (q.ids && q.n_ids == 0) /* of no document */
         sent = srv_reply_json(call->connection, 200, found_json(&(sp_hits){0}));
+    else if (in)
+        sent = run_in_collection(call, &f, in, &q);
     else if (!srv_salt_of(call, &salt))
         sent = srv_reply_error(call->connection, 503, NULL, "out_of_memory", "out of memory");
     else

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""retrieval.py -- which passages are found by words, by vectors and by both, on sets of questions with their documents.
+
+    bench/retrieval.py --embedding all-MiniLM-L6-v2 [--questions N] [--docs N] SET ...
+
+A SET is a folder with docs.jsonl and questions.dev.jsonl (or questions.jsonl), as bench/search_recall.py reads it. Each
+set is indexed once with vectors; a server (`serve --collection`) answers POST /v1/search of it. A row is a ranking:
+recall@1, @5, @20 is the share of a question's documents that have a chunk among the best 1, 5, 20 documents; nDCG@20
+counts a document of rank r as 1 / log2(1 + r). +- is half of a 95 % interval of paired resamples of the questions,
+against BM25. With --rerank the server's encoder of pairs (--reranker) orders the 20 best of both again.
+"""
+import argparse
+import json
+import math
+import pathlib
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+import numpy as np
+
+from search_recall import ROOT, read_folder
+
+KS = (1, 5, 20)
+
+
+class Server:
+    def __init__(self, program, model, index, *options):
+        command = [program, "serve", "-m", model, "--port", "0", "--no-page", "--log-format", "none", "--collection", f"set={index}"]
+        self.process = subprocess.Popen([*command, *map(str, options)], stdout=subprocess.PIPE, text=True)
+        self.url = self.process.stdout.readline().split()[-1]
+
+    def search(self, **body):
+        r = urllib.request.Request(self.url + "/v1/search", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        return json.load(urllib.request.urlopen(r))["data"]
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def documents_of(found, document):
+    """Documents in the order of their best chunk."""
+    return list(dict.fromkeys(document[h["chunk"]] for h in found))
+
+
+def scores(wanted, ranked):
+    gain = sum(1 / math.log2(2 + r) for r, d in enumerate(ranked[:20]) if d in wanted)
+    best = sum(1 / math.log2(2 + r) for r in range(min(len(wanted), 20)))
+    return [len(wanted & set(ranked[:k])) / len(wanted) for k in KS] + [gain / best]
+
+
+def interval(a, b, seed=1):
+    """Half of the 95 % interval of the mean difference, by paired resamples."""
+    difference = np.array(a) - np.array(b)
+    rng = np.random.default_rng(seed)
+    means = difference[rng.integers(0, len(difference), (1000, len(difference)))].mean(axis=1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    return (high - low) / 2
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--program", default=str(ROOT / "build/spolia"))
+    parser.add_argument("--model", default=str(ROOT / "demo/model.gguf"), help="of the server; it computes nothing")
+    parser.add_argument("--embedding", required=True)
+    parser.add_argument("--kind", help="flat, ivf or hnsw")
+    parser.add_argument("--questions", type=int, help="only the first N of each set")
+    parser.add_argument("--rerank", metavar="MODEL", help="also with an encoder of pairs")
+    parser.add_argument("sets", nargs="+", type=pathlib.Path)
+    args = parser.parse_args()
+    print("| set | documents | questions | ranking | recall@1 | @5 | @20 | nDCG@20 |\n|---|---|---|---|---|---|---|---|")
+    for path in args.sets:
+        docs, questions = read_folder(path)
+        questions = questions[:args.questions]
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / "docs").mkdir()
+            with open(folder / "docs/docs.jsonl", "w", encoding="utf-8") as f:
+                f.writelines(json.dumps({"title": title, "text": text}) + "\n" for title, text in docs)
+            index = folder / "index.db"
+            kind = ["--vectors", args.kind] if args.kind else []
+            subprocess.run([args.program, "index", folder / "docs", "-o", index, "--quiet", "--embedding", args.embedding, *kind],
+                           check=True)
+            with sqlite3.connect(index) as db:
+                document = {chunk: line - 1 for chunk, line in db.execute("SELECT id, line FROM chunks")}
+            rankings = {"words (BM25)": {"by": "words"}, "vectors": {"by": "vectors"}, "both": {"by": "hybrid"}}
+            if args.rerank:
+                rankings["both, reranked"] = {"by": "hybrid", "rerank": True}
+            s = Server(args.program, args.model, index, "--embedding", args.embedding,
+                       *(("--reranker", args.rerank) if args.rerank else ()))
+            results = {}
+            for name, how in rankings.items():
+                results[name] = [scores(wanted, documents_of(s.search(query=q, collection="set", top_k=40, **how), document))
+                                 for q, wanted in questions]
+            s.stop()
+        base = np.array(results["words (BM25)"])
+        for name, rows in results.items():
+            rows = np.array(rows)
+            cells = [f"{rows[:, i].mean():.3f}" + (f" +- {interval(rows[:, i], base[:, i]):.3f}" if name != "words (BM25)" else "")
+                     for i in range(len(KS) + 1)]
+            print(f"| {path.name} | {len(docs)} | {len(questions)} | {name} | {' | '.join(cells)} |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
