@@ -3,6 +3,12 @@
  * `visit` below walks the lowest layer in the order of the library's searchBaseLayerST: the same candidates, the same
  * bound, the same end. So it finds what the library's searchKnn finds (tests/property/test_staged.c); it can also
  * leave out ids, which the library of this version cannot. */
+/* Its functions are not inline: names of our own, for programs that use it, too. */
+#define hnswlib       sp_hnswlib
+#define AVXCapable    sp_hnswlib_avx
+#define AVX512Capable sp_hnswlib_avx512
+#define cpuid         sp_hnswlib_cpuid
+#define xgetbv        sp_hnswlib_xgetbv
 #include <hnswlib/hnswlib.h>
 
 #include <cmath>

@@ -309,6 +309,39 @@ static void a_request_may_be_canceled_in_every_state(void **state)
     }
 }
 
+/* Exact policies and those that take chunks anywhere: whole segments, and the answer of one that had none. */
+static void what_a_stopped_prompt_has_computed_is_kept(void **state)
+{
+    static const char *const policies[] = {"prefix", "full", "fusion"};
+    for (int i = 0; i < 3; i++) {
+        int n_kept = 0;
+        for (int steps = 1; steps < 9; steps++) {
+            sp_context *c = open_with(0, 16, policies[i]), *cold = open_with(0, 16, policies[i]);
+            sp_prompt *p = rag_prompt(c, chunks, 2, "What?"), *other = rag_prompt(cold, chunks, 2, "What?");
+            sp_request_opts o = opts_of(6, 1);
+            sp_request *r;
+            bool busy = true;
+            assert_int_equal(sp_request_submit(c, p, &o, &r), SP_OK);
+            for (int k = 0; k < steps; k++) assert_int_equal(sp_context_step(c, &busy), SP_OK);
+            sp_request_stop(r);
+            while (sp_request_result(r)->finish == SP_FINISH_NONE)
+                assert_int_equal(sp_context_step(c, &busy), SP_OK);
+            assert_int_equal(sp_request_result(r)->finish, SP_FINISH_CANCELED);
+            sp_request_destroy(r);
+            sp_request *warm = generate(c, p, &o), *plain = generate(cold, other, &o);
+            n_kept += sp_request_result(warm)->n_reused > 0;
+            assert_string_equal(sp_request_result(warm)->text, sp_request_result(plain)->text);
+            sp_request_destroy(warm);
+            sp_request_destroy(plain);
+            sp_prompt_destroy(p);
+            sp_prompt_destroy(other);
+            close_clean(c);
+            close_clean(cold);
+        }
+        assert_true(n_kept >= 4);
+    }
+}
+
 /* -- refusals ------------------------------------------------------------------------------- */
 
 static void refused(sp_context *c, sp_prompt *p, const sp_request_opts *o, sp_err want,
@@ -432,6 +465,7 @@ int main(void)
         cmocka_unit_test(stop_strings_end_the_answer),
         cmocka_unit_test(a_client_may_hang_up),
         cmocka_unit_test(a_request_may_be_canceled_in_every_state),
+        cmocka_unit_test(what_a_stopped_prompt_has_computed_is_kept),
         cmocka_unit_test(bad_requests_are_refused),
         cmocka_unit_test(documents_cannot_inject),
         cmocka_unit_test(every_allocation_may_fail),
