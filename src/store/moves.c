@@ -58,7 +58,8 @@ static const void *append(uint8_t **end, const void *from, size_t bytes)
     return to;
 }
 
-sp_err sp_move_own(sp_move *m)
+/* own -- copies tokens, head, blocks and patch: what they pointed to may be freed. */
+static sp_err own(sp_move *m)
 {
     const size_t head = (size_t)m->n_head * sizeof *m->head;
     const size_t tokens = (size_t)m->seg.n * sizeof *m->seg.tokens;
@@ -94,11 +95,13 @@ static sp_err keep(sp_move *m, const sp_record *r)
 
 void sp_move_fini(sp_move *m)
 {
+    sp_tier_op_release(m->op);
     sp_free(m->own);
     sp_free(m->memory);
     sp_free(m->after);
     m->own = m->memory = NULL;
     m->after = NULL;
+    m->op = NULL;
 }
 
 /* -- blocks --------------------------------------------------------------------------------- */
@@ -212,12 +215,12 @@ static sp_err name_path(sp_move *m)
     return SP_OK;
 }
 
-sp_err sp_move_put(sp_move *m, sp_tier *t, const sp_record *r, bool by_path, sp_move_done *done,
-                   sp_tier_op **op)
+sp_err sp_move_put(sp_move *m, sp_tier *t, const sp_record *r, bool by_path, sp_move_done *done)
 {
     if (!begins_with_head(m, r))
         return sp_fail(SP_E_ARG, "a copy that was not computed after the head of its key");
     atomic_store(&m->n_there, 0);
+    SP_TRY(own(m));
     if (by_path) SP_TRY(name_path(m));
     SP_TRY(keep(m, r));
     m->said.tokens = m->seg.tokens;
@@ -229,7 +232,7 @@ sp_err sp_move_put(sp_move *m, sp_tier *t, const sp_record *r, bool by_path, sp_
                                          .n_after = m->n_after,
                                          .done = done,
                                          .user = m},
-                          op);
+                          &m->op);
 }
 
 sp_err sp_move_put_here(sp_move *m, sp_tier *t, const sp_record *r)
@@ -239,10 +242,16 @@ sp_err sp_move_put_here(sp_move *m, sp_tier *t, const sp_record *r)
         t, &(sp_tier_job){.verb = SP_TIER_PUT, .record = r, .source = read_layer, .user = m});
 }
 
-sp_err sp_move_get(sp_move *m, sp_tier *t, sp_move_done *done, sp_tier_op **op)
+sp_err sp_move_get(sp_move *m, sp_tier *t, sp_move_done *done)
 {
     const int n_layers = sp_kv_pool_shape(m->pool)->n_layers;
-    if (m->first == 0) atomic_store(&m->n_there, -1);
+    const bool is_first = m->first == 0;
+    if (is_first && !m->own) SP_TRY(own(m));
+    if (is_first) {
+        sp_tier_op_release(m->op); /* of a get that failed */
+        m->op = NULL;
+        atomic_store(&m->n_there, -1);
+    }
     return sp_tier_submit(
         t,
         &(sp_tier_job){.verb = SP_TIER_GET,
@@ -254,5 +263,5 @@ sp_err sp_move_get(sp_move *m, sp_tier *t, sp_move_done *done, sp_tier_op **op)
                        .sink = write_layer,
                        .done = done,
                        .user = m},
-        op);
+        is_first ? &m->op : NULL);
 }

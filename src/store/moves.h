@@ -18,8 +18,8 @@
 #include "store/notes.h"
 #include "store/tier.h"
 
-/* What a copy is, and where its blocks are. All pointers are borrowed until the move is over, but for what
- * sp_move_own has copied. */
+/* What a copy is, and where its blocks are. A submitted put or get copies tokens, head, blocks and patch; the other
+ * pointers are borrowed until the move is over. */
 typedef struct sp_move {
     sp_kv_pool *pool;
     const sp_digest *space;
@@ -41,13 +41,11 @@ typedef struct sp_move {
     uint64_t sums;  /* get: a hash of theirs */
     sp_notes_load notes;
     void *own, *memory;
+    sp_tier_op *op; /* of the put or the first get */
     sp_tier_key *after;  /* [n_after] put: sp_tier_job */
     int n_after;
     _Atomic int n_there; /* layers that are in the blocks, or were taken; get: -1: not even the header came */
 } sp_move;
-
-/* sp_move_own -- tokens, head, blocks and patch are copied: what they pointed to may go. Errors: SP_E_NOMEM. */
-sp_err sp_move_own(sp_move *m) SP_MUST_CHECK;
 
 sp_tier_key sp_move_key(const sp_move *m);
 /* sp_move_record -- completes a record that says before, at, exact and what was measured: the rest
@@ -60,16 +58,16 @@ int64_t sp_move_bytes(const sp_kv_pool *pool, int32_t n, int n_before);
 typedef void sp_move_done(void *move, sp_tier_op *op);
 
 /* sp_move_put -- submits a put of this record, whose arrays are copied. A path copy (`by_path`) is written after all
- * that it continues: its head. Errors: those of sp_tier_submit. Owns: release *op; sp_move_fini when it is done. */
-sp_err sp_move_put(sp_move *m, sp_tier *t, const sp_record *r, bool by_path, sp_move_done *done,
-                   sp_tier_op **op) SP_MUST_CHECK;
+ * that it continues: its head. Errors: those of sp_tier_submit. Owns: sp_move_fini when it is done, and after an
+ * error. */
+sp_err sp_move_put(sp_move *m, sp_tier *t, const sp_record *r, bool by_path, sp_move_done *done) SP_MUST_CHECK;
 /* sp_move_put_here -- the same in a tier that runs puts on the caller's thread. Errors: those of
  * sp_tier_op_result. */
 sp_err sp_move_put_here(sp_move *m, sp_tier *t, const sp_record *r) SP_MUST_CHECK;
 /* sp_move_get -- submits an urgent get. A copy that was replaced since its first layers were read ends it with
- * SP_E_NOTFOUND. Errors: those of sp_tier_submit. Owns: release *op. */
-sp_err sp_move_get(sp_move *m, sp_tier *t, sp_move_done *done, sp_tier_op **op) SP_MUST_CHECK;
-/* sp_move_fini -- frees what the move has. */
+ * SP_E_NOTFOUND. A get of layer 0 begins anew, also after one that failed. Errors, Owns: as put. */
+sp_err sp_move_get(sp_move *m, sp_tier *t, sp_move_done *done) SP_MUST_CHECK;
+/* sp_move_fini -- frees what the move has, and releases its operation. */
 void sp_move_fini(sp_move *m);
 
 #endif

@@ -43,30 +43,17 @@ static bool has_own_salt(const sp_request *r)
     return r->prompt.salt && (!salt || strcmp(r->prompt.salt, salt) != 0);
 }
 
-/* note_elsewhere -- an unknown chunk may be in the store for another model. This is known for the context's own tenant
+/* explain -- says of segments that no copy serves what the store has of them. It has names of the context's own tenant
  * only. */
-static void note_elsewhere(sp_request *r, sp_found *found)
-{
-    const sp_tiers *t = has_own_salt(r) ? NULL : r->ctx->tiers;
-    for (int i = 0; sp_tiers_has_store(t) && i < r->prompt.n_segs; i++) {
-        bool is_new = found[i].miss == SP_MISS_NEVER_SEEN || found[i].miss == SP_MISS_EDITED;
-        if (is_new &&
-            sp_tiers_has_elsewhere(t, &r->prompt.segs[i], r->prompt.segs, r->prompt.n_head))
-            found[i].miss = SP_MISS_OTHER_MODEL;
-    }
-}
-
-/* note_policy -- a policy that finds by path alone does not see the copies of chunks in the store. */
-static void note_policy(sp_request *r, sp_found *found)
+static void explain(const sp_request *r, sp_found *found)
 {
     const sp_request_prompt *p = &r->prompt;
-    const sp_tiers *t = r->ctx->tiers;
-    if (!r->reuse.policy->by_path || has_own_salt(r) || !sp_tiers_has_store(t)) return;
-    for (int i = p->n_head; i < p->n_segs; i++) {
-        if (p->segs[i].kind != SP_SEG_CHUNK || found[i].copy) continue;
-        const sp_tiers_key key = {.seg = &p->segs[i], .head = p->ids, .n_head = p->n_head};
-        if (sp_tiers_has(t, &key, SP_COPY_FUSED) || sp_tiers_has(t, &key, SP_COPY_PLAIN))
-            found[i].miss = SP_MISS_POLICY;
+    if (has_own_salt(r)) return;
+    for (int i = 0; i < p->n_segs; i++) {
+        const bool is_chunk = i >= p->n_head && p->segs[i].kind == SP_SEG_CHUNK && !found[i].copy;
+        const sp_tiers_miss miss = {.segs = p->segs, .ids = p->ids, .i = i, .n_head = p->n_head,
+                                    .unread = is_chunk && r->reuse.policy->by_path, .why = (sp_miss)found[i].miss};
+        found[i].miss = (uint8_t)sp_tiers_explain(r->ctx->tiers, &miss);
     }
 }
 
@@ -83,12 +70,7 @@ static sp_err look(sp_request *r, bool ready_only, sp_found *found)
                    .ready_only = ready_only};
     int64_t start = sp_clock_us();
     sp_err err = r->reuse.policy->find(&f);
-    if (err == SP_OK) {
-        note_elsewhere(r, found);
-        note_policy(r, found);
-    } else {
-        sp_request_unpin(r, found);
-    }
+    if (err != SP_OK) sp_request_unpin(r, found);
     r->plans.us += sp_clock_us() - start;
     return err;
 }
@@ -101,6 +83,9 @@ sp_err sp_request_find(sp_request *r)
     sp_arena_reset(&r->look.arena);
     r->plans.us = 0;
     SP_TRY(look(r, r->loads.state == SP_LOADS_READY_ONLY, r->look.found));
+    const int64_t start = sp_clock_us();
+    explain(r, r->look.found);
+    r->plans.us += sp_clock_us() - start;
     r->look.at = n_added;
     return SP_OK;
 }

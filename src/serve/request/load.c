@@ -125,7 +125,8 @@ static int layers_needed(sp_request *r)
     double load = 0, prefill = prefill_us(r);
     for (int i = 0; i < r->prompt.n_segs; i++) {
         if (!is_loading(&r->look.found[i])) continue;
-        double us = sp_tiers_load_us(r->ctx->tiers, r->look.found[i].copy);
+        double us;
+        sp_tiers_n_there(r->ctx->tiers, r->look.found[i].copy, &us);
         if (us <= 0) return n_layers;
         load += us;
     }
@@ -151,7 +152,7 @@ static bool may_begin_early(sp_request *r)
     bool all = true; /* all headers are read in any case: plans need what they say */
     for (int i = 0; i < r->prompt.n_segs; i++)
         all &= !is_loading(&r->look.found[i]) ||
-               sp_tiers_n_there(c->tiers, r->look.found[i].copy) >= n;
+               sp_tiers_n_there(c->tiers, r->look.found[i].copy, NULL) >= n;
     return all;
 }
 
@@ -278,7 +279,7 @@ bool sp_request_is_there(sp_request *r)
     bool all = true;
     for (int i = 0; i < r->prompt.n_segs; i++)
         all &= !is_loading(&r->look.found[i]) ||
-               sp_tiers_n_there(r->ctx->tiers, r->look.found[i].copy) == r->ctx->model->hp.n_layers;
+               sp_tiers_n_there(r->ctx->tiers, r->look.found[i].copy, NULL) == r->ctx->model->hp.n_layers;
     return all;
 }
 

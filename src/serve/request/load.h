@@ -11,8 +11,7 @@
  *   store/host/tier.c       the host tier
  *   store/disk/read.c       the disk tier, with store/aio/ for its reads
  *   serve/tiers/posts.c     the end of a load, back on the engine thread
- *   serve/request/find.c    what cannot be loaded is looked up once more; store/disk/others.c and store/table.c say
- *                           whether another model has it
+ *   serve/request/find.c    what cannot be loaded is looked up once more
  *
  * engine/offload/ makes room first where the context is in a file; serve/tiers/paths.c adopts path copies when a store
  * opens. `scripts/road sp_request_load` follows the calls; a test compares them with this list. */

@@ -30,7 +30,6 @@ struct sp_load {
     sp_post post;
     sp_tiers *tiers;
     const sp_copy *copy; /* pinned by the ledger's load; NULL: abandoned */
-    sp_tier_op *op;
     sp_level *from;
     int n_tries;
     int64_t now;
@@ -68,7 +67,7 @@ static bool get_more(sp_load *x)
     if (!m->n || m->first + m->n >= sp_kv_pool_shape(m->pool)->n_layers || x->cancelled)
         return false;
     m->first += m->n;
-    return sp_move_get(m, x->from->tier, got, NULL) == SP_OK;
+    return sp_move_get(m, x->from->tier, got) == SP_OK;
 }
 
 /* got -- on the tier's thread. */
@@ -88,7 +87,7 @@ static void got(void *user, sp_tier_op *op)
 static sp_err get(sp_load *x)
 {
     sp_tiers *t = x->tiers;
-    x->from = sp_tiers_highest(t, x->copy);
+    x->from = sp_tiers_highest(t, x->copy, NULL);
     if (!x->from) return sp_fail(SP_E_NOTFOUND, "no tier has the copy");
     x->n_tries++;
     x->arrived = false;
@@ -97,7 +96,7 @@ static sp_err get(sp_load *x)
     x->move.n = t->piece;
     x->since_us = sp_clock_us();
     x->n_seen = -1;
-    SP_TRY(sp_move_get(&x->move, x->from->tier, got, &x->op));
+    SP_TRY(sp_move_get(&x->move, x->from->tier, got));
     sp_posts_begin(t->posts);
     return SP_OK;
 }
@@ -109,14 +108,6 @@ static sp_load *find(const sp_tiers *t, const sp_copy *c)
     sp_load *x = t->loading;
     while (x && x->copy != c) x = x->next;
     return x;
-}
-
-int sp_tiers_n_there(sp_tiers *t, const sp_copy *c)
-{
-    sp_load *x = find(t, c);
-    int n = x ? atomic_load_explicit(&x->move.n_there, memory_order_acquire) : -1;
-    if (n < 0) return -1;
-    return sp_ledger_load_head(t->ledger, c, &x->move.said.facts) == SP_OK ? n : -1;
 }
 
 bool sp_tiers_await(sp_tiers *t, const sp_copy *c, int layer, int64_t deadline_us)
@@ -158,12 +149,14 @@ static bool is_slow(sp_level *l, const sp_copy *c, double bytes)
     return false;
 }
 
-double sp_tiers_load_us(sp_tiers *t, const sp_copy *c)
+int sp_tiers_n_there(sp_tiers *t, const sp_copy *c, double *left_us)
 {
-    const sp_load *x = find(t, c);
-    if (!x) return 0;
-    int left = sp_kv_pool_shape(t->pool)->n_layers - SP_MAX(atomic_load(&x->move.n_there), 0);
-    return bytes_of(&x->move, left) * x->from->byte_us;
+    sp_load *x = find(t, c);
+    const int n = x ? atomic_load_explicit(&x->move.n_there, memory_order_acquire) : -1;
+    if (left_us)
+        *left_us = x ? bytes_of(&x->move, sp_kv_pool_shape(t->pool)->n_layers - SP_MAX(n, 0)) * x->from->byte_us : 0;
+    if (n < 0) return -1;
+    return sp_ledger_load_head(t->ledger, c, &x->move.said.facts) == SP_OK ? n : -1;
 }
 
 bool sp_tiers_admits(const sp_tiers *t, const sp_copy *c, sp_place to)
@@ -199,13 +192,11 @@ static bool try_again(sp_load *x)
     sp_tiers *t = x->tiers;
     sp_err err = x->post.err;
     if (err == SP_OK || x->cancelled || x->n_tries >= TRIES || x->copy->has_head) return false;
-    if (sp_tiers_has_lower(t, x->copy, x->from))
+    if (sp_tiers_highest(t, x->copy, x->from))
         sp_ledger_unplaced(t->ledger, x->copy, x->from->place);
     else if (err != SP_E_IO)
         return false;
     sp_log(SP_LOG_INFO, "retrying a load: %s", x->post.detail);
-    sp_tier_op_release(x->op);
-    x->op = NULL;
     return get(x) == SP_OK;
 }
 
@@ -218,7 +209,6 @@ static void unlink_load(sp_load **list, const sp_load *x)
 static void free_load(sp_load *x)
 {
     unlink_load(x->copy ? &x->tiers->loading : &x->tiers->abandoned, x);
-    sp_tier_op_release(x->op);
     sp_move_fini(&x->move);
     sp_free(x);
 }
@@ -286,7 +276,7 @@ static void abandon(sp_load *x)
     sp_tiers *t = x->tiers;
     const sp_copy *c = x->copy;
     sp_log(SP_LOG_WARN, "the %s tier did not deliver a copy within %lld ms: it is computed instead",
-           sp_tier_name(x->from->tier), (long long)((sp_clock_us() - t->busy_since_us) / 1000));
+           x->from->name, (long long)((sp_clock_us() - t->busy_since_us) / 1000));
     x->cancelled = true;
     sp_kv_retain(t->pool, x->move.blocks, n_blocks_of(x));
     unlink_load(&t->loading, x);
@@ -298,7 +288,7 @@ static void abandon(sp_load *x)
     sp_err err = sp_ledger_load_end(t->ledger, c, NULL, (sp_place)0, x->now);
     assert(err == SP_OK); /* a load that ends without contents cannot fail */
     SP_UNUSED(err);
-    sp_tier_op_cancel(x->op); /* not withdrawn: its end shows that the tier answers */
+    sp_tier_op_cancel(x->move.op); /* not withdrawn: its end shows that the tier answers */
 }
 
 /* is_too_late -- for the remote tier: whether computing the copies one after another would have ended by now. */
@@ -362,7 +352,6 @@ static sp_err begin(sp_load *x, const sp_tiers_key *key)
     SP_TRY(sp_tiers_move_of(t, key->copy, key->head, key->n_head, &x->move));
     x->move.there = tell;
     x->move.user = t;
-    SP_TRY(sp_move_own(&x->move)); /* the copy's own arrays may move */
     return get(x);
 }
 
@@ -372,10 +361,10 @@ sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare, int64_
     if (!x) return sp_fail_nomem(sizeof *x, "loading a copy");
     *x = (sp_load){.post.done = done, .tiers = t, .copy = key->copy, .now = now};
     sp_err err = SP_OK;
-    sp_level *from = sp_tiers_highest(t, key->copy);
+    sp_level *from = sp_tiers_highest(t, key->copy, NULL);
     if (from && from->n_abandoned) err = sp_fail(SP_E_IO, "a tier does not answer");
     if (err == SP_OK && from && is_slow(from, key->copy, all_bytes(t, key->seg->n)))
-        err = sp_fail(SP_E_IO, "the %s tier is slower than computing", sp_tier_name(from->tier));
+        err = sp_fail(SP_E_IO, "the %s tier is slower than computing", from->name);
     if (err == SP_OK) err = sp_ledger_load_begin(t->ledger, key->copy, key->seg, spare);
     if (err != SP_OK) {
         sp_free(x);
@@ -400,6 +389,6 @@ void sp_tiers_cancel_loads(sp_tiers *t)
 {
     for (sp_load *x = t->loading; x; x = x->next) {
         x->cancelled = true;
-        if (x->op) sp_tier_op_withdraw(x->op);
+        if (x->move.op) sp_tier_op_withdraw(x->move.op);
     }
 }

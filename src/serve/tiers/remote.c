@@ -22,7 +22,6 @@ struct sp_share {
     sp_post post;
     sp_tiers *tiers;
     const sp_copy *copy; /* pinned */
-    sp_tier_op *op;
     sp_share *next;
 };
 
@@ -107,7 +106,6 @@ static void done(sp_post *post)
         note_failure(t, post);
     sp_kv_release(t->pool, x->move.blocks, n_blocks_of(x));
     sp_ledger_unpin(t->ledger, x->copy);
-    sp_tier_op_release(x->op);
     sp_move_fini(&x->move);
     sp_free(x);
 }
@@ -125,8 +123,7 @@ static sp_err begin(sp_share *x, const sp_tiers_key *key)
     sp_record r;
     SP_TRY(sp_tiers_move_of(t, key->copy, key->head, key->n_head, &x->move));
     sp_tiers_record_of(&x->move, key->copy, &r);
-    SP_TRY(sp_move_own(&x->move));
-    return sp_move_put(&x->move, sp_tiers_remote(t), &r, false, put_done, &x->op);
+    return sp_move_put(&x->move, sp_tiers_remote(t), &r, false, put_done);
 }
 
 bool sp_tiers_is_sharing(const sp_tiers *t, const sp_copy *copy)
@@ -184,11 +181,11 @@ sp_err sp_tiers_share_rest(sp_tiers *t, sp_tiers_rest *rest)
 
 void sp_tiers_cancel_shares(sp_tiers *t)
 {
-    for (const sp_share *x = t->sharing; x; x = x->next) sp_tier_op_withdraw(x->op);
+    for (const sp_share *x = t->sharing; x; x = x->next) sp_tier_op_withdraw(x->move.op);
 }
 
 void sp_tiers_cancel_erased_shares(sp_tiers *t)
 {
     for (const sp_share *x = t->sharing; x; x = x->next)
-        if (sp_tiers_is_erasing(t, x->copy)) sp_tier_op_withdraw(x->op);
+        if (sp_tiers_is_erasing(t, x->copy)) sp_tier_op_withdraw(x->move.op);
 }

@@ -31,18 +31,11 @@ sp_level *sp_tiers_level(const sp_tiers *t, sp_place place)
     return (sp_level *)&t->levels[i];
 }
 
-sp_level *sp_tiers_highest(sp_tiers *t, const sp_copy *c)
+sp_level *sp_tiers_highest(sp_tiers *t, const sp_copy *c, const sp_level *below)
 {
-    for (int i = 0; i < SP_LEVELS; i++)
-        if (t->levels[i].tier && c->places & t->levels[i].place) return &t->levels[i];
+    for (sp_level *l = below ? t->levels + (below - t->levels) + 1 : t->levels; l < t->levels + SP_LEVELS; l++)
+        if (l->tier && c->places & l->place) return l;
     return NULL;
-}
-
-bool sp_tiers_has_lower(const sp_tiers *t, const sp_copy *c, const sp_level *than)
-{
-    for (const sp_level *l = than + 1; l < t->levels + SP_LEVELS; l++)
-        if (l->tier && c->places & l->place) return true;
-    return false;
 }
 
 enum { PIECES = 4 /* gets for a copy whose first layers are needed first */ };
@@ -93,6 +86,7 @@ static sp_err open_levels(sp_tiers *t, const sp_tiers_opts *o)
     for (int i = 0; i < SP_LEVELS; i++) {
         t->levels[i].place = tiers[i].place;
         SP_TRY(tiers[i].open(t, o, &t->levels[i].tier));
+        t->levels[i].name = t->levels[i].tier ? sp_tier_name(t->levels[i].tier) : "";
     }
     if (!sp_tiers_tier(t)) return SP_OK;
     SP_TRY(sp_tier_run(sp_tiers_tier(t), &(sp_tier_job){.verb = SP_TIER_LIST,
@@ -266,14 +260,24 @@ bool sp_tiers_writes(const sp_tiers *t)
     return sp_disk_tier_is_writer(sp_tiers_tier(t));
 }
 
-bool sp_tiers_has_elsewhere(const sp_tiers *t, const sp_segment *seg, const sp_segment *head,
-                            int n_head)
+/* has_elsewhere -- whether the store has the segment for another model or KV type. */
+static bool has_elsewhere(const sp_tiers *t, const sp_segment *segs, int i, int n_head)
 {
-    return sp_others_have(t->others, &(sp_others_query){.seg = seg,
-                                                         .head = head,
+    return sp_others_have(t->others, &(sp_others_query){.seg = &segs[i],
+                                                         .head = segs,
                                                          .n_head = n_head,
                                                          .salt = t->salt,
                                                          .n_kinds = SP_COPY_FUSED + 1});
+}
+
+sp_miss sp_tiers_explain(const sp_tiers *t, const sp_tiers_miss *m)
+{
+    if (!sp_tiers_has_store(t)) return m->why;
+    const sp_tiers_key key = {.seg = &m->segs[m->i], .head = m->ids, .n_head = m->n_head};
+    if (m->unread && (sp_tiers_has(t, &key, SP_COPY_FUSED) || sp_tiers_has(t, &key, SP_COPY_PLAIN)))
+        return SP_MISS_POLICY;
+    const bool is_new = m->why == SP_MISS_NEVER_SEEN || m->why == SP_MISS_EDITED;
+    return is_new && has_elsewhere(t, m->segs, m->i, m->n_head) ? SP_MISS_OTHER_MODEL : m->why;
 }
 
 /* The facts of a copy's header. The tier's thread may still fill it in after the caller has returned. */

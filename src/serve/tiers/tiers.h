@@ -92,13 +92,12 @@ bool sp_tiers_end(sp_tiers *t);
 void sp_tiers_lose(sp_tiers *t);
 
 /* sp_tiers_n_there -- layers of a LOADING copy that can be read, and with the first what sp_ledger_load_head
- * says; -1: the header has not arrived. */
-int sp_tiers_n_there(sp_tiers *t, const sp_copy *c);
+ * says; -1: the header has not arrived. left_us: estimated time for the rest, from recent loads; 0: unknown. NULL is
+ * allowed. */
+int sp_tiers_n_there(sp_tiers *t, const sp_copy *c, double *left_us);
 /* sp_tiers_await -- waits until a layer of a LOADING copy can be read; false: it did not arrive by
  * `deadline_us` (sp_clock_us), or the load failed. */
 bool sp_tiers_await(sp_tiers *t, const sp_copy *c, int layer, int64_t deadline_us);
-/* sp_tiers_load_us -- estimated time for the rest of a LOADING copy, from recent loads, us; 0: unknown. */
-double sp_tiers_load_us(sp_tiers *t, const sp_copy *c);
 
 /* sp_tiers_admits -- loading the copy from there (SP_AT_HOST, SP_AT_DISK) is expected to cost less than
  * computing it did; true while one of the two is unknown, and unless admit_cheaper is set. */
@@ -155,10 +154,18 @@ bool sp_tiers_has(const sp_tiers *t, const sp_tiers_key *key, sp_copy_kind kind)
 bool sp_tiers_keeps(const sp_tiers *t, const sp_tiers_key *key, sp_copy_kind kind);
 /* sp_tiers_writes -- this process writes the store. */
 bool sp_tiers_writes(const sp_tiers *t);
-/* sp_tiers_has_elsewhere -- sp_others_have: for another model or KV type. head: segments before the first
- * chunk. */
-bool sp_tiers_has_elsewhere(const sp_tiers *t, const sp_segment *seg, const sp_segment *head,
-                            int n_head);
+/* A segment that no copy serves. */
+typedef struct sp_tiers_miss {
+    const sp_segment *segs;
+    const sp_digest *ids; /* of segs; the first n_head are the head */
+    int i, n_head;
+    bool unread; /* the policy does not look for copies of chunks */
+    sp_miss why; /* as far as the ledger knows */
+} sp_tiers_miss;
+
+/* sp_tiers_explain -- why it is missed, from what the store has: copies that the policy does not look for, or copies
+ * for another model or KV type. t may be NULL. */
+sp_miss sp_tiers_explain(const sp_tiers *t, const sp_tiers_miss *m);
 /* sp_tiers_before -- what the stored fused copy was computed after, [*n] in the arena; *n is 0 when
  * the store (without one: the remote tier) has none. Waits for it. Errors: SP_E_NOMEM; SP_E_IO: it does not answer in
  * time. */

@@ -19,6 +19,7 @@ typedef struct sp_share sp_share; /* remote.c */
 typedef struct sp_level {
     sp_place place;
     sp_tier *tier;   /* NULL: none */
+    const char *name; /* of the tier: "host" */
     int n_abandoned; /* loads that have timed out, and are not over: it does not answer */
     double byte_us;  /* time that reading a byte took lately; 0: not known */
     int64_t slow_us; /* loads.c: when one from there was last begun although it was slow */
@@ -73,10 +74,8 @@ struct sp_tiers {
 
 /* sp_tiers_level -- Pre: SP_AT_HOST or SP_AT_DISK. */
 sp_level *sp_tiers_level(const sp_tiers *t, sp_place place);
-/* sp_tiers_highest -- the fastest tier that has the copy; NULL: none. */
-sp_level *sp_tiers_highest(sp_tiers *t, const sp_copy *c);
-/* sp_tiers_has_lower -- a slower tier than this one has the copy, too. */
-bool sp_tiers_has_lower(const sp_tiers *t, const sp_copy *c, const sp_level *than);
+/* sp_tiers_highest -- the fastest tier that has the copy, of all or of those below a level; NULL: none. */
+sp_level *sp_tiers_highest(sp_tiers *t, const sp_copy *c, const sp_level *below);
 
 /* -- names (swap.c) -------------------------------------------------------------------------- */
 

@@ -19,7 +19,6 @@ struct sp_write {
     sp_post post;
     sp_tiers *tiers;
     const sp_copy *copy; /* pinned */
-    sp_tier_op *op;
     sp_write *next;
 };
 
@@ -52,7 +51,6 @@ static void end_write(sp_write *x)
     *link = x->next;
     let_go(x);
     sp_ledger_unpin(t->ledger, x->copy);
-    sp_tier_op_release(x->op);
     sp_move_fini(&x->move);
     sp_free(x);
 }
@@ -136,7 +134,7 @@ void sp_tiers_expire_writes(sp_tiers *t)
     sp_log(SP_LOG_WARN,
            "the store has written nothing for %lld ms: no copies are written until it answers",
            (long long)(t->timeout_us / 1000));
-    for (const sp_write *x = t->writing; x->next; x = x->next) sp_tier_op_withdraw(x->op);
+    for (const sp_write *x = t->writing; x->next; x = x->next) sp_tier_op_withdraw(x->move.op);
     sp_posts_poll(t->posts); /* the oldest stays: its end shows that the store answers */
 }
 
@@ -147,13 +145,13 @@ int64_t sp_tiers_until_write_expiry(const sp_tiers *t)
 
 void sp_tiers_cancel_writes(sp_tiers *t)
 {
-    for (const sp_write *x = t->writing; x; x = x->next) sp_tier_op_withdraw(x->op);
+    for (const sp_write *x = t->writing; x; x = x->next) sp_tier_op_withdraw(x->move.op);
 }
 
 void sp_tiers_cancel_erased(sp_tiers *t)
 {
     for (const sp_write *x = t->writing; x; x = x->next)
-        if (sp_tiers_is_erasing(t, x->copy)) sp_tier_op_withdraw(x->op);
+        if (sp_tiers_is_erasing(t, x->copy)) sp_tier_op_withdraw(x->move.op);
 }
 
 /* -- the beginning -------------------------------------------------------------------------- */
@@ -183,8 +181,7 @@ static sp_err begin(sp_write *x, const sp_tiers_key *key)
     sp_tiers_record_of(m, key->copy, &r);
     m->there = taken;
     m->user = t;
-    SP_TRY(sp_move_own(m));
-    return sp_move_put(m, sp_tiers_tier(t), &r, by_path, put_done, &x->op);
+    return sp_move_put(m, sp_tiers_tier(t), &r, by_path, put_done);
 }
 
 sp_err sp_tiers_store(sp_tiers *t, const sp_tiers_key *key)

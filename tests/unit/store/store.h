@@ -165,18 +165,15 @@ static inline sp_move move_of(sp_kv_pool *pool, const sp_digest *in, const copy_
 static inline sp_err finish(sp_tier_op *op)
 {
     assert_true(sp_tier_op_wait(op, 60000000));
-    sp_err err = sp_tier_op_result(op);
-    sp_tier_op_release(op);
-    return err;
+    return sp_tier_op_result(op);
 }
 
 /* put_in_tier -- by the road that contexts take. */
 static inline sp_err put_in_tier(sp_tier *t, sp_move *m, sp_record r)
 {
-    sp_tier_op *op;
     sp_move_record(m, &r);
-    sp_err err = sp_move_put(m, t, &r, m->kind == SP_COPY_PATH, NULL, &op);
-    if (err == SP_OK) err = finish(op);
+    sp_err err = sp_move_put(m, t, &r, m->kind == SP_COPY_PATH, NULL);
+    if (err == SP_OK) err = finish(m->op);
     sp_move_fini(m);
     return err;
 }
@@ -200,13 +197,12 @@ static inline sp_err put(bench *b, const chunk *c, sp_copy_kind kind, int n_befo
 /* get_as -- into fresh blocks [n] of noise; *m says what the tier said, sp_move_fini is due in any case. */
 static inline sp_err get_as(bench *b, const copy_name *key, uint32_t *blocks, sp_move *m)
 {
-    sp_tier_op *op;
     const int32_t n = sp_blocks_for(key->seg->n);
     assert_ok(sp_kv_acquire(b->pool, n, blocks));
     fill_noise(b, blocks, n);
     *m = move_of(b->pool, &space, key, blocks);
-    sp_err err = sp_move_get(m, b->tier, NULL, &op);
-    return err == SP_OK ? finish(op) : err;
+    sp_err err = sp_move_get(m, b->tier, NULL);
+    return err == SP_OK ? finish(m->op) : err;
 }
 
 static inline bool has(bench *b, const copy_name *key)
