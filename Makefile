@@ -259,8 +259,21 @@ fault: $(BUILD)/tests/unit/store/test_disk_faults $(BUILD)/tests/unit/serve/test
 
 # mutants -- applies each bug of tests/mutants/list.txt in a copy of the tree, and says which the tests notice.
 ONLY ?=
-mutants: $(BUILD)/libspolia.a
-	python3 tests/mutants/run.py --cc "$(CC)" $(if $(ONLY),--only $(ONLY))
+mutants: $(if $(N),sampled,$(BUILD)/libspolia.a)
+	$(if $(N),,python3 tests/mutants/run.py --cc "$(CURDIR)/tests/mutants/cc" $(if $(ONLY),--only $(ONLY)))
+
+# With N: random bugs instead (tests/mutants/sample.py), which needs a build that counts lines. It can be stopped.
+COVERAGE := BUILD=build/cov OPT="-O1 -g1 --coverage -fprofile-update=atomic" LDFLAGS=--coverage
+sampled: setup
+	@CC= $(MAKE) --no-print-directory -j$(JOBS) CC=tests/mutants/cc $(COVERAGE) build/cov/spolia \
+		$(UNIT_SRC:%.c=build/cov/%)
+	@.venv/bin/python tests/mutants/sample.py --n $(N) --seed $(or $(SEED),1)
+
+# chaos -- N seeds of random faults over a whole server: memory, files, the clock, kills (KINDS=allocation,... for some).
+chaos: setup
+	@$(MAKE) --no-print-directory -j$(JOBS) $(BUILD)/spolia
+	@.venv/bin/python tests/chaos.py --build $(BUILD) --seed $(or $(SEED),1) --n $(or $(N),100) \
+		$(if $(KINDS),--kinds $(KINDS))
 
 # soak -- SOAK requests of mixed documents to a server built with AddressSanitizer; 1 % of the clients die.
 SOAK ?= 24000
@@ -394,11 +407,13 @@ help:
 	@echo "make fuzz       fuzz every parser (FUZZ_SECONDS=600)"
 	@echo "make crash|fault   kill a process that writes to a store (CRASHES=1000); make its system calls fail"
 	@echo "make mutants    apply known bugs in a copy of the tree: which do the tests notice (ONLY=substring of a name)"
+	@echo "make mutants N=200 SEED=1   random bugs, in lines that tests reach; kept in build/mutants, continued when run again"
+	@echo "make chaos      random faults over a server: N seeds from SEED on (KINDS=allocation,read,...,clock,kill)"
 	@echo "make soak       load with dying clients on a server built with AddressSanitizer (SOAK=24000)"
 	@echo "make bench      paired timings (bench/)"
 	@echo "make tables     the quality tables of docs/benchmarks.md, resumable (TABLES=\"--limit 20\")"
 	@echo "make layers     check the floors, function sizes and layout (STRICT=1: fail on sizes); make format; make compile_commands.json; make clean"
 
-.PHONY: real-models crash fault mutants examples python wheel install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench tables soak
+.PHONY: real-models crash fault mutants sampled chaos examples python wheel install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench tables soak
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d) $(EMULATED_OBJ:.o=.d) $(EMULATED_ALL:=.d)

@@ -6,6 +6,8 @@
 #include <unistd.h>
 #include <utf8proc.h>
 
+#include "cli/text.h"
+
 #define REPLACEMENT "\xEF\xBF\xBD"
 #define ELLIPSIS    "\xE2\x80\xA6"
 
@@ -98,7 +100,7 @@ char *show_copy(const char *s, int width)
 {
     char *copy = NULL;
     size_t n;
-    FILE *to = open_memstream(&copy, &n);
+    FILE *to = cli_text_open(&copy, &n);
     if (!to) return NULL;
     show_line(to, s, width);
     fclose(to);

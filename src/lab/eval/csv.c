@@ -7,6 +7,7 @@
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
+#include "cli/text.h"
 
 #define MARK "# spolia eval "
 
@@ -278,7 +279,7 @@ bool eval_csv_add(eval_csv *c, const eval_row *rows)
 {
     char *text = NULL;
     size_t n = 0;
-    FILE *f = open_memstream(&text, &n);
+    FILE *f = cli_text_open(&text, &n);
     cli_checked(f);
     for (int i = 0; i < c->n_block; i++) put_row(f, &rows[i]);
     fclose(f);

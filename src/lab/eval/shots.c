@@ -5,6 +5,7 @@
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
+#include "cli/text.h"
 
 /* is_asked -- an example must not be a question that is measured. */
 static bool is_asked(const eval_questions *asked, const eval_question *shot)
@@ -19,7 +20,7 @@ static char *write_shots(const char *system, const eval_questions *shots, int n)
 {
     char *text = NULL;
     size_t size;
-    FILE *f = open_memstream(&text, &size);
+    FILE *f = cli_text_open(&text, &size);
     if (!f) return cli_fail_with("no memory for the examples"), NULL;
     fputs(system, f);
     for (int i = 0; i < n; i++)

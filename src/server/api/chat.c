@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/text.h"
+#include "server/http/memory.h"
+
 #define SYSTEM "system"
 
 /* -- reading ---------------------------------------------------------------------------------- */
@@ -49,10 +52,10 @@ static json_t *content_of(const json_t *content, bool may_be_null)
     if (!json_is_array(content)) return NULL;
     char *text = NULL;
     size_t n;
-    FILE *f = open_memstream(&text, &n);
-    if (!f) return NULL;
-    bool good = write_parts(f, content);
-    json_t *s = fclose(f) == 0 && good ? json_string(text) : NULL;
+    FILE *f = cli_text_open(&text, &n);
+    bool good = f && write_parts(f, content);
+    if (!f || fclose(f) != 0) srv_memory_lost();
+    json_t *s = good && text ? json_string(text) : NULL;
     free(text);
     return s;
 }
@@ -168,7 +171,7 @@ static char *tools_text(const json_t *tools)
 {
     char *text = NULL;
     size_t n;
-    FILE *f = open_memstream(&text, &n);
+    FILE *f = cli_text_open(&text, &n);
     if (!f) return NULL;
     fputs("# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
           "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n",

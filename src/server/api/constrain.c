@@ -9,8 +9,8 @@
 static sp_grammar *compile(srv_fields *f, const char *param, const sp_grammar_opts *o)
 {
     sp_grammar *g = NULL;
-    if (sp_grammar_compile(o, &g) != SP_OK)
-        srv_fields_refuse(f, param, "%s: %s", param, sp_error_detail());
+    const sp_err err = sp_grammar_compile(o, &g);
+    if (err != SP_OK) srv_fields_fail(f, param, param, err);
     return g;
 }
 

@@ -74,7 +74,7 @@ static void close_query(query *q)
 
 static srv_sent refuse(const query *q, const srv_fields *f)
 {
-    return srv_reply_error(q->call->connection, 400, f->param, NULL, f->why);
+    return srv_fields_reply(q->call, f);
 }
 
 static srv_sent fail(const query *q, sp_err err)
@@ -434,7 +434,7 @@ static bool expand(const query *q, srv_fields *f, srv_documents *to, const srv_d
     sp_err err =
         owned ? sp_documents_chunks(q->d, q->salt, from->id, &owned[to->n_owned]) : SP_E_NOMEM;
     if (err != SP_OK) {
-        srv_fields_refuse(f, name, "%s: %s", name, owned ? sp_error_detail() : "out of memory");
+        srv_fields_fail(f, name, name, err == SP_E_FORMAT ? SP_E_IO : err);
         return false;
     }
     to->n_owned++;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/text.h"
 #include "server/api/fields.h"
 #include "server/api/side.h"
 #include "server/http/reply.h"
@@ -101,7 +102,7 @@ static void compute(embedding *e)
         side ? sp_embed(s->o.embedder, e->inputs, e->n, &e->o, e->vectors, e->n_tokens) : SP_E_NOMEM;
     srv_side_end(side);
     e->us = srv_now_us() - from;
-    if (err != SP_OK) srv_fields_refuse(&e->f, "input", "%s", sp_error_detail());
+    if (err != SP_OK) srv_fields_fail(&e->f, "input", NULL, err);
     for (size_t i = 0; i < e->n && err == SP_OK; i++) e->total += e->n_tokens[i];
 }
 
@@ -127,7 +128,7 @@ static bool run(embedding *e, srv_call *call, const char *field, bool truncate)
 static srv_sent end(embedding *e, char *text)
 {
     const srv_sent sent =
-        e->f.failed ? srv_reply_error(e->call->connection, 400, e->f.param, NULL, e->f.why)
+        e->f.failed ? srv_fields_reply(e->call, &e->f)
                     : srv_reply_text(e->call->connection, 200, "application/json", text);
     for (size_t i = 0; i < e->n && e->ids; i++) free(e->ids[i]);
     free(e->ids);
@@ -182,7 +183,7 @@ static char *reply_text(const embedding *e, form kind)
     const bool objects = kind <= OPENAI_BASE64;
     char *text = NULL;
     size_t size;
-    FILE *f = open_memstream(&text, &size);
+    FILE *f = cli_text_open(&text, &size);
     if (!f) return NULL;
     fputs("{\"model\":", f);
     put_name(f, e->call->s);

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/answer.h"
 #include "server/http/memory.h"
+#include "server/http/reply.h"
 
 void srv_fields_refuse(srv_fields *f, const char *param, const char *fmt, ...)
 {
@@ -16,6 +18,22 @@ void srv_fields_refuse(srv_fields *f, const char *param, const char *fmt, ...)
     va_end(ap);
     snprintf(f->param, sizeof f->param, "%s", param);
     f->failed = true;
+    if (strncmp(fmt, "out of memory", 13) == 0 || srv_memory_failed()) f->err = SP_E_NOMEM;
+}
+
+void srv_fields_fail(srv_fields *f, const char *param, const char *prefix, sp_err err)
+{
+    const char *why = *sp_error_detail() ? sp_error_detail() : sp_error_text(err);
+    const bool ours = err == SP_E_NOMEM || err == SP_E_NOKV || err == SP_E_IO;
+    if (!f->failed && ours) f->err = err;
+    srv_fields_refuse(f, param, "%s%s%s", prefix ? prefix : "", prefix ? ": " : "", why);
+}
+
+srv_sent srv_fields_reply(const srv_call *call, const srv_fields *f)
+{
+    const char *code = NULL;
+    const int status = f->err == SP_OK ? 400 : srv_error_status(f->err, &code);
+    return srv_reply_error(call->connection, status, f->param, code, f->why);
 }
 
 /* is_too_deep -- before the parser recurses. Brackets in strings do not count. */

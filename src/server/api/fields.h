@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "server/http/call.h"
+
 #define SRV_MAX_DEPTH 64 /* of a body's nested arrays and objects */
 
 typedef struct srv_fields {
@@ -15,6 +17,7 @@ typedef struct srv_fields {
     bool failed;
     char param[80]; /* the field; "" when the body is no JSON object */
     char why[320];
+    sp_err err; /* SP_OK: the body is wrong; else what failed while it was read: no memory, a file */
 } srv_fields;
 
 /* srv_fields_parse -- the body; NULL after an error in *f. Owns: json_decref. */
@@ -22,6 +25,12 @@ json_t *srv_fields_parse(srv_fields *f, const char *body, size_t n);
 
 void srv_fields_refuse(srv_fields *f, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* srv_fields_fail -- the same with the library's detail, after `prefix` and a colon unless it is NULL. Without
+ * memory, or when a file cannot be read, the body is not to blame. */
+void srv_fields_fail(srv_fields *f, const char *param, const char *prefix, sp_err err);
+/* srv_fields_reply -- the error, with the status of its cause. */
+srv_sent srv_fields_reply(const srv_call *call, const srv_fields *f);
 
 /* srv_field -- NULL when it is missing or null. */
 json_t *srv_field(const srv_fields *f, const char *name);

@@ -40,6 +40,7 @@ static srv_sent refuse(const srv_call *call, const srv_dialect *dialect, const s
                        sp_err err)
 {
     const char *code = NULL;
+    if (err == SP_OK) err = f->err;
     int status = err == SP_OK ? 400 : srv_error_status(err, &code);
     return srv_dialect_error(call, dialect, status, f, code);
 }

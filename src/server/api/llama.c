@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/text.h"
 #include "server/api/answer.h"
 #include "server/api/stream.h"
+#include "server/http/memory.h"
 #include "server/http/reply.h"
 
 /* -- reading ------------------------------------------------------------------------------------------------ */
@@ -54,12 +56,13 @@ static json_t *infill_body(srv_fields *f, bool *chat)
     if (!prefix) srv_fields_refuse(f, "input_prefix", "input_prefix is missing");
     if (!suffix) srv_fields_refuse(f, "input_suffix", "input_suffix is missing");
     json_t *out = f->failed ? NULL : completion_body(f, chat);
-    FILE *to = out ? open_memstream(&text, &n) : NULL;
+    FILE *to = out ? cli_text_open(&text, &n) : NULL;
     if (to) {
         write_extra(f, to);
         fprintf(to, "%s%s", prefix, prompt ? prompt : "");
         fclose(to);
     }
+    if (out && !text) srv_memory_lost();
     if (text) json_object_set_new(out, "prompt", json_string(text));
     if (out && *suffix) json_object_set_new(out, "suffix", json_string(suffix));
     free(text);

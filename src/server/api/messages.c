@@ -182,7 +182,7 @@ static bool frame_question(srv_conversation *c)
 /* fail_with -- passes the library's error on. */
 static sp_prompt *fail_with(srv_fields *f, const char *param, sp_prompt *p, sp_err err)
 {
-    srv_fields_refuse(f, param, "%s", *sp_error_detail() ? sp_error_detail() : sp_error_text(err));
+    srv_fields_fail(f, param, NULL, err);
     sp_prompt_destroy(p);
     return NULL;
 }

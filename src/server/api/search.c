@@ -86,7 +86,7 @@ srv_sent srv_search(srv_call *call)
     srv_sent sent;
     char *salt = NULL;
     json_t *body = srv_fields_parse(&f, call->body, call->n);
-    if (!body) return srv_reply_error(call->connection, 400, f.param, NULL, f.why);
+    if (!body) return srv_fields_reply(call, &f);
     sp_documents_query q = {.text = srv_field_string(&f, "query"),
                             .k = (int)srv_field_int(&f, "top_k", 5, 1, MOST_FOUND)};
     const char **ids = take_ids(&f, &q.n_ids);
@@ -97,7 +97,7 @@ srv_sent srv_search(srv_call *call)
     sp_retriever *in = name ? srv_collection_find(call->s, name) : NULL;
     if (name && !in) srv_fields_refuse(&f, "collection", "there is no collection \"%.64s\"", name);
     if (f.failed)
-        sent = srv_reply_error(call->connection, 400, f.param, NULL, f.why);
+        sent = srv_fields_reply(call, &f);
     else if (q.ids && q.n_ids == 0) /* of no document */
         sent = srv_reply_json(call->connection, 200, found_json(&(sp_hits){0}));
     else if (in)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cli/text.h"
 #include "server/api/fields.h"
 #include "server/api/logprobs.h"
 #include "server/api/messages.h"
@@ -13,7 +14,7 @@
 
 static srv_sent refuse(const srv_call *call, const srv_fields *f)
 {
-    return srv_reply_error(call->connection, 400, f->param, NULL, f->why);
+    return srv_fields_reply(call, f);
 }
 
 static json_t *ids_json(const int32_t *ids, size_t n)
@@ -35,9 +36,9 @@ srv_sent srv_tokenize(srv_call *call)
     if (!text) srv_fields_refuse(&f, "content", "content (or prompt) must be a string");
     int32_t *ids = NULL;
     size_t n = 0;
-    if (!f.failed &&
-        sp_vocab_encode(call->s->vocab, text, strlen(text), special, &ids, &n) != SP_OK)
-        srv_fields_refuse(&f, name, "%s", sp_error_detail());
+    const sp_err err =
+        f.failed ? SP_OK : sp_vocab_encode(call->s->vocab, text, strlen(text), special, &ids, &n);
+    if (err != SP_OK) srv_fields_fail(&f, name, NULL, err);
     json_decref(body);
     if (f.failed) return refuse(call, &f);
     json_t *o = json_pack("{s:o, s:I, s:i}", "tokens", ids_json(ids, n), "count", (json_int_t)n,
@@ -49,7 +50,7 @@ srv_sent srv_tokenize(srv_call *call)
 char *srv_pieces(const srv_server *s, const json_t *ids, size_t *n)
 {
     char *text = NULL;
-    FILE *f = open_memstream(&text, n);
+    FILE *f = cli_text_open(&text, n);
     bool good = f != NULL;
     for (size_t i = 0; i < json_array_size(ids) && good; i++) {
         char *piece = NULL;
@@ -81,7 +82,7 @@ srv_sent srv_detokenize(srv_call *call)
     size_t n = 0;
     char *text = f.failed ? NULL : srv_pieces(call->s, tokens, &n);
     json_decref(body);
-    if (!f.failed && !text) srv_fields_refuse(&f, "tokens", "%s", sp_error_detail());
+    if (!f.failed && !text) srv_fields_refuse(&f, "tokens", "out of memory"); /* the ids are checked */
     if (f.failed) return refuse(call, &f);
     json_t *content = srv_text_json(text, n);
     free(text);

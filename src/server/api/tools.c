@@ -159,10 +159,11 @@ sp_grammar *srv_tools_grammar(const srv_tools *t, srv_tool_form form, srv_fields
                          .before = forms[form].before,
                          .after = forms[form].after,
                          .between = tagged && t->several && !t->only ? "\n" : NULL};
+    sp_err err;
     if (!text)
         srv_fields_refuse(f, "tools", "out of memory for tools");
-    else if (sp_grammar_compile(&o, &g) != SP_OK)
-        srv_fields_refuse(f, "tools", "tools: %s", sp_error_detail());
+    else if ((err = sp_grammar_compile(&o, &g)) != SP_OK)
+        srv_fields_fail(f, "tools", "tools", err);
     free(text);
     json_decref(schema);
     return g;

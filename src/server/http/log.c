@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "cli/show.h"
+#include "cli/text.h"
 #include "server/http/call.h"
 #include "server/http/reply.h"
 
@@ -144,7 +145,7 @@ static void print_text(const srv_record *r)
 {
     char now[TIME_SIZE], *line = NULL, *path = show_copy(r->path, 0), *error = show_copy(r->error, 0);
     size_t n;
-    FILE *f = open_memstream(&line, &n);
+    FILE *f = cli_text_open(&line, &n);
     if (!f || !path || !error) goto done;
     write_time(now);
     fprintf(f, "%s %s %s %d id=%s", now, r->method, path, r->status ? r->status : GONE, r->id);

@@ -31,6 +31,11 @@ void srv_memory_end(void)
     notes = failed = false;
 }
 
+void srv_memory_lost(void)
+{
+    failed = notes;
+}
+
 bool srv_memory_failed(void)
 {
     return failed;

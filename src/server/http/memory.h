@@ -13,6 +13,8 @@ void srv_memory_open(void *(*allocate)(size_t));
 /* srv_memory_begin, srv_memory_end -- of a request, on its thread. */
 void srv_memory_begin(void);
 void srv_memory_end(void);
+/* srv_memory_lost -- an allocation outside jansson has failed, and the request cannot be read or answered. */
+void srv_memory_lost(void);
 /* srv_memory_failed -- whether an allocation of the request under way has failed. */
 bool srv_memory_failed(void);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/account.h"
+#include "cli/text.h"
 
 static const double bounds[SRV_N_BUCKETS - 1] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
                                                  0.5,   1,      2.5,   5,    10,    30,   120};
@@ -244,7 +245,7 @@ char *srv_metrics_text(srv_metrics *m, const srv_gauges *g)
 {
     char *text = NULL;
     size_t n;
-    FILE *f = open_memstream(&text, &n);
+    FILE *f = cli_text_open(&text, &n);
     if (!f) return NULL;
     gauges(f, g);
     guards(f, g);

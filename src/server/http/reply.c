@@ -6,6 +6,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "cli/text.h"
 #include "server/http/memory.h"
 
 json_t *srv_text_json(const char *text, size_t n)
@@ -13,7 +14,7 @@ json_t *srv_text_json(const char *text, size_t n)
     json_t *whole_json = json_stringn(text, n);
     char *whole = NULL;
     size_t size;
-    FILE *f = whole_json ? NULL : open_memstream(&whole, &size);
+    FILE *f = whole_json ? NULL : cli_text_open(&whole, &size);
     if (!f) return whole_json;
     for (size_t i = 0; i < n;) {
         utf8proc_int32_t c;

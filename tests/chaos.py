@@ -1,0 +1,233 @@
+"""Faults at random, from one seed, over a whole server: allocations that fail, reads, writes and syncs that fail, hang,
+are short or find the disk full, a wall clock that jumps, kills and restarts, while clients ask and documents come and go.
+
+    python tests/chaos.py [--seed 1] [--n 10] [--steps 60] [--kinds allocation,read,...,kill,clock] [--build build]
+
+After every step: an answer with status 200 is that of a run without faults; anything else is an error, and only while
+there are faults. A document whose deletion was confirmed is in no file. At the end of a seed, without faults: every
+call is answered rightly, documents are those that were registered, no block of KV is lost, no thread is left over, and
+the server ends with 0. A finding prints the seed that repeats its steps; threads may still take turns differently.
+"""
+import argparse
+import collections
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/support")]
+import faults  # noqa: E402
+from reference import encoder  # noqa: E402
+
+MOST = {"allocation": 2000, "read": 40, "write": 40, "full": 40, "short": 10, "sync": 20, "hang": 40}
+KINDS = [*MOST, "clock", "kill"]
+
+
+class Finding(AssertionError):
+    pass
+
+
+def check(holds, *what):
+    if not holds:
+        raise Finding(" ".join(str(x)[:600] for x in what))
+
+
+class World:
+    def __init__(self, args, folder, seed, right, preload, embedding):
+        self.args, self.seed, self.right, self.rng = args, seed, right, random.Random(seed)
+        self.folder, self.embedding, self.calls = folder, embedding, faults.requests_of(embedding)
+        (folder / "store").mkdir()
+        self.faults = faults.Faults(folder, preload)
+        self.counts = collections.Counter()
+        self.ids = {}  # document -> its text, None when it is gone, "?" when nobody can say
+        self.noisy = False
+        self.start()
+        self.check_put("kept", "Anna Berg")
+
+    def start(self):
+        program = ROOT / self.args.build / "spolia"
+        self.server = faults.Server(program, ROOT / "demo/model.gguf", self.folder / "store", self.faults, self.embedding)
+        check(self.server.started, "the server does not start", (self.folder / "log").read_text()[-2000:])
+
+    def quiet(self):
+        self.faults.set()
+        self.faults.jump(0)
+        self.noisy = False
+
+    def call(self, path, body=None, method=None):
+        status, answer = self.server.call(path, body, method)
+        self.counts[status] += 1
+        if status == 0 or status >= 500:
+            check(self.noisy, "without faults", path, "is", status, answer)
+            check(self.server.is_alive(), "the server died:", (self.folder / "log").read_text()[-3000:])
+        return status, answer
+
+    # -- steps
+
+    def ask(self):
+        k = self.rng.randrange(len(self.calls))
+        path, body = self.calls[k]
+        status, answer = self.call(path, body)
+        if status == 200:
+            check(faults.essence(answer) == self.right[k], "call", k, path, "answers", answer, "and not", self.right[k])
+        else:
+            check(status in (0, 429, 500, 503, 507), "call", k, path, "is", status, answer)
+
+    def check_put(self, name, keeper):
+        text = faults.STORY.format(keeper)
+        status, answer = self.call("/v1/documents", {"id": name, "title": name.title(), "text": text, "replace": True})
+        check(status in (201, 200) or self.noisy, status, answer)
+        self.ids[name] = text if status in (200, 201) else "?"
+
+    def put(self):
+        name = f"d{self.rng.randrange(4)}"
+        self.check_put(name, f"Keeper{self.rng.randrange(10**9):09}")
+
+    def get(self):
+        name = f"d{self.rng.randrange(4)}"
+        status, answer = self.call(f"/v1/documents/{name}")
+        known = self.ids.get(name)
+        if known != "?" and status in (200, 404):
+            check((status == 200) == (known is not None), name, "is", status, "and should be", known)
+
+    def ask_about(self):
+        name = f"d{self.rng.randrange(4)}"
+        known = self.ids.get(name)
+        status, answer = self.call("/v1/chat/completions", {**faults.ANSWER, "messages": faults.say("Who is the keeper?"),
+                                                            "documents": [{"id": name}]})
+        if status == 200:
+            check(known is not None, name, "was deleted, and is answered from", answer)
+        if known is None and not self.noisy:
+            check(status != 200, name, "is unknown", answer)
+
+    def delete(self):
+        name = f"d{self.rng.randrange(4)}"
+        known = self.ids.get(name)
+        status, answer = self.call(f"/v1/documents/{name}", method="DELETE")
+        if status == 200:
+            self.ids[name] = None
+            if known not in (None, "?") and answer.get("deleted") and not answer.get("pending"):
+                self.check_gone(known)
+        elif status == 404:
+            check(known in (None, "?"), name, "is registered, and its deletion says 404")
+            self.ids[name] = None
+        else:
+            self.ids[name] = "?"
+
+    def check_gone(self, text):
+        word = text[text.index("Keeper"):].split()[0].encode()
+        for path in (self.folder / "store").rglob("*"):
+            check(not path.is_file() or word not in path.read_bytes(), word, "is in", path, "after its deletion")
+
+    def fault(self):
+        kinds = [k for k in self.args.kinds if k != "kill"]
+        chosen = self.rng.sample(kinds, self.rng.randint(0, min(2, len(kinds))))
+        self.faults.set(self.rng.getrandbits(32), self.rng.choice([5, 200, 3000]),
+                        **{k: max(2, self.rng.randrange(MOST[k] // 4, MOST[k] * 2)) for k in chosen if k in MOST})
+        self.faults.jump(self.rng.choice([-1, 1]) * self.rng.randrange(10**9) if "clock" in chosen else 0)
+        self.noisy = bool(chosen)
+
+    def restart(self):
+        hard = "kill" in self.args.kinds and self.rng.random() < 0.7
+        if not hard:
+            self.quiet()
+        code = self.server.stop(signal.SIGKILL if hard else signal.SIGTERM)
+        check(hard or code == 0, "the server ends with", code, (self.folder / "log").read_text()[-2000:])
+        self.quiet()
+        self.start()
+
+    def step(self):
+        steps = {self.ask: 10, self.put: 2, self.get: 2, self.ask_about: 2, self.delete: 2, self.fault: 3, self.restart: 0.4}
+        self.rng.choices(list(steps), list(steps.values()))[0]()
+        if not self.server.is_alive():
+            raise Finding("the server died: " + (self.folder / "log").read_text()[-3000:])
+
+    # -- the end
+
+    def wait(self, holds, *what):
+        end = time.time() + 60
+        while not holds():
+            check(time.time() < end, *what)
+            time.sleep(0.1)
+
+    def end(self):
+        self.quiet()
+        server = self.server
+        self.wait(lambda: server.call("/health")[0] == 200, "health is", server.call("/health"))
+        for name in [n for n, known in self.ids.items() if known == "?"]:
+            status, answer = self.call(f"/v1/documents/{name}", method="DELETE")
+            check(status in (200, 404), name, status, answer)
+            self.ids[name] = None
+        listed = {d["id"] for d in self.call("/v1/documents?limit=100")[1]["data"]}
+        check(listed == {n for n, known in self.ids.items() if known}, "listed are", listed, "and not", self.ids)
+        for k, (path, body) in enumerate(self.calls):
+            status, answer = self.call(path, body)
+            check(status == 200 and faults.essence(answer) == self.right[k], "at the end, call", k, path, status, answer)
+        self.wait(lambda: server.metric("num_requests_running") == 0, "requests run on")
+        lost = lambda: server.metric("kv_blocks") - server.metric("kv_blocks_free") - server.metric("cached_blocks")
+        self.wait(lambda: lost() == 0, "blocks are lost:", lost())
+        self.wait(lambda: server.tasks() <= self.args.tasks + 2, "threads:", server.tasks(), "of", self.args.tasks)
+        check(server.stop() == 0, "the server ends with", server.process.returncode,
+              (self.folder / "log").read_text()[-3000:])
+        check("Sanitizer" not in (self.folder / "log").read_text(), (self.folder / "log").read_text()[-5000:])
+        return self.counts
+
+    def run(self):
+        for _ in range(self.args.steps):
+            self.step()
+        return self.end()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--n", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--build", default="build")
+    args = parser.parse_args()
+    args.kinds = args.kinds.split(",")
+    if not set(args.kinds) <= set(KINDS):
+        parser.error(f"--kinds: some of {','.join(KINDS)}")
+    n_bad, n_steps, total, n_faults = 0, 0, collections.Counter(), collections.Counter()
+    with tempfile.TemporaryDirectory(prefix="spolia-chaos-") as top:
+        top = pathlib.Path(top)
+        preload = faults.build_preload(top, ROOT)
+        embedding = encoder.write_folder(top / "tiny-encoder", longest=32)
+        (top / "right").mkdir()
+        args.tasks, right, steps = 0, None, args.steps
+        args.steps = 0
+        first = World(args, top / "right", 0, None, preload, embedding)
+        right = faults.right_answers(first.server, first.calls)
+        args.tasks, args.steps = first.server.tasks(), steps
+        first.server.stop()
+        for seed in range(args.seed, args.seed + args.n):
+            folder = top / str(seed)
+            folder.mkdir()
+            world = None
+            try:
+                world = World(args, folder, seed, right, preload, embedding)
+                total += world.run()
+                n_steps += args.steps
+            except (Finding, subprocess.TimeoutExpired) as e:
+                n_bad += 1
+                print(f"seed {seed}: {e}", flush=True)
+            finally:
+                if world:
+                    n_faults.update(world.faults.n_failed())
+                    if world.server.is_alive():
+                        world.server.process.kill()
+                        world.server.process.wait()
+            shutil.rmtree(folder, ignore_errors=True)
+            print(f"seed {seed}: {dict(total)} answers by status so far", flush=True)
+    print(f"{args.n} seeds, {n_steps} steps, {sum(total.values())} calls, faults {dict(n_faults)}: {n_bad} findings")
+    return 1 if n_bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+/* faults.c -- to be preloaded into a server: calls fail at random while a test says so. The file SPOLIA_FAULTS, which
+ * the test writes and this maps, says which: `one_in` of a kind is how many calls there are to one that fails (0:
+ * none). Calls for files count only below the folder SPOLIA_FAULTS_DIR. io_uring is refused, so that all are seen. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+enum kind { ALLOCATION, READ, WRITE, FULL, SHORT, SYNC, HANG, KINDS };
+
+typedef struct control {
+    uint32_t one_in[8];
+    uint32_t n_failed[8];
+    uint32_t seed, hang_ms;
+    int64_t clock_s; /* the wall clock is ahead of the machine's by this */
+} control;
+
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t n);
+void *__libc_memalign(size_t at, size_t n);
+
+enum { MOST_FILES = 4096 };
+static control none, *c = &none;
+static unsigned char watched[MOST_FILES]; /* descriptors of files below the folder */
+static const char *folder;
+static uint64_t n_calls;
+
+__attribute__((constructor)) static void begin(void)
+{
+    const char *path = getenv("SPOLIA_FAULTS");
+    folder = getenv("SPOLIA_FAULTS_DIR");
+    int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    void *p = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p != MAP_FAILED) c = p;
+    if (fd >= 0) close(fd);
+}
+
+static int fails(enum kind k)
+{
+    const uint32_t one_in = __atomic_load_n(&c->one_in[k], __ATOMIC_RELAXED);
+    if (!one_in) return 0;
+    uint64_t x = __atomic_add_fetch(&n_calls, 1, __ATOMIC_RELAXED) + ((uint64_t)c->seed << 32);
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    if ((x ^ x >> 31) % one_in) return 0;
+    __atomic_add_fetch(&c->n_failed[k], 1, __ATOMIC_RELAXED);
+    return 1;
+}
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+/* -- memory ----------------------------------------------------------------------------------- */
+
+static void *without(void)
+{
+    errno = ENOMEM;
+    return NULL;
+}
+
+void *malloc(size_t n)
+{
+    return fails(ALLOCATION) ? without() : __libc_malloc(n);
+}
+
+void *calloc(size_t n, size_t size)
+{
+    return fails(ALLOCATION) ? without() : __libc_calloc(n, size);
+}
+
+void *realloc(void *p, size_t n)
+{
+    return n && fails(ALLOCATION) ? without() : __libc_realloc(p, n);
+}
+
+void *aligned_alloc(size_t at, size_t n)
+{
+    return fails(ALLOCATION) ? without() : __libc_memalign(at, n);
+}
+
+int posix_memalign(void **p, size_t at, size_t n)
+{
+    void *q = fails(ALLOCATION) ? NULL : __libc_memalign(at, n);
+    if (!q) return ENOMEM;
+    *p = q;
+    return 0;
+}
+
+/* -- files ------------------------------------------------------------------------------------ */
+
+static int note(int fd, const char *path)
+{
+    if (fd >= 0 && fd < MOST_FILES) watched[fd] = folder && strncmp(path, folder, strlen(folder)) == 0;
+    return fd;
+}
+
+#define OPEN(name)                                                                                      \
+    int name(const char *path, int flags, ...)                                                          \
+    {                                                                                                   \
+        va_list more;                                                                                   \
+        va_start(more, flags);                                                                          \
+        const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;                   \
+        va_end(more);                                                                                   \
+        return note(REAL(name)(path, flags, mode), path);                                               \
+    }
+OPEN(open)
+OPEN(open64)
+
+static int is_watched(int fd)
+{
+    if (fd < 0 || fd >= MOST_FILES || !watched[fd]) return 0;
+    if (fails(HANG)) usleep(c->hang_ms * 1000);
+    return 1;
+}
+
+#define PREAD(name, type)                                                                               \
+    ssize_t name(int fd, void *to, size_t n, type at)                                                   \
+    {                                                                                                   \
+        if (is_watched(fd) && fails(READ)) return errno = EIO, -1;                                      \
+        if (n > 1 && is_watched(fd) && fails(SHORT)) n /= 2;                                            \
+        return REAL(name)(fd, to, n, at);                                                               \
+    }
+PREAD(pread, off_t)
+PREAD(pread64, off64_t)
+
+#define PWRITE(name, type)                                                                              \
+    ssize_t name(int fd, const void *from, size_t n, type at)                                           \
+    {                                                                                                   \
+        if (is_watched(fd) && fails(WRITE)) return errno = EIO, -1;                                     \
+        if (is_watched(fd) && fails(FULL)) return errno = ENOSPC, -1;                                   \
+        if (n > 1 && is_watched(fd) && fails(SHORT)) n /= 2;                                            \
+        return REAL(name)(fd, from, n, at);                                                             \
+    }
+PWRITE(pwrite, off_t)
+PWRITE(pwrite64, off64_t)
+
+#define SYNC_CALL(name)                                                                                 \
+    int name(int fd)                                                                                    \
+    {                                                                                                   \
+        if (is_watched(fd) && fails(SYNC)) return errno = EIO, -1;                                      \
+        return REAL(name)(fd);                                                                          \
+    }
+SYNC_CALL(fsync)
+SYNC_CALL(fdatasync)
+
+int io_uring_queue_init(unsigned entries, void *ring, unsigned flags)
+{
+    return -ENOSYS;
+}
+
+/* -- the wall clock --------------------------------------------------------------------------- */
+
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+    int rc = REAL(clock_gettime)(id, t);
+    if (rc == 0 && id == CLOCK_REALTIME) t->tv_sec += c->clock_s;
+    return rc;
+}
+
+time_t time(time_t *out)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    if (out) *out = t.tv_sec;
+    return t.tv_sec;
+}
+
+int gettimeofday(struct timeval *t, void *zone)
+{
+    int rc = REAL(gettimeofday)(t, zone);
+    if (rc == 0) t->tv_sec += c->clock_s;
+    return rc;
+}

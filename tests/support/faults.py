@@ -1,0 +1,164 @@
+"""A server under tests/support/faults.c: its faults, requests whose answers are known, and documents that come and go."""
+import ctypes
+import http.client
+import json
+import mmap
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+KINDS = ["allocation", "read", "write", "full", "short", "sync", "hang"]
+STORY = "The keeper of the northern lighthouse is called {} and came to the island by boat in 1931."
+SYSTEM = {"role": "system", "content": "A harbour town in the north, with boats of many colours."}
+SCHEMA = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}, "b": {"type": "boolean"}}, "required": ["a", "b"],
+          "additionalProperties": False}
+BOATS = {"title": "Boats", "text": "Red boats are at the quay; blue boats are out at sea."}
+HARBOUR = {"title": "Harbour", "text": "The harbour was built in 1870, and has room for forty boats in winter."}
+TREE = {"type": "tree", "id": "t", "paths": [["Elm", "near", "Oak"], ["Elm", "by", "Fir"]]}
+ANSWER = {"max_tokens": 4, "temperature": 0}
+BOUNDARY = "a-boundary"
+FORM = (f"--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.html\"\r\n"
+        "Content-Type: text/html\r\n\r\n<html><body><h1>Boats</h1><p>Red &amp; blue boats.</p></body></html>\r\n"
+        f"--{BOUNDARY}--\r\n").encode()
+
+
+def say(text):
+    return [SYSTEM, {"role": "user", "content": text}]
+
+
+def requests_of(embedding):
+    """Calls whose answers depend on nothing but their bodies: (path, body)."""
+    chat = {**ANSWER, "messages": say("What is in the harbour?")}
+    calls = [
+        ("/v1/chat/completions", {**chat, "documents": [BOATS], "logprobs": True, "top_logprobs": 3}),
+        ("/v1/chat/completions", {**chat, "documents": [BOATS, HARBOUR], "n": 2}),
+        ("/v1/chat/completions", {**chat, "documents": [HARBOUR, BOATS, TREE]}),
+        ("/v1/chat/completions", {**chat, "documents": [TREE]}),
+        ("/v1/chat/completions", {**chat, "max_tokens": 30, "response_format": {
+            "type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}}),
+        ("/v1/completions", {**ANSWER, "prompt": "The harbour", "logprobs": 2}),
+        ("/v1/completions", {**ANSWER, "prompt": ["The harbour", "A boat"], "echo": True}),
+        ("/v1/responses", {"input": "Who came by boat?", "max_output_tokens": 4, "temperature": 0}),
+        ("/v1/messages", {"messages": say("Who?")[1:], "max_tokens": 4, "temperature": 0, "model": "m"}),
+        ("/api/generate", {"prompt": "The harbour", "stream": False, "options": {"num_predict": 4, "temperature": 0}}),
+        ("/completion", {"prompt": "The harbour", "n_predict": 4, "temperature": 0}),
+        ("/tokenize", {"content": "The harbour is full of boats.", "with_pieces": True}),
+        ("/detokenize", {"tokens": [5, 6, 7, 8]}),
+        ("/apply-template", {"messages": chat["messages"]}),
+        ("/v1/search", {"query": "Who came by boat?", "documents": ["kept"]}),
+        ("/v1/chat/completions", {**chat, "documents": [{"id": "kept"}]}),
+    ]
+    if embedding:
+        calls += [("/v1/embeddings", {"input": ["the river", "a wall of stones"]}),
+                  ("/api/embed", {"input": ["a river"], "model": "m"})]
+    return calls
+
+
+VARIES = {"id", "created", "created_at", "timings", "spolia", "prompt_tokens_details", "input_tokens_details", "usage_details",
+          "total_duration", "load_duration", "prompt_eval_duration", "eval_duration", "generation_settings", "cache_n",
+          "tokens_cached", "tokens_evaluated", "cache_read_input_tokens", "cache_creation_input_tokens", "input_tokens",
+          "created_ms", "completed_at", "score", "prompt_eval_count", "seed"}
+
+
+def essence(answer):
+    """Without what differs between two runs: names, times, and what was reused."""
+    if isinstance(answer, dict):
+        return {k: essence(v) for k, v in answer.items() if k not in VARIES}
+    return [essence(x) for x in answer] if isinstance(answer, list) else answer
+
+
+class Faults:
+    """The control of faults.c."""
+
+    def __init__(self, folder, preload):
+        self.path, self.preload = folder / "faults", preload
+        self.path.write_bytes(bytes(128))
+        self.file = open(self.path, "r+b")
+        self.map = mmap.mmap(self.file.fileno(), 128)
+        self.words = (ctypes.c_uint32 * 32).from_buffer(self.map)
+
+    def env(self, below):
+        return {"LD_PRELOAD": str(self.preload), "SPOLIA_FAULTS": str(self.path), "SPOLIA_FAULTS_DIR": str(below)}
+
+    def set(self, seed=0, hang_ms=0, **one_in):
+        for i, kind in enumerate(KINDS):
+            self.words[i] = one_in.get(kind, 0)
+        self.words[16], self.words[17] = seed, hang_ms
+
+    def jump(self, seconds):
+        ctypes.c_int64.from_buffer(self.map, 72).value = seconds
+
+    def n_failed(self):
+        return {kind: self.words[8 + i] for i, kind in enumerate(KINDS)}
+
+
+def build_preload(folder, root):
+    made = folder / "faults.so"
+    subprocess.run(["cc", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", "-o", made, root / "tests/support/faults.c", "-ldl"],
+                   check=True)
+    return made
+
+
+class Server:
+    """`spolia serve` with a store and documents below a folder."""
+
+    def __init__(self, program, model, folder, faults, embedding=None, more=()):
+        self.folder, self.log = folder, open(folder.parent / "log", "a+")
+        command = [program, "serve", "-m", model, "--port", "0", "--reuse", "prefix", "--store", folder, *more]
+        command += ["--embedding", embedding] if embedding else []
+        env = {**os.environ, **faults.env(folder), "ASAN_OPTIONS": "allocator_may_return_null=1"}
+        self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=self.log, text=True, env=env)
+        line = self.process.stdout.readline()
+        self.started = line.startswith("listening on ")
+        self.url = line.split()[-1] if self.started else ""
+
+    def call(self, path, body=None, method=None, timeout=60):
+        """(status, object); status 0: no answer came."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        kind = f"multipart/form-data; boundary={BOUNDARY}" if isinstance(body, bytes) else "application/json"
+        request = urllib.request.Request(self.url + path, data, {"Content-Type": kind}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as r:
+                status, text = r.status, r.read()
+        except urllib.error.HTTPError as e:
+            status, text = e.code, e.read()
+        except (OSError, http.client.HTTPException):
+            return 0, None
+        try:
+            return status, json.loads(text)
+        except ValueError:
+            return (status, text.decode(errors="replace")) if status != 200 or path == "/metrics" else (200, "not JSON")
+
+    def is_alive(self):
+        return self.process.poll() is None
+
+    def stop(self, number=signal.SIGTERM, seconds=60):
+        self.process.send_signal(number)
+        self.process.wait(seconds)
+        return self.process.returncode
+
+    def tasks(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/task"))
+
+    def metric(self, name):
+        for line in self.call("/metrics")[1].splitlines():
+            if line.startswith(f"spolia:{name} "):
+                return float(line.split()[1])
+        return None
+
+
+def right_answers(server, calls):
+    """What each call answers without faults, asked twice: cold and reused."""
+    right = []
+    for path, body in calls:
+        first, second = server.call(path, body), server.call(path, body)
+        assert first[0] == second[0] == 200, (path, body, first, second)
+        assert essence(first[1]) == essence(second[1]), (path, body, first, second)
+        right.append(essence(second[1]))
+    return right
