@@ -27,6 +27,9 @@ LONG = {"rope_type": "longrope", "rope_theta": 10000.0,
         "short_factor": [1.0, 1.3, 1.6, 2.5], "long_factor": [2.0, 4.0, 8.0, 16.0],
         "original_max_position_embeddings": 128}
 
+# Without GGUF files that say the same (test_architectures.py).
+NOT_GGUF = ("glm", "ministral", "starcoder2", "qwen2")
+
 CASES = {
     "llama": ("llama", {}),
     "llama-linear": ("llama", {"rope_parameters": {
@@ -103,6 +106,52 @@ CASES = {
                                   "embedding_multiplier": 6.0, "attention_multiplier": 0.2,
                                   "residual_multiplier": 0.4, "logits_scaling": 3.0}),
 }
+
+
+SCALED = {"mixtral": "num_local_experts", "granitemoe": "num_local_experts", "gpt_oss": "num_local_experts",
+          "qwen2_moe": "num_experts", "qwen3_moe": "num_experts", "olmoe": "num_experts"}
+
+
+def random_changes(model_type, fields, seed):
+    """Changes to a small configuration that has these fields: odd sizes, tied or not, biases, windows, experts."""
+    rng = np.random.default_rng([seed, zlib.crc32(model_type.encode())])
+    pick, coin = (lambda *of: of[int(rng.integers(len(of)))]), (lambda: bool(rng.integers(2)))
+    kv, group, head = pick(1, 2, 3), pick(1, 2, 3, 5), pick(4, 6, 8, 10, 16, 20, 32)
+    some = {"num_attention_heads": kv * group, "num_key_value_heads": kv, "hidden_size": kv * group * head,
+            "intermediate_size": int(rng.integers(5, 99)), "num_hidden_layers": int(rng.integers(1, 8)),
+            "vocab_size": int(rng.integers(N_VOCAB, 3 * N_VOCAB)), "tie_word_embeddings": coin() or bool(fields.get("tie_word_embeddings"))}
+    if "head_dim" in fields:
+        some |= {"head_dim": head, "hidden_size": kv * group * int(rng.integers(3, 20))}
+    for key in ("rms_norm_eps", "layer_norm_eps", "norm_epsilon", "norm_eps"):
+        if key in fields:
+            some[key] = pick(1e-6, 1e-5, 1e-2)
+    for key in ("attention_bias", "mlp_bias", "use_bias", "use_qkv_bias", "norm_topk_prob"):
+        if key in fields and model_type not in ("glm4", "glm", "gpt_oss"):
+            some[key] = coin()
+    if fields.get("sliding_window") is not None or model_type in ("mistral", "phi3", "starcoder2"):
+        some["sliding_window"] = int(rng.integers(1, 70))
+    for key in ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling", "logit_scale"):
+        if key in fields:
+            some[key] = round(float(rng.uniform(0.2, 1 if key == "attention_multiplier" else 3)), 3)
+    if "query_pre_attn_scalar" in fields:
+        some["query_pre_attn_scalar"] = head  # which GGUF files do not say
+    for key in ("moe_intermediate_size", "shared_expert_intermediate_size"):
+        if key in fields:
+            some[key] = int(rng.integers(5, 50))
+    if model_type in SCALED:
+        some[SCALED[model_type]] = int(rng.integers(2, 9))
+        some["num_experts_per_tok"] = int(rng.integers(1, some[SCALED[model_type]] + 1))
+    rope = fields.get("rope_parameters") or {}
+    if "rope_theta" in rope:
+        scaled = pick({}, {}, {"rope_type": "linear", "factor": 3.0}, YARN) if model_type != "phi3" else {}
+        if model_type == "gpt_oss":
+            scaled = {**YARN, "truncate": False}
+        some["rope_parameters"] = {"rope_type": "default", **scaled, "rope_theta": pick(100.0, 10000.0, 5e5)}
+        if "partial_rotary_factor" in rope and head % 4 == 0:
+            some["rope_parameters"]["partial_rotary_factor"] = 0.5
+        elif "partial_rotary_factor" in rope:
+            some["rope_parameters"]["partial_rotary_factor"] = 1.0
+    return some
 
 
 def weights(name, shape, model_type):

@@ -286,14 +286,45 @@ static sp_err apply(sp_tpl_machine *m, const sp_tpl_node *n, sp_tpl_val *out)
     return f->run(m, &c, out);
 }
 
+/* spread -- arguments with the items of *lists in their places. */
+static sp_err spread(sp_tpl_machine *m, const sp_tpl_node *args, sp_tpl_node **out)
+{
+    *out = NULL;
+    for (const sp_tpl_node *a = args; a; a = a->next) {
+        sp_tpl_val v = {0};
+        if (a->op == '*') SP_TRY(sp_tpl_eval(m, a->a, &v));
+        if (a->op == '*' && v.kind != SP_TPL_LIST)
+            return sp_tpl_fail(m, SP_E_ARG, "%s after '*' is no list", sp_tpl_kind_name(v));
+        const size_t n = a->op == '*' ? v.list->n : 1;
+        sp_tpl_node *copies = NULL;
+        SP_TRY(sp_tpl_take(m, SP_MAX(n, 1) * 2, sizeof *copies, &copies));
+        for (size_t i = 0; i < n; i++, out = &(*out)->next) {
+            *out = &copies[2 * i];
+            **out = *a;
+            (*out)->next = NULL;
+            if (a->op != '*') continue;
+            copies[2 * i + 1] = (sp_tpl_node){.kind = SP_NODE_LITERAL, .line = a->line, .value = v.list->v[i]};
+            (*out)->a = &copies[2 * i + 1];
+        }
+    }
+    return SP_OK;
+}
+
 static sp_err call(sp_tpl_machine *m, const sp_tpl_node *n, sp_tpl_val *out)
 {
     sp_tpl_val callee;
-    if (n->a->kind == SP_NODE_NAME && !sp_tpl_get(m, n->a->text.s, n->a->text.n))
+    bool spreads = false;
+    for (const sp_tpl_node *a = n->list; a; a = a->next) spreads |= a->op == '*';
+    if (n->a->kind == SP_NODE_NAME && !sp_tpl_get(m, n->a->text.s, n->a->text.n)) {
+        if (spreads) return sp_tpl_fail(m, SP_E_UNSUPPORTED, "the argument list '*' of a function");
         return sp_tpl_call_global(m, n, out);
+    }
     SP_TRY(sp_tpl_eval(m, n->a, &callee));
-    if (callee.kind == SP_TPL_MACRO && callee.macro)
-        return sp_tpl_call_macro(m, callee.macro, n->list, out);
+    if (callee.kind == SP_TPL_MACRO && callee.macro) {
+        sp_tpl_node *args = n->list;
+        if (spreads) SP_TRY(spread(m, n->list, &args));
+        return sp_tpl_call_macro(m, callee.macro, args, out);
+    }
     return sp_tpl_fail(m, SP_E_ARG, "%s cannot be called", sp_tpl_kind_name(callee));
 }
 

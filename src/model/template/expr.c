@@ -83,7 +83,8 @@ static sp_err wrap(sp_tpl_parser *p, sp_tpl_node_kind kind, sp_tpl_node **n)
     return SP_OK;
 }
 
-static sp_err parse_arguments(sp_tpl_parser *p, sp_tpl_node **list)
+/* parse_arguments -- up to the closing bracket; spreads: *list may be one of them. */
+static sp_err parse_arguments(sp_tpl_parser *p, bool spreads, sp_tpl_node **list)
 {
     int n = 0;
     while (!op(p, ")")) {
@@ -91,9 +92,10 @@ static sp_err parse_arguments(sp_tpl_parser *p, sp_tpl_node **list)
         sp_tpl_node *arg = NULL;
         if (n++) SP_TRY(sp_tpl_expect(p, SP_TOKEN_OP, ","));
         if (n > 1 && op(p, ")")) break;
-        if (sp_tpl_is(p, SP_TOKEN_OP, "*") || sp_tpl_is(p, SP_TOKEN_OP, "**"))
+        if ((sp_tpl_is(p, SP_TOKEN_OP, "*") && !spreads) || sp_tpl_is(p, SP_TOKEN_OP, "**"))
             return unsupported(sp_tpl_peek(p), "the argument list");
         SP_TRY(sp_tpl_node_new(p, SP_NODE_ARG, &arg));
+        if (op(p, "*")) arg->op = '*';
         t = sp_tpl_peek(p);
         if (t->kind == SP_TOKEN_NAME && t[1].kind == SP_TOKEN_OP && t[1].n == 1 && *t[1].s == '=') {
             arg->text = (sp_tpl_str){.s = t->s, .n = t->n};
@@ -233,7 +235,7 @@ static sp_err parse_attribute(sp_tpl_parser *p, sp_tpl_node **n)
     (*n)->fn = sp_tpl_find_method(t->s, t->n);
     if (!(*n)->fn) return unsupported(t, "method");
     p->at++;
-    return parse_arguments(p, &(*n)->list);
+    return parse_arguments(p, false, &(*n)->list);
 }
 
 static sp_err parse_postfix(sp_tpl_parser *p, sp_tpl_node **n)
@@ -245,7 +247,7 @@ static sp_err parse_postfix(sp_tpl_parser *p, sp_tpl_node **n)
             SP_TRY(parse_subscript(p, n));
         } else if (op(p, "(")) {
             SP_TRY(wrap(p, SP_NODE_CALL, n));
-            SP_TRY(parse_arguments(p, &(*n)->list));
+            SP_TRY(parse_arguments(p, true, &(*n)->list));
         } else {
             return SP_OK;
         }
@@ -274,7 +276,7 @@ static sp_err parse_test(sp_tpl_parser *p, sp_tpl_node **n)
     test->fn = sp_tpl_find_test(t->s, t->n);
     if (!test->fn) return unsupported(t, "test");
     if (op(p, "(")) {
-        SP_TRY(parse_arguments(p, &test->list));
+        SP_TRY(parse_arguments(p, false, &test->list));
     } else if (begins_argument(p)) {
         SP_TRY(sp_tpl_node_new(p, SP_NODE_ARG, &arg));
         SP_TRY(parse_primary(p, &arg->a));
@@ -293,12 +295,12 @@ static sp_err parse_filters(sp_tpl_parser *p, sp_tpl_node **n)
             SP_TRY(sp_tpl_expect(p, SP_TOKEN_NAME, NULL));
             (*n)->fn = sp_tpl_find_filter(t->s, t->n);
             if (!(*n)->fn) return unsupported(t, "filter");
-            if (op(p, "(")) SP_TRY(parse_arguments(p, &(*n)->list));
+            if (op(p, "(")) SP_TRY(parse_arguments(p, false, &(*n)->list));
         } else if (word(p, "is")) {
             SP_TRY(parse_test(p, n));
         } else if (op(p, "(")) {
             SP_TRY(wrap(p, SP_NODE_CALL, n));
-            SP_TRY(parse_arguments(p, &(*n)->list));
+            SP_TRY(parse_arguments(p, true, &(*n)->list));
         } else {
             return SP_OK;
         }

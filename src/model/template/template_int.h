@@ -122,7 +122,7 @@ typedef enum sp_tpl_node_kind {
     SP_NODE_AND,
     SP_NODE_OR,
     SP_NODE_IF_ELSE, /* b if a else c */
-    SP_NODE_ARG,     /* a, with `text` as its name or without one */
+    SP_NODE_ARG,     /* a, with `text` as its name or without one; op '*': the items of a, of a call of a macro */
     /* statements */
     SP_NODE_DATA,
     SP_NODE_PRINT,
