@@ -108,7 +108,7 @@ def rows_of(path):
     with open(path) as f:
         for row in csv.DictReader(line for line in f if not line.startswith("#")):
             settings.setdefault((row["policy"], float(row["recompute"])), {})[row["id"]] = row
-    whole = set.intersection(*(set(rows) for rows in settings.values()))
+    whole = set.intersection(*map(set, settings.values())) if settings else set()
     return {setting: {i: row for i, row in rows.items() if i in whole} for setting, rows in settings.items()}
 
 
@@ -183,7 +183,7 @@ def section(given, name, prefixes):
     out = [f"### {table.title}", ""]
     for model, prefix in prefixes.items():
         path = prefix.with_name(prefix.name + ".csv")
-        if not path.exists():
+        if not path.exists() or (table.questions and not rows_of(path)):
             continue
         lines, about = (quality if table.questions else speed)(path)
         seen = prefix.with_name(prefix.name + ".machine")

@@ -40,8 +40,9 @@ def test_tables_continue_and_say_what_the_rows_say(tmp_path):
     value, low, high = map(float, said)
     assert value == pytest.approx(more, abs=0.06) and low <= value <= high
     assert "9 questions." in shown.stdout and "1 alternating rounds." in shown.stdout and "cores, load" in shown.stdout
-    again = tables(tmp_path, "--only", "stream,speed", "--report")
-    assert again.stdout == shown.stdout
+    rows.with_name(f"2wiki.{FILE[:-5]}.csv").write_text("".join(begun.splitlines(keepends=True)[:2]))   # no row yet
+    again = tables(tmp_path, "--only", "stream,speed,2wiki", "--report")
+    assert again.stdout.startswith(shown.stdout.strip())
 
 
 def test_tables_say_what_is_missing(tmp_path):
