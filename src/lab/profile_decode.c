@@ -5,6 +5,9 @@
  *                   then once for each setting of --decode, with the tokens of that answer: each
  *                   distribution is compared with the one of full attention
  *
+ * Settings with "reuse" read what was measured of the heads. Then one half of the questions is studied and the other
+ * half compared, with the heads of this run: their prompts have chunks of their own half only.
+ *
  * With --context-memory the settings are not studied: a study reads all, which drives out what sparse
  * steps keep. Instead: what they found in memory, and what they read from the file.
  *
@@ -43,6 +46,8 @@ typedef struct profile {
     sp_context *ctx;
     sp_context_info info;
     sp_study *heads; /* of full attention */
+    bool held_out;   /* some setting reads heads */
+    bool studies, compares; /* the questions that are asked now */
     setting *settings;
     float *full;     /* [predict, V] logits of full attention */
     int32_t *tokens; /* [predict] */
@@ -77,7 +82,7 @@ static sp_err answer(profile *p, const sp_prompt *prompt, setting *s)
     bool busy = true;
     p->at = s;
     p->n_seen = 0;
-    sp_study *study = !s ? p->heads : p->m.ctx.decode.context_bytes ? NULL : s->study;
+    sp_study *study = !s ? (p->studies ? p->heads : NULL) : p->m.ctx.decode.context_bytes ? NULL : s->study;
     if (study) sp_study_next(study);
     const sp_measure measure = {.forced = s ? p->tokens : NULL,
                                 .n_forced = s ? p->n_tokens : 0,
@@ -112,6 +117,7 @@ static sp_err answer(profile *p, const sp_prompt *prompt, setting *s)
 typedef struct source {
     eval_questions all;
     eval_docs docs;
+    int first, end; /* the questions that are asked now, and those whose chunks are around theirs */
 } source;
 
 /* add_chunks -- those of question i; of chunks that `known` has, none. */
@@ -142,9 +148,10 @@ static sp_prompt *make_prompt(profile *p, const source *from, int i)
     sp_err err = sp_prompt_create(p->ctx, &prompt);
     if (err == SP_OK) err = sp_prompt_system(prompt, SYSTEM);
     bool good = err == SP_OK || (cli_fail(err), false);
-    const int n = from->all.n, last = p->depth ? n : 1;
+    const int n = from->end - from->first, last = p->depth ? n : 1;
     for (int k = 0; k < last && good; k++) {
-        good = add_chunks(p, from, (i + k + n / 2 * (k < last / 2)) % n, &known, prompt);
+        const int other = from->first + (i - from->first + k + n / 2 * (k < last / 2)) % n;
+        good = add_chunks(p, from, other, &known, prompt);
         if (k == last / 2 && good) good = add_chunks(p, from, i, &known, prompt);
     }
     if (good && (err = sp_prompt_question(prompt, from->all.v[i].text)) != SP_OK)
@@ -161,7 +168,7 @@ static bool ask(profile *p, const source *from, int i)
     if (!prompt) return false;
     p->n_prompt += sp_prompt_n_tokens(prompt);
     sp_err err = answer(p, prompt, NULL);
-    for (int k = 0; k < p->decode.n && err == SP_OK; k++) err = answer(p, prompt, &p->settings[k]);
+    for (int k = 0; p->compares && k < p->decode.n && err == SP_OK; k++) err = answer(p, prompt, &p->settings[k]);
     p->n_questions += err == SP_OK;
     sp_prompt_destroy(prompt);
     return err == SP_OK || (cli_fail(err), false);
@@ -266,6 +273,7 @@ static bool take_room(profile *p)
     sp_err err = sp_study_create(info->n_layers, info->n_heads, info->n_kv_heads, &p->heads);
     for (int i = 0; i < p->decode.n && err == SP_OK; i++) {
         p->settings[i].decode = p->decode.v[i];
+        p->held_out |= strstr(p->decode.v[i], ",reuse") != NULL;
         err =
             sp_study_create(info->n_layers, info->n_heads, info->n_kv_heads, &p->settings[i].study);
     }
@@ -282,6 +290,40 @@ static void close_all(profile *p)
     sp_context_close(p->ctx);
 }
 
+/* ask_all -- questions first .. end - 1, p->most at most. */
+static bool ask_all(profile *p, source *from, int first, int end, int most)
+{
+    bool good = true;
+    from->first = first;
+    from->end = end;
+    for (int i = first; i < end && i < first + most && good; i++) good = ask(p, from, i);
+    return good;
+}
+
+/* ask_halves -- the heads of the first half are those of the settings, which the second half compares. */
+static bool ask_halves(profile *p, source *from)
+{
+    const int n = from->all.n, half = n / 2, most = p->most / 2;
+    sp_heads *h = NULL;
+    if (half < 1 || most < 1)
+        return cli_fail_with("profile --decode: --compare with reuse needs two questions: heads are measured with one "
+                             "half of them, and compared with the other"),
+               false;
+    p->studies = true;
+    if (!ask_all(p, from, 0, half, most)) return false;
+    sp_err err = sp_heads_create(p->info.n_layers, p->info.n_heads, p->info.n_kv_heads, &h);
+    if (err == SP_OK) {
+        sp_study_heads(p->heads, h);
+        err = sp_measure_heads(p->ctx, h);
+    }
+    sp_heads_destroy(h);
+    if (err != SP_OK) return cli_fail(err), false;
+    printf("heads measured with %d questions, settings compared with others\n", p->n_questions);
+    p->studies = false;
+    p->compares = true;
+    return ask_all(p, from, half, n, most);
+}
+
 static bool run(profile *p)
 {
     source from = {0};
@@ -290,7 +332,9 @@ static bool run(profile *p)
     if (!eval_questions_read(p->questions, "kind", &from.all)) return false;
     bool good = eval_docs_open(&o, &from.docs);
     if (good) {
-        for (int i = 0; i < from.all.n && i < p->most && good; i++) good = ask(p, &from, i);
+        p->studies = p->compares = true;
+        if (p->held_out) p->compares = false;
+        good = p->held_out ? ask_halves(p, &from) : ask_all(p, &from, 0, from.all.n, p->most);
         eval_docs_close(&from.docs);
     }
     eval_questions_drop(&from.all);

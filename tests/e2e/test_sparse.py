@@ -103,6 +103,29 @@ def test_bad_words_are_named():
     refuse("run", "-m", MODEL, "-p", "x", "--decode", "sparse:10%,best", naming=["best"])
 
 
+def test_settings_are_compared_with_heads_of_other_questions(tmp_path):
+    """The heads are those of the first half, whatever the file beside the model said before."""
+    model, index, half = tmp_path / "m.gguf", tmp_path / "demo.db", tmp_path / "half.jsonl"
+    model.write_bytes(MODEL.read_bytes())
+    succeed("index", ROOT / "demo/docs", "-o", index)
+    lines = (ROOT / "demo/questions.jsonl").read_text().splitlines()[:4]
+    (tmp_path / "all.jsonl").write_text("\n".join(lines) + "\n")
+    half.write_text("\n".join(lines[:2]) + "\n")
+    heads = tmp_path / "m.gguf.heads.json"
+
+    def profile(questions, *more):
+        said = succeed("profile", "--decode", "-m", model, "-i", index, "--questions", questions, "-n", "8", *more)
+        return [line for line in said.splitlines() if line.startswith("sparse")], json.loads(heads.read_text())
+
+    how = ["--compare", SOME + ",reuse"]
+    rows, found = profile(tmp_path / "all.jsonl", *how)
+    assert found == profile(half)[1]
+    other = {**found, "importance": [[0 for _ in layer] for layer in found["importance"]]}
+    heads.write_text(json.dumps(other))
+    assert profile(tmp_path / "all.jsonl", *how) == (rows, found)
+    refuse("profile", "--decode", "-m", model, "-i", index, "--questions", half, "--most", "1", *how, naming=["--compare", "two"])
+
+
 def test_heads_are_profiled(prompt, tmp_path):
     """What profile finds is used by the next program, and a damaged file is named."""
     model, index = tmp_path / "m.gguf", tmp_path / "demo.db"
@@ -114,6 +137,7 @@ def test_heads_are_profiled(prompt, tmp_path):
     assert rows[ALL][:2] == ["0.0000", "100.0"] and float(rows[SOME + ",reuse=0.8"][5]) >= 0
     heads = tmp_path / "m.gguf.heads.json"
     assert len(json.loads(heads.read_text())["importance"]) == 6
+    assert "heads measured with 1 questions, settings compared with others" in said
     assert said.count("threshold") == 4
 
     def reused(how):

@@ -53,6 +53,15 @@ sp_err sp_measure_swap_out(sp_context *c)
     return sp_driver_call(c, swap_out, NULL);
 }
 
+sp_err sp_measure_heads(sp_context *c, const sp_heads *h)
+{
+    const size_t n = (size_t)h->n_layers * (size_t)h->n_heads;
+    if (!c->heads) SP_TRY(sp_heads_create(h->n_layers, h->n_heads, h->n_kv_heads, &c->heads));
+    memcpy(c->heads->importance, h->importance, n * sizeof *h->importance);
+    memcpy(c->heads->similarity, h->similarity, n * sizeof *h->similarity);
+    return SP_OK;
+}
+
 void sp_measure_sights(const sp_request *r, int *n_had, int *n_saw)
 {
     *n_had = r->account.n_had;

@@ -3,6 +3,7 @@
 #ifndef SP_SERVE_MEASURE_H
 #define SP_SERVE_MEASURE_H
 
+#include "engine/sparse/heads.h"
 #include "serve/request/measured.h"
 
 /* sp_measure_submit -- sp_request_submit with measurements. Errors: those of sp_request_submit;
@@ -13,6 +14,10 @@ sp_err sp_measure_submit(sp_context *c, const sp_prompt *p, const sp_request_opt
 /* sp_measure_swap_out -- all copies that no request holds leave the device: what the host tier takes of them is
  * loaded from there when it is used next. Errors: SP_E_ARG when there is no host tier. */
 sp_err sp_measure_swap_out(sp_context *c) SP_MUST_CHECK;
+
+/* sp_measure_heads -- sparse decoding takes these heads from the next request on, not those of the model's file; h is
+ * copied. Errors: SP_E_NOMEM. Pre: no request runs. */
+sp_err sp_measure_heads(sp_context *c, const sp_heads *h) SP_MUST_CHECK;
 
 /* sp_measure_sights -- of a finished request: chunks that had a copy when it came, and those of them whose copy was
  * computed after another chunk of this prompt. */

@@ -1,0 +1,69 @@
+"""Cache-Craft's copies of a chunk: how many of them (M), and which are dropped when memory is full (f_r or LRU).
+
+Queries as those of bench/reuse_decay.py, over few questions, so that chunks meet the same neighbours again. Each setting
+runs all queries in one engine whose KV memory holds a share of what the chunks take once. `work` is the share of prompt
+tokens that are computed, recomputed ones included; `as is` and `recomputed` are shares of the chunks' tokens; quarters two
+to four of the run. Recomputation follows equation 12 with alpha 1, so the numbers depend on the model's attention.
+
+    .venv/bin/python bench/craft_variants.py -m demo/model.gguf --data MUSIQUE --docs 4 --questions 20 --queries 200
+"""
+import pathlib
+import sys
+
+import common
+import reuse_decay
+import trace
+
+SETTINGS = [("M 1", "lru", 1), ("M 2", "lru", 2), ("M 3", "lru", 3), ("M 5", "lru", 5), ("M 5, f_r", "fr", 5), ("M 1, f_r", "fr", 1)]
+
+
+def run(args, queries: list, kv_bytes: int, evict: str, most: int) -> dict:
+    """Sums of tokens over the last three quarters of the queries."""
+    total = dict.fromkeys(("prompt", "chunks", "reused", "recomputed", "computed"), 0)
+    args.evict = evict
+    with common.open_engine(args, kv_bytes=kv_bytes, max_variants=most, reuse="craft:alpha=1,focus=0") as engine:
+        for i, query in enumerate(queries):
+            said = trace.account(engine, query)
+            if i < len(queries) // 4:
+                continue
+            chunks = [s for s in said["segments"] if s["kind"] == "chunk"]
+            total["prompt"] += said["prompt_tokens"]
+            total["computed"] += said["prompt_tokens"] - said["reused_tokens"]
+            total["chunks"] += sum(s["tokens"] for s in chunks)
+            total["reused"] += sum(s["reused"] for s in chunks)
+            total["recomputed"] += sum(s["recomputed"] for s in chunks)
+            if sys.stderr.isatty():
+                print(f"\r{i + 1} of {len(queries)} ", end="", file=sys.stderr)
+    return total
+
+
+def main() -> int:
+    parser = common.parser(__doc__)
+    parser.add_argument("--data", required=True, type=pathlib.Path,
+                        help="folder with docs.jsonl and questions.dev.jsonl (doc_ids, context_doc_ids)")
+    parser.add_argument("--questions", type=int, default=20)
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--docs", type=int, default=4, help="in a query")
+    parser.add_argument("--cache", type=common.numbers(0.01, 100, float), default=[0.5, 4], metavar="SHARES",
+                        help="KV memory, of the tokens of all chunks (0.5,4)")
+    parser.add_argument("--skew", type=float, default=1.0, help="exponent of Zipf's law for the questions")
+    args = parser.parse_args()
+    docs = {d["id"]: d for d in reuse_decay.read_lines(args.data / "docs.jsonl")}
+    questions = reuse_decay.read_lines(args.data / "questions.dev.jsonl")[:args.questions]
+    for q in questions:  # neighbours come back
+        q["context_doc_ids"] = q["context_doc_ids"][:2 * args.docs]
+    queries = reuse_decay.make_queries(args, docs, questions)
+    texts = {c["text"] for q in queries for c in q["chunks"]}
+    tokens = sum(len(t) for t in texts) // 4
+    print(f"{len(queries)} queries, {len(texts)} chunks\n{'cache':>6} {'setting':10} {'as is':>8} {'recomputed':>10} {'work':>8}")
+    for share in args.cache:
+        size = trace.kv_bytes(args, int(tokens * share))
+        for name, evict, most in SETTINGS:
+            t = run(args, queries, size, evict, most)
+            print(f"{share:6g} {name:10} {t['reused'] / t['chunks']:8.1%} {t['recomputed'] / t['chunks']:10.1%} "
+                  f"{t['computed'] / t['prompt']:8.1%}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
