@@ -1,11 +1,11 @@
 """Cache-Craft's copies of a chunk: how many of them (M), and which are dropped when memory is full (f_r or LRU).
 
-Queries as those of bench/reuse_decay.py, over few questions, so that chunks meet the same neighbours again. Each setting
-runs all queries in one engine whose KV memory holds a share of what the chunks take once. `work` is the share of prompt
-tokens that are computed, recomputed ones included; `as is` and `recomputed` are shares of the chunks' tokens; quarters two
-to four of the run. Recomputation follows equation 12 with alpha 1, so the numbers depend on the model's attention.
+Queries as those of bench/reuse_decay.py, over few questions, so that chunks meet the same neighbours again. Each
+setting runs all queries in one engine whose KV memory holds a multiple of the chunks' tokens. `as is` and `recomputed`
+are shares of the chunks' tokens, `work` is the share of prompt tokens that are computed, recomputed ones included; all
+over the last three quarters of the run. Recomputation follows equation 12 with alpha 1: it depends on the model.
 
-    .venv/bin/python bench/craft_variants.py -m demo/model.gguf --data MUSIQUE --docs 4 --questions 20 --queries 200
+    .venv/bin/python bench/craft_variants.py -m demo/model.gguf --data MUSIQUE --questions 12 --queries 160 --cache 1,8
 """
 import pathlib
 import sys
@@ -14,7 +14,8 @@ import common
 import reuse_decay
 import trace
 
-SETTINGS = [("M 1", "lru", 1), ("M 2", "lru", 2), ("M 3", "lru", 3), ("M 5", "lru", 5), ("M 5, f_r", "fr", 5), ("M 1, f_r", "fr", 1)]
+SETTINGS = [("M 1", "lru", 1), ("M 2", "lru", 2), ("M 3", "lru", 3), ("M 5", "lru", 5),
+            ("M 5, f_r", "fr", 5), ("M 1, f_r", "fr", 1)]
 
 
 def run(args, queries: list, kv_bytes: int, evict: str, most: int) -> dict:
@@ -55,7 +56,8 @@ def main() -> int:
     queries = reuse_decay.make_queries(args, docs, questions)
     texts = {c["text"] for q in queries for c in q["chunks"]}
     tokens = sum(len(t) for t in texts) // 4
-    print(f"{len(queries)} queries, {len(texts)} chunks\n{'cache':>6} {'setting':10} {'as is':>8} {'recomputed':>10} {'work':>8}")
+    print(f"{len(queries)} queries, {len(texts)} chunks")
+    print(f"{'cache':>6} {'setting':10} {'as is':>8} {'recomputed':>10} {'work':>8}")
     for share in args.cache:
         size = trace.kv_bytes(args, int(tokens * share))
         for name, evict, most in SETTINGS:
