@@ -296,4 +296,13 @@ static inline void survive_every_fault(sp_err (*life)(void))
     }
 }
 
+/* n_from -- segments whose KV came from a tier: "host". */
+static inline int n_from(const sp_request *r, const char *tier)
+{
+    const sp_result *res = sp_request_result(r);
+    int n = 0;
+    for (int i = 0; i < res->n_segments; i++) n += strcmp(res->segments[i].from, tier) == 0;
+    return n;
+}
+
 #endif

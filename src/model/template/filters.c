@@ -24,7 +24,7 @@ static sp_err self_text(sp_tpl_machine *m, const sp_tpl_call *c, const sp_tpl_st
     return SP_OK;
 }
 
-static sp_err text_argument(sp_tpl_machine *m, const sp_tpl_call *c, int i, const sp_tpl_str **out)
+sp_err sp_tpl_text_argument(sp_tpl_machine *m, const sp_tpl_call *c, int i, const sp_tpl_str **out)
 {
     *out = NULL;
     if (!c->given[i] || c->args[i].kind == SP_TPL_NONE) return SP_OK;
@@ -39,7 +39,7 @@ FILTER trim PARAMS
 {
     const sp_tpl_str *s, *chars;
     SP_TRY(self_text(m, c, &s));
-    SP_TRY(text_argument(m, c, 0, &chars));
+    SP_TRY(sp_tpl_text_argument(m, c, 0, &chars));
     return sp_tpl_strip(m, s, chars, 3, out);
 }
 
@@ -85,8 +85,8 @@ FILTER replace PARAMS
 {
     const sp_tpl_str *s, *old, *with;
     SP_TRY(self_text(m, c, &s));
-    SP_TRY(text_argument(m, c, 0, &old));
-    SP_TRY(text_argument(m, c, 1, &with));
+    SP_TRY(sp_tpl_text_argument(m, c, 0, &old));
+    SP_TRY(sp_tpl_text_argument(m, c, 1, &with));
     if (!old || !with) return sp_tpl_fail(m, SP_E_ARG, "replace takes two strings");
     return sp_tpl_replace(m, s, old, with, c->args[2].kind == SP_TPL_INT ? c->args[2].i : -1, out);
 }
@@ -251,8 +251,8 @@ FILTER join PARAMS
     const sp_tpl_str *sep, *attribute;
     const sp_tpl_list *l;
     sp_tpl_writer w = {0};
-    SP_TRY(text_argument(m, c, 0, &sep));
-    SP_TRY(text_argument(m, c, 1, &attribute));
+    SP_TRY(sp_tpl_text_argument(m, c, 0, &sep));
+    SP_TRY(sp_tpl_text_argument(m, c, 1, &attribute));
     SP_TRY(sp_tpl_items(m, c->self, &l));
     for (size_t i = 0; i < l->n; i++) {
         sp_tpl_val v = l->v[i];
@@ -331,8 +331,8 @@ FILTER map PARAMS
     const sp_tpl_str *name, *attribute;
     const sp_tpl_list *l;
     sp_tpl_list *made;
-    SP_TRY(text_argument(m, c, 0, &name));
-    SP_TRY(text_argument(m, c, 1, &attribute));
+    SP_TRY(sp_tpl_text_argument(m, c, 0, &name));
+    SP_TRY(sp_tpl_text_argument(m, c, 1, &attribute));
     const sp_tpl_function *f = name ? sp_tpl_find_filter(name->s, name->n) : NULL;
     if (!f && !attribute)
         return sp_tpl_fail(m, SP_E_UNSUPPORTED, "map: filter '%.*s' is not supported",
@@ -384,8 +384,8 @@ static sp_err pick(sp_tpl_machine *m, const sp_tpl_call *c, bool by_attribute, b
     const sp_tpl_str *attribute = NULL, *test;
     const sp_tpl_list *l;
     sp_tpl_list *kept;
-    if (by_attribute) SP_TRY(text_argument(m, c, 0, &attribute));
-    SP_TRY(text_argument(m, c, by_attribute, &test));
+    if (by_attribute) SP_TRY(sp_tpl_text_argument(m, c, 0, &attribute));
+    SP_TRY(sp_tpl_text_argument(m, c, by_attribute, &test));
     SP_TRY(items_or_none(m, c->self, &l));
     SP_TRY(sp_tpl_list_new(m, l->n, &kept));
     kept->n = 0;

@@ -9,17 +9,6 @@
 #define OF_STR .self = 1u << SP_TPL_STRING
 #define OF_MAP .self = 1u << SP_TPL_DICT
 
-static sp_err text(sp_tpl_machine *m, const sp_tpl_call *c, int i, const sp_tpl_str **out)
-{
-    *out = NULL;
-    if (!c->given[i] || c->args[i].kind == SP_TPL_NONE) return SP_OK;
-    if (c->args[i].kind != SP_TPL_STRING)
-        return sp_tpl_fail(m, SP_E_ARG, "an argument is %s, not a string",
-                           sp_tpl_kind_name(c->args[i]));
-    *out = c->args[i].s;
-    return SP_OK;
-}
-
 static int64_t count_of(const sp_tpl_call *c, int i)
 {
     return c->given[i] && c->args[i].kind == SP_TPL_INT ? c->args[i].i : -1;
@@ -28,7 +17,7 @@ static int64_t count_of(const sp_tpl_call *c, int i)
 static sp_err strip_sides(sp_tpl_machine *m, const sp_tpl_call *c, int sides, sp_tpl_val *out)
 {
     const sp_tpl_str *chars;
-    SP_TRY(text(m, c, 0, &chars));
+    SP_TRY(sp_tpl_text_argument(m, c, 0, &chars));
     return sp_tpl_strip(m, c->self.s, chars, sides, out);
 }
 
@@ -70,7 +59,7 @@ METHOD capitalize PARAMS
 METHOD split PARAMS
 {
     const sp_tpl_str *sep;
-    SP_TRY(text(m, c, 0, &sep));
+    SP_TRY(sp_tpl_text_argument(m, c, 0, &sep));
     return sp_tpl_split(m, c->self.s, sep, count_of(c, 1), out);
 }
 
@@ -91,8 +80,8 @@ METHOD splitlines PARAMS
 METHOD replace PARAMS
 {
     const sp_tpl_str *old, *with;
-    SP_TRY(text(m, c, 0, &old));
-    SP_TRY(text(m, c, 1, &with));
+    SP_TRY(sp_tpl_text_argument(m, c, 0, &old));
+    SP_TRY(sp_tpl_text_argument(m, c, 1, &with));
     if (!old || !with) return sp_tpl_fail(m, SP_E_ARG, "replace takes two strings");
     return sp_tpl_replace(m, c->self.s, old, with, count_of(c, 2), out);
 }
@@ -113,7 +102,7 @@ static sp_err has_one(sp_tpl_machine *m, const sp_tpl_call *c, bool at_end, sp_t
             out->b = l->v[i].kind == SP_TPL_STRING && has_end(c->self.s, l->v[i].s, at_end);
         return SP_OK;
     }
-    SP_TRY(text(m, c, 0, &part));
+    SP_TRY(sp_tpl_text_argument(m, c, 0, &part));
     if (!part) return sp_tpl_fail(m, SP_E_ARG, "a string is expected");
     out->b = has_end(c->self.s, part, at_end);
     return SP_OK;
@@ -149,7 +138,7 @@ METHOD removesuffix PARAMS
 METHOD find PARAMS
 {
     const sp_tpl_str *part;
-    SP_TRY(text(m, c, 0, &part));
+    SP_TRY(sp_tpl_text_argument(m, c, 0, &part));
     if (!part) return sp_tpl_fail(m, SP_E_ARG, "find takes a string");
     const char *hit = sp_tpl_search(c->self.s->s, c->self.s->n, part->s, part->n);
     sp_tpl_str before = {.s = c->self.s->s, .n = hit ? (size_t)(hit - c->self.s->s) : 0};
@@ -161,7 +150,7 @@ METHOD count PARAMS
 {
     const sp_tpl_str *part, *s = c->self.s;
     int64_t n = 0;
-    SP_TRY(text(m, c, 0, &part));
+    SP_TRY(sp_tpl_text_argument(m, c, 0, &part));
     if (!part || !part->n)
         return sp_tpl_fail(m, SP_E_ARG, "count takes a string that is not empty");
     for (const char *at = s->s;
@@ -223,7 +212,7 @@ METHOD values PARAMS
 METHOD get PARAMS
 {
     const sp_tpl_str *key;
-    SP_TRY(text(m, c, 0, &key));
+    SP_TRY(sp_tpl_text_argument(m, c, 0, &key));
     const sp_tpl_val *found = key ? sp_tpl_dict_get(c->self.dict, key->s, key->n) : NULL;
     *out = found ? *found : c->given[1] ? c->args[1] : (sp_tpl_val){.kind = SP_TPL_NONE};
     return SP_OK;

@@ -325,6 +325,9 @@ void sp_tpl_smear(sp_tpl_writer *w);
 sp_err sp_tpl_to_string(sp_tpl_machine *m, sp_tpl_val v, sp_tpl_val *out) SP_MUST_CHECK;
 sp_err sp_tpl_replace(sp_tpl_machine *m, const sp_tpl_str *s, const sp_tpl_str *old,
                       const sp_tpl_str *with, int64_t count, sp_tpl_val *out) SP_MUST_CHECK;
+/* sp_tpl_text_argument -- argument i of a call, which must be a string; NULL: not given, or none. */
+sp_err sp_tpl_text_argument(sp_tpl_machine *m, const sp_tpl_call *c, int i, const sp_tpl_str **out) SP_MUST_CHECK;
+
 /* sp_tpl_strip -- sides: 1 left, 2 right, 3 both; chars NULL: white space. */
 sp_err sp_tpl_strip(sp_tpl_machine *m, const sp_tpl_str *s, const sp_tpl_str *chars, int sides,
                     sp_tpl_val *out) SP_MUST_CHECK;

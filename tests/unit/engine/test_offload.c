@@ -17,11 +17,12 @@
 #include "engine/sparse/sparse.h"
 #include "store/files.h"
 #include "store/aio/pages.h"
-#include "support/tiny_model.h"
+#include "support/known_chunks.h"
 
 enum { B = SP_BLOCK_TOKENS, V = 101, N_CHUNKS = 4, STEPS = 7, QUESTION = 21, LAYERS = 3, G = 2 };
 
 static const int lengths[N_CHUNKS] = {150, 70, 64, 83};
+static const chunk_lengths chunks = {lengths, N_CHUNKS, V};
 static const sp_sparse_opts some = {.tokens = 160, .min_depth = -1, .refine = 1};
 
 typedef struct scene {
@@ -39,30 +40,6 @@ static int n_tokens(void)
     return n;
 }
 
-static void compute_chunks(scene *s)
-{
-    int span, see;
-    sp_plan_init(&s->known, s->t.pool);
-    for (int i = 0, first = 0; i < N_CHUNKS; first += lengths[i++]) {
-        const uint16_t own = (uint16_t)i;
-        assert_ok(sp_plan_add_span(&s->known, &(sp_span_spec){.n = lengths[i]}, &span));
-        assert_ok(sp_plan_add_sight(&s->known, &own, 1, &see));
-        for (int k = 0; k < lengths[i]; k++)
-            assert_ok(sp_plan_add_todo(&s->known, (sp_todo){.token = (first + k) * 7 % V,
-                                                            .pos = k,
-                                                            .span = (uint16_t)span,
-                                                            .see = (uint16_t)see,
-                                                            .index = k}));
-    }
-    assert_ok(sp_plan_bind(&s->known));
-    for (int from = 0; from < s->known.n_todo; from += 64)
-        assert_ok(sp_engine_step(
-            s->t.engine,
-            &(sp_slice){&s->known, from, SP_MIN(64, s->known.n_todo - from), SP_WANT_NONE, NULL}, 1));
-    for (int i = 0; i < N_CHUNKS; i++)
-        sp_kv_seal(s->t.pool, s->known.spans[i].blocks, sp_blocks_for(lengths[i]));
-}
-
 /* scene_open -- with `seats` of each list; 0: all in memory. */
 static void scene_open(scene *s, int seats, const char *io)
 {
@@ -77,7 +54,7 @@ static void scene_open(scene *s, int seats, const char *io)
                                                        .n_seats = seats}, &s->offload));
         sp_engine_set_offload(s->t.engine, s->offload);
     }
-    compute_chunks(s);
+    chunks_compute(&s->t, &chunks, &s->known);
 }
 
 /* send_away -- all chunks; their memory holds nothing of them afterwards. */
@@ -99,32 +76,21 @@ static void send_away(scene *s)
 
 static void scene_close(scene *s)
 {
-    sp_plan_fini(&s->known);
     sp_engine_set_offload(s->t.engine, NULL);
     sp_offload_destroy(s->offload);
-    assert_int_equal(sp_kv_pool_n_free(s->t.pool), sp_kv_pool_n_blocks(s->t.pool));
-    tiny_close(&s->t);
+    chunks_end(&s->t, &s->known);
 }
 
 /* prompt -- the chunks in order, a question, room for an answer. */
 static sp_err prompt(scene *s, sp_plan *p)
 {
-    int span, see, place = 0;
-    sp_plan_init(p, s->t.pool);
-    for (int i = 0; i < N_CHUNKS; place += lengths[i++])
-        assert_ok(sp_plan_add_span(p,
-                                   &(sp_span_spec){.n = lengths[i],
-                                                   .shift = place,
-                                                   .known = s->known.spans[i].blocks,
-                                                   .n_known = lengths[i]},
-                                   &span));
+    int span, see;
+    const int place = chunks_begin(&s->t, &chunks, &s->known, p);
     assert_ok(sp_plan_mark_stale(p, 0, 3));
     assert_ok(sp_plan_add_span(p, &(sp_span_spec){.n = QUESTION, .at = place}, &span));
     assert_ok(sp_plan_add_span(p, &(sp_span_spec){.room = STEPS, .at = place + QUESTION}, &span));
     assert_ok(sp_plan_add_sight(p, NULL, p->n_spans, &see));
-    for (int k = 0; k < QUESTION; k++)
-        assert_ok(sp_plan_add_todo(p, (sp_todo){.token = (k * 5 + 1) % V, .pos = place + k,
-                                                .span = N_CHUNKS, .index = k}));
+    chunks_ask(p, &chunks, QUESTION, place);
     assert_ok(sp_plan_bind(p));
     return sp_engine_step(s->t.engine, &(sp_slice){p, 0, p->n_todo, SP_WANT_NONE, NULL}, 1);
 }
@@ -145,14 +111,6 @@ static sp_err decode(scene *s, const sp_sparse_opts *o, float *logits)
     sp_sparse_destroy(sparse);
     sp_plan_fini(&p);
     return err;
-}
-
-static void same_bits(const float *a, const float *b, const char *what)
-{
-    for (int i = 0; i < STEPS * V; i++)
-        if (memcmp(&a[i], &b[i], sizeof *a) != 0)
-            fail_msg("%s: step %d, logit %d is %g, not %g", what, i / V, i % V, (double)a[i],
-                     (double)b[i]);
 }
 
 /* in_memory -- what all tests compare with. */
@@ -177,7 +135,7 @@ static void full_attention_from_a_file_is_exact(void **state)
     scene_open(&s, 4, NULL);
     send_away(&s);
     assert_ok(decode(&s, NULL, got));
-    same_bits(got, want, "full attention over a file");
+    same_logits(got, want, STEPS, V, "full attention over a file");
     assert_true(sp_offload_stats_of(s.offload).n_windowed >= (STEPS + 1) * LAYERS * 20);
     assert_int_equal(sp_offload_stats_of(s.offload).n_wanted, 0);
     scene_close(&s);
@@ -193,7 +151,7 @@ static void sparse_attention_from_a_file_is_exact(void **state)
         send_away(&s);
         for (int round = 0; round < 2; round++) {
             assert_ok(decode(&s, &some, got));
-            same_bits(got, want, "sparse decoding from a file");
+            same_logits(got, want, STEPS, V, "sparse decoding from a file");
         }
         const sp_offload_stats a = sp_offload_stats_of(s.offload);
         assert_true(a.n_wanted > 2 * STEPS * LAYERS * G * 5 && a.n_found < a.n_wanted);
@@ -219,7 +177,7 @@ static void layers_with_a_window_read_it_only(void **state)
     scene_open(&s, 4, NULL);
     send_away(&s);
     assert_ok(decode(&s, NULL, got));
-    same_bits(got, want, "windows over a file");
+    same_logits(got, want, STEPS, V, "windows over a file");
     const int64_t n = sp_offload_stats_of(s.offload).n_windowed, all = (STEPS + 1) * n_blocks;
     assert_true(n >= all && n <= all + (STEPS + 1) * 2 * 5);
     scene_close(&s);
@@ -227,13 +185,13 @@ static void layers_with_a_window_read_it_only(void **state)
     scene_open(&s, 40, NULL);
     send_away(&s);
     assert_ok(decode(&s, &some, got));
-    same_bits(got, want, "windows beside sparse decoding");
+    same_logits(got, want, STEPS, V, "windows beside sparse decoding");
     assert_true(sp_offload_stats_of(s.offload).n_wanted > 0);
     scene_close(&s);
     const sp_sparse_opts everything = {.share = 1, .min_depth = -1, .refine = 1};
     in_memory(NULL, want);
     in_memory(&everything, got);
-    same_bits(got, want, "a choice of everything in the layer without a window");
+    same_logits(got, want, STEPS, V, "a choice of everything in the layer without a window");
     window = 0;
 }
 
@@ -248,7 +206,7 @@ static void forgetting_reads_everything_again(void **state)
     scene_open(&s, 40, NULL);
     send_away(&s);
     assert_ok(decode(&s, &o, got));
-    same_bits(got, want, "nothing kept");
+    same_logits(got, want, STEPS, V, "nothing kept");
     const sp_offload_stats a = sp_offload_stats_of(s.offload);
     assert_int_equal(a.n_found, 0);
     assert_int_equal(a.n_fetched, a.n_wanted);
@@ -290,7 +248,7 @@ static void a_block_that_is_taken_again_is_fetched_again(void **state)
         assert_int_equal(sp_offload_stats_of(s.offload).n_found, n_found);
     }
     sp_plan_fini(&s.known);
-    compute_chunks(&s);
+    chunks_compute(&s.t, &chunks, &s.known);
     send_away(&s);
     uint32_t block = first;
     assert_true(sp_kv_is_away(s.t.pool, block));
@@ -314,7 +272,7 @@ static void guesses_change_no_answer(void **state)
             sp_offload_ahead(s.offload, l, g, s.known.spans[1].blocks, sp_blocks_for(lengths[1]));
     assert_int_equal(sp_offload_stats_of(s.offload).n_ahead, LAYERS * G * sp_blocks_for(lengths[1]));
     assert_ok(decode(&s, &some, got));
-    same_bits(got, want, "after guesses");
+    same_logits(got, want, STEPS, V, "after guesses");
     scene_close(&s);
     for (size_t k = 0; k < SP_COUNT(kinds); k++) { /* those of the layer before */
         sp_sparse_opts o = some;
@@ -324,7 +282,7 @@ static void guesses_change_no_answer(void **state)
             scene_open(&s, kinds[k].seats, kinds[k].io);
             send_away(&s);
             assert_ok(decode(&s, &o, got));
-            same_bits(got, want, "with guesses");
+            same_logits(got, want, STEPS, V, "with guesses");
             const sp_offload_stats a = sp_offload_stats_of(s.offload);
             assert_true(a.n_ahead > 0 && a.n_ahead <= a.n_fetched);
             scene_close(&s);
@@ -379,15 +337,15 @@ static void the_budget_may_be_small(void **state)
     o.dir = "/tmp";
     assert_ok(sp_offload_create(&o, &s.offload));
     sp_engine_set_offload(s.t.engine, s.offload);
-    compute_chunks(&s);
+    chunks_compute(&s.t, &chunks, &s.known);
     for (int round = 0; round < 3; round++) {
         sp_offload_turn(s.offload);
         assert_true(sp_kv_pool_n_near(s.t.pool) <= 24);
         assert_ok(decode(&s, &some, got));
-        same_bits(got, want, "within a budget");
+        same_logits(got, want, STEPS, V, "within a budget");
         if (round == 1) { /* other chunks take the blocks of these */
             sp_plan_fini(&s.known);
-            compute_chunks(&s);
+            chunks_compute(&s.t, &chunks, &s.known);
         }
     }
     assert_true(sp_offload_stats_of(s.offload).n_left >= 2 * 12);
@@ -417,7 +375,7 @@ static void tight_open(scene *s, int blocks, int seats, int resident)
 static void tight(scene *s, int blocks, int seats, int resident)
 {
     tight_open(s, blocks, seats, resident);
-    compute_chunks(s);
+    chunks_compute(&s->t, &chunks, &s->known);
     send_away(s);
 }
 
@@ -433,7 +391,7 @@ static void a_window_takes_seats_of_other_layers_only(void **state)
             o.ahead = ahead;
             tight(&s, seats + 10, seats, 0);
             assert_ok(decode(&s, &o, got));
-            same_bits(got, want, "seats beside a window");
+            same_logits(got, want, STEPS, V, "seats beside a window");
             scene_close(&s);
         }
 }
@@ -453,7 +411,7 @@ static void spare_seats_serve_what_is_wanted_beyond(void **state)
     sp_plan_fini(&p);
     const int64_t one = sp_offload_stats_of(s.offload).n_windowed;
     assert_ok(decode(&s, &some, got));
-    same_bits(got, want, "spare seats");
+    same_logits(got, want, STEPS, V, "spare seats");
     const sp_offload_stats all = sp_offload_stats_of(s.offload);
     assert_true(one > none);
     assert_int_equal(all.n_windowed - one, one - none);
@@ -469,15 +427,15 @@ static void near_blocks_leave_when_seats_are_wanted(void **state)
     in_memory(&some, want);
     tight_open(&s, 26, 0, 0);
     const int64_t held = sp_kv_pool_n_near(s.t.pool);
-    compute_chunks(&s);
+    chunks_compute(&s.t, &chunks, &s.known);
     for (int i = 0; i < 20; i++) sp_offload_turn(s.offload);
     assert_in_range(sp_kv_pool_n_near(s.t.pool) - held, 3, 19); /* of 26: nobody reads seats so far */
     assert_ok(decode(&s, &some, got));
-    same_bits(got, want, "before the blocks leave");
+    same_logits(got, want, STEPS, V, "before the blocks leave");
     for (int i = 0; i < 20; i++) sp_offload_turn(s.offload);
     assert_in_range(sp_kv_pool_n_near(s.t.pool) - held, 0, 2);
     assert_ok(decode(&s, &some, got));
-    same_bits(got, want, "after the blocks left");
+    same_logits(got, want, STEPS, V, "after the blocks left");
     scene_close(&s);
 }
 
@@ -497,7 +455,7 @@ static void resident_layers_read_nothing(void **state)
         for (int l = 0; l < LAYERS; l++)
             assert_int_equal(sp_offload_is_resident(s.offload, l), budgets[i].is_resident[l]);
         assert_ok(decode(&s, &some, got));
-        same_bits(got, want, "resident layers");
+        same_logits(got, want, STEPS, V, "resident layers");
         const sp_offload_stats a = sp_offload_stats_of(s.offload);
         assert_true(i < 2 || a.n_fetched < n_fetched);
         n_fetched = a.n_fetched;
@@ -523,13 +481,13 @@ static void failing_reads_are_errors(void **state)
             sp_err err = decode(&s, &o, got);
             sp_store_fault(0, 0, 0, false);
             if (err == SP_OK)
-                same_bits(got, want, "after a failed read");
+                same_logits(got, want, STEPS, V, "after a failed read");
             else
                 assert_int_equal(err, SP_E_IO);
             n_failed += err != SP_OK;
             n_saved += err == SP_OK && sp_offload_stats_of(s.offload).n_retried > 0;
             assert_ok(decode(&s, &some, got));
-            same_bits(got, want, "after the fault");
+            same_logits(got, want, STEPS, V, "after the fault");
             scene_close(&s);
         }
     assert_true(n_failed > 5 && n_saved > 2);
@@ -546,14 +504,14 @@ static int64_t decode_flipped(scene *s, const sp_sparse_opts *o, long n, bool st
     sp_err err = decode(s, o, got);
     sp_store_fault(0, 0, 0, false);
     const int64_t n_damaged = sp_offload_stats_of(s->offload).n_damaged;
-    if (err == SP_OK) same_bits(got, want, "with a wrong bit in a read");
+    if (err == SP_OK) same_logits(got, want, STEPS, V, "with a wrong bit in a read");
     if (!stays) assert_ok(err); /* a second read has the right one */
     if (stays && n_damaged) {
         assert_int_equal(err, SP_E_IO);
         assert_non_null(strstr(sp_error_detail(), "damaged at record"));
     }
     assert_ok(decode(s, o, got));
-    same_bits(got, want, "after the wrong bit");
+    same_logits(got, want, STEPS, V, "after the wrong bit");
     return n_damaged;
 }
 
@@ -588,7 +546,7 @@ static void blocks_that_cannot_be_written_stay(void **state)
     sp_store_fault(0, 0, 0, false);
     assert_false(sp_kv_is_away(s.t.pool, s.known.spans[0].blocks[0]));
     assert_ok(decode(&s, &some, got));
-    same_bits(got, want, "after failed writes");
+    same_logits(got, want, STEPS, V, "after failed writes");
     scene_close(&s);
 }
 

@@ -14,11 +14,12 @@
 
 #include "engine/sparse/sparse.h"
 #include "engine/sparse/study.h"
-#include "support/tiny_model.h"
+#include "support/known_chunks.h"
 
 enum { B = SP_BLOCK_TOKENS, V = 101, N_CHUNKS = 4, STEPS = 7, ROOM = 120, QUESTION = 21, LAYERS = 3, G = 2 };
 
 static const int lengths[N_CHUNKS] = {150, 70, 64, 83};
+static const chunk_lengths chunks = {lengths, N_CHUNKS, V};
 static const int n_patch = 5, patch_every = 29; /* recomputed tokens of chunk 0 */
 
 typedef struct scene {
@@ -29,33 +30,16 @@ typedef struct scene {
 static void scene_open(scene *s, const char *device, const char *cpu, sp_dtype type)
 {
     tiny_spec spec = TINY_SPEC_DEFAULT;
-    int span, see;
     spec.device = device;
     spec.cpu = cpu;
     spec.kv_type = type;
     assert_ok(tiny_open(&s->t, &spec, 21));
-    sp_plan_init(&s->known, s->t.pool);
-    for (int i = 0, first = 0; i < N_CHUNKS; first += lengths[i++]) {
-        const uint16_t own = (uint16_t)i;
-        assert_ok(sp_plan_add_span(&s->known, &(sp_span_spec){.n = lengths[i]}, &span));
-        assert_ok(sp_plan_add_sight(&s->known, &own, 1, &see));
-        for (int k = 0; k < lengths[i]; k++)
-            assert_ok(sp_plan_add_todo(&s->known, (sp_todo){.token = (first + k) * 7 % V,
-                                                            .pos = k,
-                                                            .span = (uint16_t)span,
-                                                            .see = (uint16_t)see,
-                                                            .index = k}));
-    }
-    assert_ok(sp_plan_bind(&s->known));
-    assert_ok(sp_engine_step(s->t.engine,
-                             &(sp_slice){&s->known, 0, s->known.n_todo, SP_WANT_NONE, NULL}, 1));
+    chunks_compute(&s->t, &chunks, &s->known);
 }
 
 static void scene_close(scene *s)
 {
-    sp_plan_fini(&s->known);
-    assert_int_equal(sp_kv_pool_n_free(s->t.pool), sp_kv_pool_n_blocks(s->t.pool));
-    tiny_close(&s->t);
+    chunks_end(&s->t, &s->known);
 }
 
 /* prompt -- the chunks in order, a patch of the first one, a question, room for an answer. The whole
@@ -63,15 +47,8 @@ static void scene_close(scene *s)
 static void prompt(scene *s, sp_plan *p)
 {
     int32_t pos[8];
-    int span, see, place = 0;
-    sp_plan_init(p, s->t.pool);
-    for (int i = 0; i < N_CHUNKS; place += lengths[i++])
-        assert_ok(sp_plan_add_span(p,
-                                   &(sp_span_spec){.n = lengths[i],
-                                                   .shift = place,
-                                                   .known = s->known.spans[i].blocks,
-                                                   .n_known = lengths[i]},
-                                   &span));
+    int span, see;
+    const int place = chunks_begin(&s->t, &chunks, &s->known, p);
     for (int k = 0; k < n_patch; k++) {
         pos[k] = 3 + k * patch_every;
         assert_ok(sp_plan_mark_stale(p, 0, pos[k]));
@@ -84,9 +61,7 @@ static void prompt(scene *s, sp_plan *p)
     for (int k = 0; k < n_patch; k++)
         assert_ok(sp_plan_add_todo(p, (sp_todo){.token = pos[k] * 7 % V, .pos = pos[k],
                                                 .span = N_CHUNKS + 1, .index = k}));
-    for (int k = 0; k < QUESTION; k++)
-        assert_ok(sp_plan_add_todo(p, (sp_todo){.token = (k * 5 + 1) % V, .pos = place + k,
-                                                .span = N_CHUNKS, .index = k}));
+    chunks_ask(p, &chunks, QUESTION, place);
     assert_ok(sp_plan_bind(p));
     assert_ok(sp_plan_check(p));
     assert_ok(sp_engine_step(s->t.engine, &(sp_slice){p, 0, p->n_todo, SP_WANT_NONE, NULL}, 1));
@@ -122,14 +97,6 @@ static sp_sparse_account decode(scene *s, const sp_sparse_opts *o, float *logits
     return account;
 }
 
-static void same_bits(const float *a, const float *b, const char *what)
-{
-    for (int i = 0; i < STEPS * V; i++)
-        if (memcmp(&a[i], &b[i], sizeof *a) != 0)
-            fail_msg("%s: step %d, logit %d is %g, not %g", what, i / V, i % V, (double)a[i],
-                     (double)b[i]);
-}
-
 static const struct {
     const char *device, *cpu;
 } where[] = {{"cpu", "ref"}, {"cpu", NULL}, {"far", NULL}};
@@ -145,7 +112,7 @@ static void a_budget_of_all_is_full_attention(void **state)
             const sp_sparse_opts all = {
                 .share = 1, .min_depth = -1, .kind = (sp_summary_kind)kind};
             sp_sparse_account a = decode(&s, &all, got);
-            same_bits(got, full, "k = all");
+            same_logits(got, full, STEPS, V, "k = all");
             assert_int_equal(a.n_steps, STEPS);
             assert_int_equal(a.n_read, a.n_keys);
             assert_int_equal(a.n_chosen, STEPS * LAYERS * G);
@@ -225,8 +192,8 @@ static void a_batch_equals_each_alone(void **state)
             {&p[1], p[1].n_todo - 1, 1, SP_WANT_LAST, both + (STEPS + i) * V}};
         assert_ok(sp_engine_step(s.t.engine, slices, 3));
     }
-    same_bits(both, sparse, "sparse");
-    same_bits(both + STEPS * V, full, "full");
+    same_logits(both, sparse, STEPS, V, "sparse");
+    same_logits(both + STEPS * V, full, STEPS, V, "full");
     for (int k = 0; k < 3; k++) {
         sp_sparse_destroy(p[k].sparse);
         sp_plan_fini(&p[k]);
@@ -242,7 +209,7 @@ static void short_prompts_have_full_attention(void **state)
     scene_open(&s, NULL, NULL, SP_Q16);
     decode(&s, NULL, full);
     sp_sparse_account a = decode(&s, &(sp_sparse_opts){.tokens = 64}, got);
-    same_bits(got, full, "below the depth");
+    same_logits(got, full, STEPS, V, "below the depth");
     assert_true(a.n_steps == 0 && a.n_full == STEPS && a.n_read == 0);
     for (long after = 0; after < 8; after++) {
         sp_plan p;
@@ -303,7 +270,7 @@ static void the_source_of_summaries_changes_nothing(void **state)
     decode(&s, &o, plain);
     o.source = (sp_block_source){want, wait_for, &w};
     sp_sparse_account a = decode(&s, &o, got);
-    same_bits(got, plain, "with a source");
+    same_logits(got, plain, STEPS, V, "with a source");
     assert_int_equal(w.n_wait, STEPS * LAYERS);
     assert_int_equal(w.n_want, STEPS * LAYERS * G);
     assert_true(w.n_blocks * B >= a.n_read);
@@ -324,7 +291,7 @@ static void lists_are_reused_while_queries_are_similar(void **state)
         o.power = -1;
         o.eta = 1;
         sp_sparse_account a = decode(&s, &o, got);
-        same_bits(got, never, "no query is more similar than 1");
+        same_logits(got, never, STEPS, V, "no query is more similar than 1");
         assert_true(a.n_chosen == lists && a.n_reused == 0);
         o.eta = -1;
         a = decode(&s, &o, got);

@@ -7,11 +7,12 @@
 
 #include "engine/offload/offload.h"
 #include "engine/sparse/sparse.h"
-#include "support/tiny_model.h"
+#include "support/known_chunks.h"
 
 enum { B = SP_BLOCK_TOKENS, V = 101, N_CHUNKS = 3, QUESTION = 21, LIVE = 8, LONGEST = 40, MANY = 1000 };
 
 static const int lengths[N_CHUNKS] = {150, 70, 83};
+static const chunk_lengths chunks = {lengths, N_CHUNKS, V};
 enum { PROMPT = 150 + 70 + 83 + QUESTION };
 
 /* How an answer is decoded; `tokens` 0: full attention. */
@@ -32,28 +33,6 @@ typedef struct scene {
     uint64_t random;
 } scene;
 
-static void compute_chunks(scene *s)
-{
-    int span, see;
-    sp_plan_init(&s->known, s->t.pool);
-    for (int i = 0; i < N_CHUNKS; i++) {
-        const uint16_t own = (uint16_t)i;
-        assert_ok(sp_plan_add_span(&s->known, &(sp_span_spec){.n = lengths[i]}, &span));
-        assert_ok(sp_plan_add_sight(&s->known, &own, 1, &see));
-        for (int k = 0; k < lengths[i]; k++)
-            assert_ok(sp_plan_add_todo(&s->known, (sp_todo){.token = (i * 31 + k) * 7 % V,
-                                                            .pos = k,
-                                                            .span = (uint16_t)span,
-                                                            .see = (uint16_t)see,
-                                                            .index = k}));
-    }
-    assert_ok(sp_plan_bind(&s->known));
-    assert_ok(sp_engine_step(
-        s->t.engine, &(sp_slice){&s->known, 0, s->known.n_todo, SP_WANT_NONE, NULL}, 1));
-    for (int i = 0; i < N_CHUNKS; i++)
-        sp_kv_seal(s->t.pool, s->known.spans[i].blocks, sp_blocks_for(lengths[i]));
-}
-
 /* scene_open -- answers of up to `room` tokens. */
 static void scene_open(scene *s, int room, bool in_file)
 {
@@ -72,18 +51,16 @@ static void scene_open(scene *s, int room, bool in_file)
                                     &s->offload));
         sp_engine_set_offload(s->t.engine, s->offload);
     }
-    compute_chunks(s);
+    chunks_compute(&s->t, &chunks, &s->known);
     for (int i = 0; i < N_CHUNKS && in_file; i++)
         assert_ok(sp_offload_leave(s->offload, s->known.spans[i].blocks, sp_blocks_for(lengths[i])));
 }
 
 static void scene_close(scene *s)
 {
-    sp_plan_fini(&s->known);
     sp_engine_set_offload(s->t.engine, NULL);
     sp_offload_destroy(s->offload);
-    assert_int_equal(sp_kv_pool_n_free(s->t.pool), sp_kv_pool_n_blocks(s->t.pool));
-    tiny_close(&s->t);
+    chunks_end(&s->t, &s->known);
 }
 
 /* -- a request ------------------------------------------------------------------------------ */
@@ -96,23 +73,14 @@ typedef struct request {
 
 static void request_begin(scene *s, request *r, int kind)
 {
-    int span, see, place = 0;
+    int span, see;
     *r = (request){.kind = kind};
-    sp_plan_init(&r->plan, s->t.pool);
-    for (int i = 0; i < N_CHUNKS; place += lengths[i++])
-        assert_ok(sp_plan_add_span(&r->plan,
-                                   &(sp_span_spec){.n = lengths[i],
-                                                   .shift = place,
-                                                   .known = s->known.spans[i].blocks,
-                                                   .n_known = lengths[i]},
-                                   &span));
+    const int place = chunks_begin(&s->t, &chunks, &s->known, &r->plan);
     assert_ok(sp_plan_add_span(&r->plan, &(sp_span_spec){.n = QUESTION, .at = place}, &span));
     assert_ok(sp_plan_add_span(&r->plan,
                                &(sp_span_spec){.room = s->room, .at = place + QUESTION}, &span));
     assert_ok(sp_plan_add_sight(&r->plan, NULL, r->plan.n_spans, &see));
-    for (int k = 0; k < QUESTION; k++)
-        assert_ok(sp_plan_add_todo(&r->plan, (sp_todo){.token = (k * 5 + 1) % V, .pos = place + k,
-                                                       .span = N_CHUNKS, .index = k}));
+    chunks_ask(&r->plan, &chunks, QUESTION, place);
     assert_ok(sp_plan_bind(&r->plan));
     assert_ok(sp_engine_step(s->t.engine,
                              &(sp_slice){&r->plan, 0, r->plan.n_todo, SP_WANT_NONE, NULL}, 1));

@@ -34,14 +34,6 @@ static sp_tier_stats host_stats(const sp_context *c)
     return sp_tier_stats_of(sp_tiers_host(c->tiers));
 }
 
-static int n_from(const sp_request *r, const char *tier)
-{
-    const sp_result *res = sp_request_result(r);
-    int n = 0;
-    for (int i = 0; i < res->n_segments; i++) n += strcmp(res->segments[i].from, tier) == 0;
-    return n;
-}
-
 /* drive_out -- other prompts fill the device. */
 static void drive_out(sp_context *c)
 {

@@ -169,14 +169,6 @@ static int n_copies_in(const sp_context *c, sp_copy_state state)
     return n;
 }
 
-static int n_from(const sp_request *r, const char *tier)
-{
-    const sp_result *res = sp_request_result(r);
-    int n = 0;
-    for (int i = 0; i < res->n_segments; i++) n += strcmp(res->segments[i].from, tier) == 0;
-    return n;
-}
-
 /* -- early ---------------------------------------------------------------------------------- */
 
 static void *allow_later(void *s)

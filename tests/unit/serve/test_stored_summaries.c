@@ -50,14 +50,6 @@ static sp_request *answer(sp_context *c, int64_t *n_summarized)
     return r;
 }
 
-static int n_from(const sp_request *r, const char *tier)
-{
-    const sp_result *res = sp_request_result(r);
-    int n = 0;
-    for (int i = 0; i < res->n_segments; i++) n += strcmp(res->segments[i].from, tier) == 0;
-    return n;
-}
-
 static int n_from_disk(const sp_request *r)
 {
     return n_from(r, "disk");

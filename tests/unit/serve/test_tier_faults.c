@@ -12,14 +12,6 @@
 static const policy full = {"full", 0};
 static const char question[] = "Which?";
 
-static int n_from(const sp_request *r, const char *tier)
-{
-    const sp_result *res = sp_request_result(r);
-    int n = 0;
-    for (int i = 0; i < res->n_segments; i++) n += strcmp(res->segments[i].from, tier) == 0;
-    return n;
-}
-
 static int n_missed(const sp_request *r, const char *why)
 {
     const sp_result *res = sp_request_result(r);
