@@ -11,7 +11,7 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 # Contraction is off so that a scalar product has one meaning on every path; kernels use FMA by name.
 OPT     ?= -O2 -g -fno-omit-frame-pointer
 SAN     :=
-PKGS    := libpcre2-8 sqlite3 jansson libcrypto libxml-2.0 libcurl libzip libutf8proc uchardet \
+PKGS    := libpcre2-8 sqlite3 jansson libcrypto libssl libxml-2.0 libcurl libzip libutf8proc uchardet \
            liburing libxxhash raptor2 zlib hiredis
 CFLAGS  += $(CSTD) $(WARN) $(OPT) $(SAN) -ffp-contract=off -fvisibility=hidden -D_GNU_SOURCE \
            -Iinclude -Isrc $(shell pkg-config --cflags $(PKGS) 2>/dev/null)

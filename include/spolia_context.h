@@ -105,9 +105,11 @@ typedef struct sp_tier_opts {
                                 a small one) stays free in any case */
     const char *store_evict; /* which copy leaves it when it is full: a name of `evict`; NULL: the first */
     const char *remote;      /* URL of a server that keeps copies for several processes: those of chunks that one has
-                                computed the others load. redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]; NULL: none */
+                                computed the others load. redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or
+                                rediss:// with TLS; NULL: none */
     const char *remote_key_file; /* file of 16 to 64 bytes that all of them have: copies of anybody else are not used.
                                     NULL: none */
+    const char *remote_ca_file; /* certificates of authorities that rediss:// trusts; NULL: the system's */
     bool remote_must;        /* opening waits for that server, and fails when it does not answer: a process that only
                                 fills it needs it. Otherwise copies are computed while it does not answer */
     int remote_ttl_s;        /* seconds that a copy is kept there; 0: until the server drops it */

@@ -139,6 +139,8 @@ static int cache_options(model_options *m, opt *to)
          "Redis or Valkey server that several processes share copies in: redis://[USER:PASSWORD@]HOST[:PORT] (none)"},
         {OPT_STRING, "remote-key-file", 0, "FILE", &c->tiers.remote_key_file,
          "key of 16 to 64 bytes that these processes share: copies without it are not used (none)"},
+        {OPT_STRING, "remote-ca", 0, "FILE", &c->tiers.remote_ca_file,
+         "certificates of the authorities that rediss:// trusts (the system's)"},
         {OPT_INT, "remote-ttl", 0, "S", &c->tiers.remote_ttl_s,
          "seconds that a copy is kept there; 0: until the server drops it (0)"},
         {OPT_STRING, "preload", 0, "HOW", &m->preload,

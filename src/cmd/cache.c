@@ -37,6 +37,7 @@ int cache_parse(int argc, char **argv, const opt_usage *usage, cache_options *o,
         {OPT_STRING, "store", 0, "DIR", &o->store, "folder of copies"},
         {OPT_STRING, "remote", 0, "URL", &o->remote, "instead of --store: a Redis or Valkey server"},
         {OPT_STRING, "remote-key-file", 0, "FILE", &o->remote_key_file, "the key of its copies"},
+        {OPT_STRING, "remote-ca", 0, "FILE", &o->remote_ca, "certificates that rediss:// trusts (the system's)"},
         {OPT_FLAG, "json", 0, NULL, &o->as_json, "print JSON"},
         {0},
     };
@@ -60,7 +61,8 @@ int cache_parse(int argc, char **argv, const opt_usage *usage, cache_options *o,
 
 sp_err cache_open(const cache_options *o, sp_store_mode mode, sp_store **out)
 {
-    return o->remote ? sp_store_open_remote(o->remote, o->remote_key_file, out) : sp_store_open(o->store, mode, out);
+    return o->remote ? sp_store_open_remote(o->remote, o->remote_key_file, o->remote_ca, out)
+                     : sp_store_open(o->store, mode, out);
 }
 
 void cache_print(json_t *o)

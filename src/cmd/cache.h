@@ -8,10 +8,10 @@
 
 /* What all of its commands have. */
 typedef struct cache_options {
-    const char *store, *remote, *remote_key_file; /* one of the first two */
+    const char *store, *remote, *remote_key_file, *remote_ca; /* one of the first two */
     const char *name; /* of it, without a password */
     bool as_json;
-    opt table[5];
+    opt table[6];
 } cache_options;
 
 /* cache_parse -- as opt_parse, for a command with n_operands operands; own: more options, or NULL. A

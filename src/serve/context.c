@@ -142,6 +142,7 @@ static sp_err open_tiers(sp_context *c, const sp_context_opts *o)
             .host_kv = o->tiers.host_kv,
             .remote = o->tiers.remote,
             .remote_key = o->tiers.remote_key_file,
+            .remote_ca = o->tiers.remote_ca_file,
             .remote_ttl_s = o->tiers.remote_ttl_s,
             .remote_must = o->tiers.remote_must,
             .remote_space = &shared,

@@ -21,6 +21,8 @@ def text_of(name):
 class Redis:
     """A server of its own, without files."""
 
+    options = []
+
     def __init__(self):
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
@@ -29,7 +31,7 @@ class Redis:
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen(["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"],
+        self.process = subprocess.Popen(["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", *self.options],
                                         stdout=subprocess.DEVNULL)
         end = time.time() + 60
         while True:
@@ -195,7 +197,7 @@ def test_a_server_that_ends_does_not_wait_for_one_that_is_gone(redis, replica):
 
 
 @pytest.mark.parametrize("options, words", [
-    (["--remote", "http://x"], ["redis://"]), (["--remote", "redis://h:99999"], ["port"]), (["--remote", "rediss://h"], ["rediss://", "TLS"]),
+    (["--remote", "http://x"], ["redis://"]), (["--remote", "redis://h:99999"], ["port"]), (["--remote", "redis://h/x"], ["database"]),
     (["--remote", "redis://127.0.0.1:1", "--remote-key-file", "/no/such/key"], ["/no/such/key", "key"]),
 ])
 def test_wrong_options_are_named(options, words):

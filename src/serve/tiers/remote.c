@@ -37,6 +37,7 @@ sp_err sp_tiers_open_remote(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out)
     uint8_t key[SP_REMOTE_KEY_BYTES];
     if (!o->remote) return SP_OK;
     sp_remote_tier_opts r = {.url = o->remote,
+                             .ca_file = o->remote_ca,
                              .space = o->remote_space,
                              .mac_key = key,
                              .ttl_s = o->remote_ttl_s,

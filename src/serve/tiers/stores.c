@@ -29,6 +29,7 @@ typedef struct part {
 struct sp_store {
     char *dir;     /* or the URL of a server, without its password */
     char *url;     /* NULL: a folder */
+    char *ca_file; /* of the server, or NULL */
     sp_store_mode mode;
     SP_VEC(part) parts;
     int64_t n_lost; /* indices that were lost when it was opened */
@@ -101,6 +102,7 @@ static sp_err open_space(void *user, const sp_digest *space)
     part p = {.space = *space};
     SP_TRY(sp_vec_reserve(&s->parts, 1));
     SP_TRY(sp_remote_tier_open(&(sp_remote_tier_opts){.url = s->url,
+                                                      .ca_file = s->ca_file,
                                                       .space = space,
                                                       .mac_key = o->key,
                                                       .n_mac_key = o->n_key,
@@ -115,17 +117,18 @@ static sp_err open_space(void *user, const sp_digest *space)
 static sp_err open_spaces(sp_store *s, const char *key_file)
 {
     const char *at = strrchr(s->url, '@');
+    const sp_remote_server server = {s->url, s->ca_file, REMOTE_US};
     remote_opening o = {.store = s};
     SP_TRY(sp_remote_read_key(key_file, o.key, &o.n_key));
     const char *shown = at ? at + 1 : s->url;
     s->dir = sp_strdup_n(shown, strlen(shown));
-    sp_err err = s->dir ? sp_remote_each_space(s->url, REMOTE_US, open_space, &o)
+    sp_err err = s->dir ? sp_remote_each_space(&server, open_space, &o)
                         : sp_fail_nomem(strlen(shown), "the name of a store");
     explicit_bzero(&o, sizeof o);
     return err;
 }
 
-sp_err sp_store_open_remote(const char *url, const char *key_file, sp_store **out)
+sp_err sp_store_open_remote(const char *url, const char *key_file, const char *ca_file, sp_store **out)
 {
     SP_NEED(url);
     SP_NEED(out);
@@ -133,7 +136,9 @@ sp_err sp_store_open_remote(const char *url, const char *key_file, sp_store **ou
     if (!s) return sp_fail_nomem(sizeof *s, "a store");
     s->mode = SP_STORE_WRITE;
     s->url = sp_strdup_n(url, strlen(url));
-    sp_err err = s->url ? open_spaces(s, key_file) : sp_fail_nomem(strlen(url), "the name of a store");
+    if (ca_file) s->ca_file = sp_strdup_n(ca_file, strlen(ca_file));
+    const bool named = s->url && (!ca_file || s->ca_file);
+    sp_err err = named ? open_spaces(s, key_file) : sp_fail_nomem(strlen(url), "the name of a store");
     if (err != SP_OK) {
         sp_store_close(s);
         return err;
@@ -149,6 +154,7 @@ void sp_store_close(sp_store *s)
     sp_vec_fini(&s->parts);
     sp_free(s->dir);
     sp_free(s->url);
+    sp_free(s->ca_file);
     sp_free(s);
 }
 
@@ -400,7 +406,7 @@ sp_err sp_store_clean(sp_store *s, int64_t *n_orphans, int64_t *n_gone)
     SP_NEED(n_orphans);
     SP_NEED(n_gone);
     if (!s->url) return sp_fail(SP_E_ARG, "%s: a folder needs no cleaning: opening it does that", s->dir);
-    return sp_remote_clean(s->url, REMOTE_US, n_orphans, n_gone);
+    return sp_remote_clean(&(sp_remote_server){s->url, s->ca_file, REMOTE_US}, n_orphans, n_gone);
 }
 
 sp_err sp_store_trim(sp_store *s, int64_t bytes)

@@ -27,6 +27,7 @@ typedef struct sp_tiers_opts {
     int64_t host_bytes;  /* budget of the host tier; 0: none */
     const char *remote;     /* URL of the remote tier (store/remote/redis.h); NULL: none */
     const char *remote_key; /* file of its key; NULL: none */
+    const char *remote_ca;  /* sp_tls_connect */
     int64_t remote_ttl_s;   /* 0: none */
     bool remote_must;       /* opening waits for its server */
     const sp_digest *remote_space; /* `space`, and whatever else makes the KV of two processes differ */

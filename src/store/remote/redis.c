@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
+#include "store/remote/tls.h"
 
 enum { PORT = 6379 };
 
@@ -60,13 +62,12 @@ static bool take_login(const char *text, size_t n, sp_redis_address *out)
 
 sp_err sp_redis_parse(const char *url, sp_redis_address *out)
 {
-    static const char scheme[] = "redis://";
-    *out = (sp_redis_address){.port = PORT};
-    if (strncmp(url, "rediss://", 9) == 0)
-        return sp_fail(SP_E_UNSUPPORTED, "rediss:// is not supported: put a TLS tunnel in front of the server");
-    if (strncmp(url, scheme, sizeof scheme - 1) != 0)
-        return sp_fail(SP_E_ARG, "a remote tier is redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]");
-    const char *rest = url + sizeof scheme - 1, *slash = strchr(rest, '/');
+    const bool tls = strncmp(url, "rediss://", 9) == 0;
+    *out = (sp_redis_address){.port = PORT, .tls = tls};
+    if (!tls && strncmp(url, "redis://", 8) != 0)
+        return sp_fail(SP_E_ARG,
+                       "a remote tier is redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// with TLS");
+    const char *rest = url + 8 + tls, *slash = strchr(rest, '/');
     const char *end = slash ? slash : rest + strlen(rest), *at = end;
     while (at > rest && *at != '@') at--;
     if (*at == '@' && !take_login(rest, (size_t)(at - rest), out))
@@ -174,7 +175,10 @@ static sp_err select_database(redisContext *c, const sp_redis_address *a)
 sp_err sp_redis_open(const sp_redis_address *a, int64_t timeout_us, redisContext **out)
 {
     const struct timeval limit = {.tv_sec = timeout_us / 1000000, .tv_usec = timeout_us % 1000000};
-    redisContext *c = redisConnectWithTimeout(a->host, a->port, limit);
+    int fd = -1;
+    if (a->tls) SP_TRY(sp_tls_connect(a->host, a->port, a->ca_file, timeout_us, &fd));
+    redisContext *c = a->tls ? redisConnectFd(fd) : redisConnectWithTimeout(a->host, a->port, limit);
+    if (!c && a->tls) close(fd);
     if (!c) return sp_fail_nomem(sizeof *c, "a connection to redis");
     c->reader->maxbuf = 0; /* the reply buffer is kept: replies are megabytes and follow each other */
     sp_err err = c->err ? sp_fail(SP_E_IO, "redis at %s:%d: %s", a->host, a->port, c->errstr) : SP_OK;

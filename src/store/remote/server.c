@@ -34,11 +34,12 @@ sp_err sp_remote_read_key(const char *path, uint8_t out[SP_REMOTE_KEY_BYTES], si
     return SP_OK;
 }
 
-static sp_err open_server(const char *url, int64_t timeout_us, redisContext **out)
+static sp_err open_server(const sp_remote_server *s, redisContext **out)
 {
     sp_redis_address a;
-    SP_TRY(sp_redis_parse(url, &a));
-    return sp_redis_open(&a, timeout_us, out);
+    SP_TRY(sp_redis_parse(s->url, &a));
+    a.ca_file = s->ca_file;
+    return sp_redis_open(&a, s->timeout_us, out);
 }
 
 /* -- lists of words --------------------------------------------------------------------------------- */
@@ -85,13 +86,12 @@ static bool read_space(const char *key, sp_digest *out)
     return true;
 }
 
-sp_err sp_remote_each_space(const char *url, int64_t timeout_us, sp_err (*each)(void *user, const sp_digest *space),
-                            void *user)
+sp_err sp_remote_each_space(const sp_remote_server *s, sp_err (*each)(void *user, const sp_digest *space), void *user)
 {
     redisContext *c;
     words keys = {0};
     sp_digest space;
-    SP_TRY(open_server(url, timeout_us, &c));
+    SP_TRY(open_server(s, &c));
     sp_err err = list_keys(c, "SPOLIA:*:index", &keys);
     redisFree(c);
     for (size_t i = 0; i < keys.n && err == SP_OK; i++)
@@ -194,11 +194,11 @@ static sp_err strike_out_all(redisContext *c, int64_t *n)
     return err;
 }
 
-sp_err sp_remote_clean(const char *url, int64_t timeout_us, int64_t *n_orphans, int64_t *n_gone)
+sp_err sp_remote_clean(const sp_remote_server *s, int64_t *n_orphans, int64_t *n_gone)
 {
     redisContext *c;
     *n_orphans = *n_gone = 0;
-    SP_TRY(open_server(url, timeout_us, &c));
+    SP_TRY(open_server(s, &c));
     sp_err err = drop_orphans(c, n_orphans);
     if (err == SP_OK) err = strike_out_all(c, n_gone);
     redisFree(c);

@@ -11,14 +11,21 @@ enum { SP_REMOTE_KEY_BYTES = 64 }; /* of a key file, at most */
  * SP_E_ARG name the file. */
 sp_err sp_remote_read_key(const char *path, uint8_t out[SP_REMOTE_KEY_BYTES], size_t *n) SP_MUST_CHECK;
 
+/* How a server is reached. */
+typedef struct sp_remote_server {
+    const char *url;     /* store/remote/redis.h */
+    const char *ca_file; /* sp_tls_connect */
+    int64_t timeout_us;
+} sp_remote_server;
+
 /* sp_remote_each_space -- the namespaces that have copies; of each the first 16 bytes, the others are 0. Errors: those
  * of store/remote/redis.h, and of `each`. */
-sp_err sp_remote_each_space(const char *url, int64_t timeout_us, sp_err (*each)(void *user, const sp_digest *space),
+sp_err sp_remote_each_space(const sp_remote_server *s, sp_err (*each)(void *user, const sp_digest *space),
                             void *user) SP_MUST_CHECK;
 
 /* sp_remote_clean -- deletes what nobody finds: copies of all namespaces that no index names, now and a moment later;
  * and index entries whose copy the server has dropped. *n_orphans, *n_gone: how many. Errors: those of
  * store/remote/redis.h. */
-sp_err sp_remote_clean(const char *url, int64_t timeout_us, int64_t *n_orphans, int64_t *n_gone) SP_MUST_CHECK;
+sp_err sp_remote_clean(const sp_remote_server *s, int64_t *n_orphans, int64_t *n_gone) SP_MUST_CHECK;
 
 #endif

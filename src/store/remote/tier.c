@@ -38,6 +38,7 @@ typedef struct line {
 typedef struct remote_tier {
     sp_tier base; /* first */
     sp_redis_address address;
+    char *ca_file; /* of it */
     char prefix[48]; /* of all keys */
     char index[64], news[64];
     char self[20]; /* who sends news */
@@ -747,6 +748,7 @@ static void close_tier(sp_tier *tier)
     pthread_mutex_destroy(&t->lock);
     EVP_MAC_free(t->hmac);
     OPENSSL_cleanse(t->mac_key, sizeof t->mac_key);
+    sp_free(t->ca_file);
     sp_free(t);
 }
 
@@ -790,11 +792,15 @@ sp_err sp_remote_tier_open(const sp_remote_tier_opts *o, sp_tier **out)
     if (!t) return sp_fail_nomem(sizeof *t, "the remote tier");
     *t = (remote_tier){.base.type = &remote_type, .timeout_us = o->timeout_us, .must = o->must, .first = SP_NO_ENTRY};
     sp_err err = sp_redis_parse(o->url, &t->address);
+    if (o->ca_file) t->ca_file = sp_strdup_n(o->ca_file, strlen(o->ca_file));
+    if (err == SP_OK && o->ca_file && !t->ca_file) err = sp_fail_nomem(strlen(o->ca_file), "the name of a file");
+    t->address.ca_file = t->ca_file;
     if (err == SP_OK && o->n_mac_key > sizeof t->mac_key)
         err = sp_fail(SP_E_ARG, "the key of the remote tier has %zu bytes, at most %zu", o->n_mac_key,
                       sizeof t->mac_key);
     if (err == SP_OK) err = sp_op_queue_init(&t->gets);
     if (err != SP_OK) {
+        sp_free(t->ca_file);
         sp_free(t);
         return err;
     }

@@ -25,6 +25,7 @@
 
 typedef struct sp_remote_tier_opts {
     const char *url;        /* store/remote/redis.h */
+    const char *ca_file;    /* sp_tls_connect */
     const sp_digest *space; /* model, KV type, layout, and whatever else must keep copies apart */
     const void *mac_key;    /* [n_mac_key]; n_mac_key 0: none */
     size_t n_mac_key;

@@ -59,7 +59,8 @@ static void an_address_is_read_or_refused(void **state)
                                         "redis://a%zz@h",
                                         "redis://h/-1"};
     for (size_t i = 0; i < SP_COUNT(wrong); i++) assert_int_equal(sp_redis_parse(wrong[i], &a), SP_E_ARG);
-    assert_int_equal(sp_redis_parse("rediss://h", &a), SP_E_UNSUPPORTED);
+    assert_ok(sp_redis_parse("rediss://h:6380", &a));
+    assert_true(a.tls && a.port == 6380 && strcmp(a.host, "h") == 0);
 }
 
 /* -- several processes ---------------------------------------------------------------------------- */
