@@ -88,6 +88,13 @@ class World:
         name = f"d{self.rng.randrange(4)}"
         self.check_put(name, f"Keeper{self.rng.randrange(10**9):09}")
 
+    def upload(self):
+        name = self.rng.choice(list(faults.FILES))
+        status, answer = faults.upload(self.server, name)
+        self.counts[status] += 1
+        check(status == 201 or (self.noisy and status in (0, 500, 503)), "a file is", status, answer)
+        check(status != 201 or answer == self.args.files[name], name, "is read as", answer, "not", self.args.files[name])
+
     def get(self):
         name = f"d{self.rng.randrange(4)}"
         status, answer = self.call(f"/v1/documents/{name}")
@@ -142,7 +149,7 @@ class World:
         self.start()
 
     def step(self):
-        steps = {self.ask: 10, self.put: 2, self.get: 2, self.ask_about: 2, self.delete: 2, self.fault: 3, self.restart: 0.4}
+        steps = {self.ask: 10, self.put: 2, self.upload: 2, self.get: 2, self.ask_about: 2, self.delete: 2, self.fault: 3, self.restart: 0.4}
         self.rng.choices(list(steps), list(steps.values()))[0]()
         if not self.server.is_alive():
             raise Finding("the server died: " + (self.folder / "log").read_text()[-3000:])
@@ -164,6 +171,7 @@ class World:
             check(status in (200, 404), name, status, answer)
             self.ids[name] = None
         listed = {d["id"] for d in self.call("/v1/documents?limit=100")[1]["data"]}
+        listed -= set(faults.FILES)
         check(listed == {n for n, known in self.ids.items() if known}, "listed are", listed, "and not", self.ids)
         for k, (path, body) in enumerate(self.calls):
             status, answer = self.call(path, body)
@@ -204,6 +212,7 @@ def main():
         args.steps = 0
         first = World(args, top / "right", 0, None, preload, embedding)
         right = faults.right_answers(first.server, first.calls)
+        args.files = {name: faults.upload(first.server, name)[1] for name in faults.FILES}
         args.tasks, args.steps = first.server.tasks(), steps
         first.server.stop()
         for seed in range(args.seed, args.seed + args.n):

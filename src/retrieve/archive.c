@@ -24,12 +24,19 @@ void sp_archive_close(sp_archive *a)
     a->zip = NULL;
 }
 
+/* unreadable -- why a file in the archive cannot be read. */
+static sp_err unreadable(const zip_error_t *why, const char *name)
+{
+    if (zip_error_code_zip(why) == ZIP_ER_MEMORY) return sp_fail_nomem(1, name);
+    return sp_fail(SP_E_UNSUPPORTED, "%s in the archive is damaged or encrypted", name);
+}
+
 static sp_err read_all(sp_archive *a, zip_file_t *f, const char *name, sp_bytes *out)
 {
     for (;;) {
         SP_TRY(sp_vec_reserve(out, 1 << 16));
         zip_int64_t n = zip_fread(f, out->v + out->n, 1 << 16);
-        if (n < 0) return sp_fail(SP_E_UNSUPPORTED, "%s in the archive is damaged", name);
+        if (n < 0) return unreadable(zip_file_get_error(f), name);
         if (n == 0) return SP_OK;
         if ((size_t)n > a->left)
             return sp_fail(SP_E_LIMIT, "the archive unpacks to more than %zu MiB",
@@ -44,7 +51,7 @@ sp_err sp_archive_read(sp_archive *a, const char *name, sp_bytes *out)
     zip_int64_t at = zip_name_locate(a->zip, name, 0);
     if (at < 0) return sp_fail(SP_E_NOTFOUND, "no %s in the archive", name);
     zip_file_t *f = zip_fopen_index(a->zip, (zip_uint64_t)at, 0);
-    if (!f) return sp_fail(SP_E_UNSUPPORTED, "%s in the archive is damaged or encrypted", name);
+    if (!f) return unreadable(zip_get_error(a->zip), name);
     out->n = 0;
     sp_err err = read_all(a, f, name, out);
     zip_fclose(f);
@@ -74,7 +81,10 @@ sp_err sp_archive_xml(sp_archive *a, const char *name, sp_bytes *own, xmlTextRea
 
 sp_err sp_xml_next(xmlTextReader *x, bool *more)
 {
-    int rc = xmlTextReaderRead(x);
+    xmlResetLastError();
+    const int rc = xmlTextReaderRead(x);
+    const xmlError *why = xmlGetLastError();
+    if (why && why->code == XML_ERR_NO_MEMORY) return sp_fail_nomem(1, "XML");
     if (rc < 0) return sp_fail(SP_E_UNSUPPORTED, "malformed XML");
     *more = rc > 0;
     return SP_OK;

@@ -1,17 +1,17 @@
 """A server under tests/support/faults.c: its faults, requests whose answers are known, and documents that come and go."""
+import base64
 import ctypes
 import http.client
+import io
 import json
 import mmap
 import os
-import pathlib
-import random
-import shutil
 import signal
 import subprocess
 import time
 import urllib.error
 import urllib.request
+import zipfile
 
 KINDS = ["allocation", "read", "write", "full", "short", "sync", "hang"]
 STORY = "The keeper of the northern lighthouse is called {} and came to the island by boat in 1931."
@@ -22,10 +22,22 @@ BOATS = {"title": "Boats", "text": "Red boats are at the quay; blue boats are ou
 HARBOUR = {"title": "Harbour", "text": "The harbour was built in 1870, and has room for forty boats in winter."}
 TREE = {"type": "tree", "id": "t", "paths": [["Elm", "near", "Oak"], ["Elm", "by", "Fir"]]}
 ANSWER = {"max_tokens": 4, "temperature": 0}
-BOUNDARY = "a-boundary"
-FORM = (f"--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.html\"\r\n"
-        "Content-Type: text/html\r\n\r\n<html><body><h1>Boats</h1><p>Red &amp; blue boats.</p></body></html>\r\n"
-        f"--{BOUNDARY}--\r\n").encode()
+PAGE = "<html><body><h1>Boats</h1>" + "".join(
+    f"<p>Boat number {i} is <b>red</b> &amp; has {i + 2} sails.</p><ul><li>oars</li><li>a keel</li></ul>"
+    for i in range(30)) + "</body></html>"
+
+
+def office():
+    """A file of a word processor: XML in a ZIP archive."""
+    paragraphs = "".join(f"<w:p><w:r><w:t>Pier {i} was built in {1800 + i}.</w:t></w:r></w:p>" for i in range(60))
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as z:
+        z.writestr("word/document.xml", '<?xml version="1.0"?><w:document xmlns:w="http://schemas.openxmlformats.org/'
+                   f'wordprocessingml/2006/main"><w:body>{paragraphs}</w:body></w:document>')
+    return file.getvalue()
+
+
+FILES = {"page": ("a.html", PAGE.encode()), "text": ("a.docx", office())}
 
 
 def say(text):
@@ -120,9 +132,8 @@ class Server:
 
     def call(self, path, body=None, method=None, timeout=60):
         """(status, object); status 0: no answer came."""
-        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        kind = f"multipart/form-data; boundary={BOUNDARY}" if isinstance(body, bytes) else "application/json"
-        request = urllib.request.Request(self.url + path, data, {"Content-Type": kind}, method=method)
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)
         try:
             with urllib.request.urlopen(request, timeout=timeout) as r:
                 status, text = r.status, r.read()
@@ -151,6 +162,14 @@ class Server:
             if line.startswith(f"spolia:{name} "):
                 return float(line.split()[1])
         return None
+
+
+def upload(server, name):
+    """(status, what the file's text is made of) of a file that is registered anew."""
+    file, data = FILES[name]
+    body = {"id": name, "replace": True, "file": {"name": file, "data": base64.b64encode(data).decode()}}
+    status, answer = server.call("/v1/documents", body)
+    return status, [answer[k] for k in ("bytes", "chunks", "tokens")] if status == 201 else answer
 
 
 def right_answers(server, calls):

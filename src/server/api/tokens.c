@@ -104,9 +104,9 @@ static json_t *apply(const srv_call *call, srv_fields *f)
             srv_field_bool(f, "add_generation_prompt", true), "chat_template_kwargs",
             srv_field(f, "chat_template_kwargs"), "tools", c.shows_tools ? c.tools : NULL);
         char *dump = request ? json_dumps(request, JSON_COMPACT) : NULL;
-        if (!dump || sp_template_apply(call->s->vocab, NULL, dump, time(NULL), &json) != SP_OK)
-            srv_fields_refuse(f, "messages", "%s",
-                              dump ? sp_error_detail() : "out of memory for the messages");
+        if (!dump) srv_fields_refuse(f, "messages", "out of memory for the messages");
+        const sp_err err = dump ? sp_template_apply(call->s->vocab, NULL, dump, time(NULL), &json) : SP_OK;
+        if (err != SP_OK) srv_fields_fail(f, "messages", NULL, err);
         free(dump);
         json_decref(request);
     }

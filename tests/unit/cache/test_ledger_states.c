@@ -51,6 +51,25 @@ static sp_copy_spec plain_in(const sp_segment *seg, const uint32_t *blocks)
 
 /* -- loading -------------------------------------------------------------------------------- */
 
+/* What computing a copy of another process would cost is guessed: more, the more tokens it was computed after. */
+static void a_copy_far_behind_costs_more(void **state)
+{
+    bench b;
+    double costs[2];
+    bench_begin(&b, 20, 20);
+    for (int i = 0; i < 2; i++) {
+        sp_segment seg = numbered(100 * i, 40);
+        const sp_copy *c = adopted(&b, &seg);
+        const sp_copy_facts loaded = {.before = before, .n_before = 1, .at = i ? 16384 : 9};
+        assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
+        assert_ok(sp_ledger_load_end(b.ledger, c, &loaded, SP_AT_DISK, ++b.now));
+        costs[i] = (double)c->mean_cost;
+        sp_ledger_unpin(b.ledger, c);
+    }
+    assert_true(costs[0] > 0 && costs[1] > 2 * costs[0]); /* 8,192 tokens to look at cost as much as a token */
+    bench_end(&b);
+}
+
 static void adopted_copies_are_known_by_name(void **state)
 {
     bench b;
@@ -657,6 +676,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adopted_copies_are_known_by_name),
+        cmocka_unit_test(a_copy_far_behind_costs_more),
         cmocka_unit_test(a_load_makes_a_free_copy_ready),
         cmocka_unit_test(a_load_is_no_computation),
         cmocka_unit_test(a_load_that_fails_leaves_a_miss),
