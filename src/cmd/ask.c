@@ -79,7 +79,7 @@ int cmd_ask(int argc, char **argv)
 {
     model_options m;
     sampling_options s;
-    const char *index = NULL, *schema = NULL, *style = "arrows";
+    const char *index = NULL, *schema = NULL, *style = GRAPH_STYLE;
     const char *tree = "exact";
     bool ranked = false, no_store = false;
     sp_graph_open_opts graph = {0};

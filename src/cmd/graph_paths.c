@@ -7,7 +7,7 @@
 
 void graph_path_options_init(graph_path_options *p)
 {
-    *p = (graph_path_options){.style = "arrows"};
+    *p = (graph_path_options){.style = GRAPH_STYLE};
     sp_graph_paths_opts *o = &p->paths;
     const opt table[] = {
         {OPT_INT, "top", 'k', "N", &o->k, "paths for each entity (30)"},

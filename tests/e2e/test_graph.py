@@ -44,7 +44,7 @@ def movies(tmp_path):
 
 
 def test_paths_are_json(movies):
-    found = paths(movies, "writers of films directed by Michael Mann?", "-k", "1", "--explain", "--tree")
+    found = paths(movies, "writers of films directed by Michael Mann?", "-k", "1", "--explain", "--tree", "--style", "arrows")
     assert [e["name"] for e in found["entities"]] == ["Michael Mann"]
     [path] = found["paths"]
     assert path["nodes"] == ["Michael Mann", "The Insider", "Eric Roth"]
@@ -68,7 +68,7 @@ def test_names_without_capitals_are_shown_with_some(tmp_path):
 
 
 def test_people_can_read_the_output(movies):
-    assert "Heat -starred_actors-> Al Pacino" in succeed("graph", "paths", "-g", movies, "who starred in Heat")
+    assert "Heat -starred_actors-> Al Pacino" in succeed("graph", "paths", "-g", movies, "--style", "arrows", "who starred in Heat")
     assert "4 triples, 3 relations" in succeed("graph", "show", "-g", movies)
     assert "fuzzy  Al Pacino" in succeed("graph", "search", "-g", movies, "Pacinno")
     assert "no entity" in succeed("graph", "paths", "-g", movies, "what?")

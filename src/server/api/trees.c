@@ -166,7 +166,7 @@ static sp_err add_paths(sp_prompt *p, const json_t *list)
     sp_err err = names && paths ? SP_OK : SP_E_NOMEM;
     for (size_t i = 0; i < n && err == SP_OK; i++)
         if (!read_path(json_array_get(list, i), &names[i], &paths[i])) err = SP_E_NOMEM;
-    if (err == SP_OK) err = sp_graph_tree_build(paths, (int)n, SP_GRAPH_ARROWS, &tree);
+    if (err == SP_OK) err = sp_graph_tree_build(paths, (int)n, SP_GRAPH_SENTENCES, &tree);
     if (err == SP_OK) err = sp_prompt_graph(p, &tree);
     sp_graph_tree_fini(&tree);
     free_names(names, n);
@@ -178,7 +178,7 @@ static sp_err add_paths(sp_prompt *p, const json_t *list)
 
 static sp_err add_found(const srv_call *call, sp_prompt *p, const char *question)
 {
-    const sp_graph_paths_opts o = {.style = SP_GRAPH_ARROWS};
+    const sp_graph_paths_opts o = {.style = SP_GRAPH_SENTENCES};
     sp_graph_answer found = {0};
     sp_graph_tree tree = {0};
     pthread_mutex_lock(&call->s->graph_lock);
