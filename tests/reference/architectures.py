@@ -132,7 +132,7 @@ def random_changes(model_type, fields, seed):
         some["sliding_window"] = int(rng.integers(1, 70))
     for key in ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling", "logit_scale"):
         if key in fields:
-            some[key] = round(float(rng.uniform(0.2, 1 if key == "attention_multiplier" else 3)), 3)
+            some[key] = round(float(rng.uniform(0.2, 1 if key in ("attention_multiplier", "residual_multiplier") else 3)), 3)
     if "query_pre_attn_scalar" in fields:
         some["query_pre_attn_scalar"] = head  # which GGUF files do not say
     for key in ("moe_intermediate_size", "shared_expert_intermediate_size"):
