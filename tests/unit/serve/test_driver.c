@@ -115,7 +115,7 @@ static void errors_of_commands_reach_the_caller(void **state)
     assert_ok(sp_context_start(c));
     bool busy;
     assert_int_equal(sp_context_step(c, &busy), SP_E_ARG);
-    sp_prompt *p = prompt_of(c, "0", NULL);
+    sp_prompt *p = prompt_of(c, "", NULL);
     assert_int_equal(sp_chunk_fuse(c, p, NULL), SP_E_ARG);
     assert_non_null(strstr(sp_error_detail(), "fuse"));
     assert_int_equal(sp_store_retain(c, NULL, NULL), SP_E_ARG);

@@ -59,7 +59,7 @@ static void what_cannot_be_fused_is_refused(void **state)
 {
     static const struct {
         const char *order, *question;
-    } wrong[] = {{"", NULL}, {"1", NULL}, {"01", "Why?"}, {"", "Why?"}};
+    } wrong[] = {{"", NULL}, {"1", "Why?"}, {"01", "Why?"}, {"", "Why?"}};
     sp_context *c = open_with((sp_context_opts){0});
     bool fresh = true;
     for (size_t i = 0; i < SP_COUNT(wrong); i++) {
@@ -73,6 +73,28 @@ static void what_cannot_be_fused_is_refused(void **state)
     sp_prompt_destroy(empty);
     assert_true(fresh); /* untouched */
     assert_int_equal(n_copies(c), 0);
+    close_clean(c);
+}
+
+static void without_similar_chunks_it_is_the_plain_copy(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){0});
+    sp_prompt *p = prompt_of(c, "1", NULL), *question = prompt_of(c, "01", "Why?");
+    const sp_reuse_opts full = {.policy = "full", .unfused = true};
+    sp_request_opts o = {.sampling = sp_sampling_default(), .max_tokens = 1, .reuse = &full};
+    sp_request *r;
+    bool fresh = false;
+    assert_ok(sp_chunk_fuse(c, p, &fresh));
+    assert_true(fresh);
+    assert_ok(sp_chunk_fuse(c, p, &fresh));
+    assert_false(fresh);
+    assert_ok(sp_generate(c, question, &o, &r));
+    const sp_result *result = sp_request_result(r);
+    assert_string_equal(result->segments[result->n_segments - 2].from, "memory");
+    assert_string_equal(result->segments[result->n_segments - 3].from, "");
+    sp_request_destroy(r);
+    sp_prompt_destroy(question);
+    sp_prompt_destroy(p);
     close_clean(c);
 }
 
@@ -383,6 +405,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fused_copy_is_known_until_its_neighbours_change),
         cmocka_unit_test(what_cannot_be_fused_is_refused),
+        cmocka_unit_test(without_similar_chunks_it_is_the_plain_copy),
         cmocka_unit_test(the_copy_is_that_of_a_plain_run),
         cmocka_unit_test(a_fused_copy_is_used_unless_unwanted),
         cmocka_unit_test(another_context_finds_it),
