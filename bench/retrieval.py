@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """retrieval.py -- which passages are found by words, by vectors and by both, on sets of questions with their documents.
 
-    bench/retrieval.py --embedding all-MiniLM-L6-v2 [--questions N] [--docs N] SET ...
+    bench/retrieval.py --embedding all-MiniLM-L6-v2 [--questions N] [--indexes FOLDER] SET ...
 
 A SET is a folder with docs.jsonl and questions.dev.jsonl (or questions.jsonl), as bench/search_recall.py reads it. Each
 set is indexed once with vectors; a server (`serve --collection`) answers POST /v1/search of it. A row is a ranking:
 recall@1, @5, @20 is the share of a question's documents that have a chunk among the best 1, 5, 20 documents; nDCG@20
 counts a document of rank r as 1 / log2(1 + r). +- is half of a 95 % interval of paired resamples of the questions,
-against BM25. With --rerank the server's encoder of pairs (--reranker) orders the 20 best of both again.
+against BM25.
 """
 import argparse
 import json
@@ -66,9 +66,9 @@ def main() -> int:
     parser.add_argument("--program", default=str(ROOT / "build/spolia"))
     parser.add_argument("--model", default=str(ROOT / "demo/model.gguf"), help="of the server; it computes nothing")
     parser.add_argument("--embedding", required=True)
+    parser.add_argument("--indexes", type=pathlib.Path, help="folder where indexes are kept, SET.db (none)")
     parser.add_argument("--kind", help="flat, ivf or hnsw")
     parser.add_argument("--questions", type=int, help="only the first N of each set")
-    parser.add_argument("--rerank", metavar="MODEL", help="also with an encoder of pairs")
     parser.add_argument("sets", nargs="+", type=pathlib.Path)
     args = parser.parse_args()
     print("| set | documents | questions | ranking | recall@1 | @5 | @20 | nDCG@20 |\n|---|---|---|---|---|---|---|---|")
@@ -76,21 +76,14 @@ def main() -> int:
         docs, questions = read_folder(path)
         questions = questions[:args.questions]
         with tempfile.TemporaryDirectory() as folder:
-            folder = pathlib.Path(folder)
-            (folder / "docs").mkdir()
-            with open(folder / "docs/docs.jsonl", "w", encoding="utf-8") as f:
-                f.writelines(json.dumps({"title": title, "text": text}) + "\n" for title, text in docs)
-            index = folder / "index.db"
+            index = (args.indexes or pathlib.Path(folder)) / f"{path.name}.db"
             kind = ["--vectors", args.kind] if args.kind else []
-            subprocess.run([args.program, "index", folder / "docs", "-o", index, "--quiet", "--embedding", args.embedding, *kind],
-                           check=True)
+            subprocess.run([args.program, "index", path / "docs.jsonl", "-o", index, "--quiet", "--embedding", args.embedding,
+                            *kind], check=True)
             with sqlite3.connect(index) as db:
                 document = {chunk: line - 1 for chunk, line in db.execute("SELECT id, line FROM chunks")}
             rankings = {"words (BM25)": {"by": "words"}, "vectors": {"by": "vectors"}, "both": {"by": "hybrid"}}
-            if args.rerank:
-                rankings["both, reranked"] = {"by": "hybrid", "rerank": True}
-            s = Server(args.program, args.model, index, "--embedding", args.embedding,
-                       *(("--reranker", args.rerank) if args.rerank else ()))
+            s = Server(args.program, args.model, index, "--embedding", args.embedding)
             results = {}
             for name, how in rankings.items():
                 results[name] = [scores(wanted, documents_of(s.search(query=q, collection="set", top_k=40, **how), document))
