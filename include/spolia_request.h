@@ -194,11 +194,9 @@ SP_API sp_err sp_request_submit(sp_context *c, const sp_prompt *p, const sp_requ
  * decodes. done and total may be NULL.
  * Thread: that of the context; with an engine thread, any. */
 SP_API void sp_request_progress(sp_request *r, int *done, int *total);
-/* sp_request_cancel -- it finishes at the next step, or at the next layer of its prompt. Thread: any. */
+/* sp_request_cancel -- it finishes at the next step, or at the next layer of its prompt. Segments of the prompt that
+ * steps have computed whole are kept as copies. Thread: any. */
 SP_API void sp_request_cancel(sp_request *r);
-/* sp_request_stop -- it finishes, canceled, after the running step; what is computed of its prompt until then is kept:
- * copies of the segments that are whole. Thread: any. */
-SP_API void sp_request_stop(sp_request *r);
 /* sp_request_destroy -- cancels it if need be; its callbacks are not called any more. */
 SP_API void sp_request_destroy(sp_request *r);
 /* sp_request_result -- complete once the request has finished: finish is not SP_FINISH_NONE or,

@@ -256,7 +256,7 @@ void sp_queue_enter(sp_request *r)
         (c->waiting.next_expiry_us == 0 || expiry < c->waiting.next_expiry_us))
         c->waiting.next_expiry_us = expiry;
     sp_request_append(&c->waiting.first, r);
-    if (r->cancel || r->stop)
+    if (r->cancel)
         c->waiting.has_canceled = true; /* it may have been canceled before it entered the queue */
 }
 
@@ -266,7 +266,7 @@ static void drop(sp_context *c, int64_t now)
     int64_t next_expiry = INT64_MAX;
     for (sp_request *r = c->waiting.first, *next; r; r = next) {
         next = r->next;
-        if (r->cancel || r->stop)
+        if (r->cancel)
             sp_request_finish(r, SP_FINISH_CANCELED, SP_OK);
         else if (now > expiry_of(r))
             sp_request_finish(r, SP_FINISH_ERROR,

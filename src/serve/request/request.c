@@ -187,14 +187,6 @@ int sp_context_n_decoding(const sp_context *c)
     return c ? atomic_load(&c->n_answering) : 0;
 }
 
-void sp_request_stop(sp_request *r)
-{
-    if (!r) return;
-    r->stop = true;
-    r->ctx->waiting.has_canceled = true;
-    sp_driver_wake(r->ctx);
-}
-
 const sp_result *sp_request_result(const sp_request *r)
 {
     return r ? &r->account.result : NULL;

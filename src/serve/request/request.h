@@ -63,8 +63,7 @@ struct sp_request {
     sp_request_account account;
     const sp_copy *must; /* storing: the copy, pinned */
     bool holds_kv;       /* finished, and its plan is kept: keep_kv */
-    _Atomic bool cancel; /* set by any thread: it ends between two layers; */
-    _Atomic bool stop;   /* between two steps */
+    _Atomic bool cancel; /* set by any thread */
     int n_restarts;      /* sp_request_restart */
     bool cut;            /* canceled within a step: what that has computed means nothing */
     bool done;           /* its owner may read its result: driver.h, I2 */

@@ -17,7 +17,7 @@ static void drop_canceled(sp_context *c)
 {
     for (sp_request *r = c->running, *next; r; r = next) {
         next = r->next;
-        if (r->cancel || r->stop) sp_request_finish(r, SP_FINISH_CANCELED, SP_OK);
+        if (r->cancel) sp_request_finish(r, SP_FINISH_CANCELED, SP_OK);
     }
 }
 

@@ -236,8 +236,9 @@ static srv_job *create(const srv_call *call, const srv_task *t, parts *p, json_t
 /* -- answers from a collection ------------------------------------------------------------------- */
 
 /* An answer that may begin while its passages are searched for: when they change, what was begun from the ones before
- * is given up after the running step, and a new answer begins if few prompts are in the pool. What was computed for
- * the wrong ones stays in the cache. The last passages get an answer in any case, unless it has begun.
+ * is given up, and a new answer begins if few prompts are in the pool. What steps have computed for the wrong ones
+ * stays in the cache; the running step is cut between two layers, because on a CPU it may hold the whole prompt. The
+ * last passages get an answer in any case, unless it has begun.
  * Source: RAGCache section 5.3, algorithm 2. */
 typedef struct ahead {
     srv_call *call;

@@ -254,7 +254,7 @@ void srv_job_settle(srv_job *j)
 
 void srv_job_give_up(srv_job *wrong)
 {
-    for (int i = 0; i < wrong->n_started; i++) sp_request_stop(wrong->choices[i].request);
+    for (int i = 0; i < wrong->n_started; i++) sp_request_cancel(wrong->choices[i].request);
     wrong->is_wrong = wrong->settled = true;
 }
 

@@ -77,7 +77,7 @@ srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, s
 void srv_job_watch(const srv_call *call, srv_job *j);
 /* srv_job_start -- submits each prompt n times. On an error what was submitted is canceled. */
 sp_err srv_job_start(srv_job *j, sp_prompt *const *prompts);
-/* srv_job_give_up -- its requests end after the running step; nothing of it is told or counted. srv_job_follow -- j
+/* srv_job_give_up -- its requests end at the next layer; nothing of it is told or counted. srv_job_follow -- j
  * owns one that was given up, and has its task. */
 void srv_job_give_up(srv_job *wrong);
 void srv_job_follow(srv_job *j, srv_job *wrong);

@@ -310,7 +310,7 @@ static void a_request_may_be_canceled_in_every_state(void **state)
 }
 
 /* Exact policies and those that take chunks anywhere: whole segments, and the answer of one that had none. */
-static void what_a_stopped_prompt_has_computed_is_kept(void **state)
+static void what_a_canceled_prompt_has_computed_is_kept(void **state)
 {
     static const char *const policies[] = {"prefix", "full", "fusion"};
     for (int i = 0; i < 3; i++) {
@@ -323,7 +323,7 @@ static void what_a_stopped_prompt_has_computed_is_kept(void **state)
             bool busy = true;
             assert_int_equal(sp_request_submit(c, p, &o, &r), SP_OK);
             for (int k = 0; k < steps; k++) assert_int_equal(sp_context_step(c, &busy), SP_OK);
-            sp_request_stop(r);
+            sp_request_cancel(r);
             while (sp_request_result(r)->finish == SP_FINISH_NONE)
                 assert_int_equal(sp_context_step(c, &busy), SP_OK);
             assert_int_equal(sp_request_result(r)->finish, SP_FINISH_CANCELED);
@@ -465,7 +465,7 @@ int main(void)
         cmocka_unit_test(stop_strings_end_the_answer),
         cmocka_unit_test(a_client_may_hang_up),
         cmocka_unit_test(a_request_may_be_canceled_in_every_state),
-        cmocka_unit_test(what_a_stopped_prompt_has_computed_is_kept),
+        cmocka_unit_test(what_a_canceled_prompt_has_computed_is_kept),
         cmocka_unit_test(bad_requests_are_refused),
         cmocka_unit_test(documents_cannot_inject),
         cmocka_unit_test(every_allocation_may_fail),
