@@ -1,12 +1,14 @@
-"""Faults at random, from one seed, over a whole server: allocations that fail, reads, writes and syncs that fail, hang,
-are short or find the disk full, a wall clock that jumps, kills and restarts, while clients ask and documents come and go.
+"""Faults at random, from one seed, over a whole server: allocations that fail, reads, writes and syncs that fail,
+hang, are short or find the disk full, a wall clock that jumps, kills and restarts, while clients ask and documents
+come and go.
 
     python tests/chaos.py [--seed 1] [--n 10] [--steps 60] [--kinds allocation,read,...,kill,clock] [--build build]
 
 After every step: an answer with status 200 is that of a run without faults; anything else is an error, and only while
-there are faults. A document whose deletion was confirmed is in no file. At the end of a seed, without faults: every
-call is answered rightly, documents are those that were registered, no block of KV is lost, no thread is left over, and
-the server ends with 0. A finding prints the seed that repeats its steps; threads may still take turns differently.
+there are faults. The text of a document whose deletion was confirmed is in no file. At the end of a seed, without
+faults: every call is answered rightly, documents are those that were registered, no block of KV is lost, no thread is
+left over, and the server ends with 0. A finding prints the seed that repeats its steps; threads
+may still take turns differently.
 """
 import argparse
 import collections
@@ -51,7 +53,8 @@ class World:
 
     def start(self):
         program = ROOT / self.args.build / "spolia"
-        self.server = faults.Server(program, ROOT / "demo/model.gguf", self.folder / "store", self.faults, self.embedding)
+        self.server = faults.Server(program, ROOT / "demo/model.gguf", self.folder / "store", self.faults,
+                                    self.embedding)
         check(self.server.started, "the server does not start", (self.folder / "log").read_text()[-2000:])
 
     def quiet(self):
@@ -74,7 +77,8 @@ class World:
         path, body = self.calls[k]
         status, answer = self.call(path, body)
         if status == 200:
-            check(faults.essence(answer) == self.right[k], "call", k, path, "answers", answer, "and not", self.right[k])
+            right = self.right[k]
+            check(faults.essence(answer) == right, "call", k, path, "answers", answer, "and not", right)
         else:
             check(status in (0, 429, 500, 503, 507), "call", k, path, "is", status, answer)
 
@@ -93,7 +97,8 @@ class World:
         status, answer = faults.upload(self.server, name)
         self.counts[status] += 1
         check(status == 201 or (self.noisy and status in (0, 500, 503)), "a file is", status, answer)
-        check(status != 201 or answer == self.args.files[name], name, "is read as", answer, "not", self.args.files[name])
+        right = self.args.files[name]
+        check(status != 201 or answer == right, name, "is read as", answer, "not", right)
 
     def get(self):
         name = f"d{self.rng.randrange(4)}"
@@ -105,8 +110,8 @@ class World:
     def ask_about(self):
         name = f"d{self.rng.randrange(4)}"
         known = self.ids.get(name)
-        status, answer = self.call("/v1/chat/completions", {**faults.ANSWER, "messages": faults.say("Who is the keeper?"),
-                                                            "documents": [{"id": name}]})
+        body = {**faults.ANSWER, "messages": faults.say("Who is the keeper?"), "documents": [{"id": name}]}
+        status, answer = self.call("/v1/chat/completions", body)
         if status == 200:
             check(known is not None, name, "was deleted, and is answered from", answer)
         if known is None and not self.noisy:
@@ -149,7 +154,8 @@ class World:
         self.start()
 
     def step(self):
-        steps = {self.ask: 10, self.put: 2, self.upload: 2, self.get: 2, self.ask_about: 2, self.delete: 2, self.fault: 3, self.restart: 0.4}
+        steps = {self.ask: 10, self.put: 2, self.upload: 2, self.get: 2, self.ask_about: 2, self.delete: 2,
+                 self.fault: 3, self.restart: 0.4}
         self.rng.choices(list(steps), list(steps.values()))[0]()
         if not self.server.is_alive():
             raise Finding("the server died: " + (self.folder / "log").read_text()[-3000:])
@@ -175,7 +181,8 @@ class World:
         check(listed == {n for n, known in self.ids.items() if known}, "listed are", listed, "and not", self.ids)
         for k, (path, body) in enumerate(self.calls):
             status, answer = self.call(path, body)
-            check(status == 200 and faults.essence(answer) == self.right[k], "at the end, call", k, path, status, answer)
+            good = status == 200 and faults.essence(answer) == self.right[k]
+            check(good, "at the end, call", k, path, status, answer)
         self.wait(lambda: server.metric("num_requests_running") == 0, "requests run on")
         lost = lambda: server.metric("kv_blocks") - server.metric("kv_blocks_free") - server.metric("cached_blocks")
         self.wait(lambda: lost() == 0, "blocks are lost:", lost())

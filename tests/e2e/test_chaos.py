@@ -8,10 +8,12 @@ import pytest
 from conftest import ROOT
 
 
-@pytest.mark.parametrize("kinds, seed, n", [("allocation", 1, 2), ("read,write,full,short,sync,hang,clock,kill", 1, 2)])
+@pytest.mark.parametrize("kinds, seed, n", [("allocation", 1, 2),
+                                            ("read,write,full,short,sync,hang,clock,kill", 1, 2)])
 def test_faults_give_the_right_answer_or_an_error(kinds, seed, n):
     if os.environ.get("SPOLIA_BUILD", "build") not in ("build", str(ROOT / "build")):
         pytest.skip("a sanitizer has its own malloc")
-    done = subprocess.run([sys.executable, ROOT / "tests/chaos.py", "--seed", str(seed), "--n", str(n), "--steps", "50",
-                           "--kinds", kinds], capture_output=True, text=True, timeout=300)
+    command = [sys.executable, ROOT / "tests/chaos.py", "--seed", str(seed), "--n", str(n), "--steps", "50",
+               "--kinds", kinds]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -28,7 +28,7 @@ HOME = ROOT / "build" / "mutants"
 COPY, REACH, RESULTS = HOME / "sample", HOME / "reach.json", HOME / "sample.txt"
 EQUIVALENT = pathlib.Path(__file__).parent / "equivalent.txt"
 PYTHON = str(ROOT / ".venv/bin/python")
-MAKE = ["make", "-s", f"CC={ROOT / 'tests/mutants/cc'}", "BUILD=build/m", "OPT=-O1"]
+MAKE = ["make", "-s", f"CC={ROOT / 'tests/mutants/cc'}"]
 
 # -- which test reaches which line -----------------------------------------------------------------
 
@@ -203,7 +203,7 @@ def try_bug(reach, bug, args):
     lines[number - 1] = new
     path.write_text("\n".join(lines))
     try:
-        obj = "build/m/obj/" + file[:-2] + ".o"
+        obj = "build/obj/" + file[:-2] + ".o"
         made = make(obj)
         if made.returncode != 0:
             return "broken"  # the compiler notices it
@@ -211,10 +211,10 @@ def try_bug(reach, bug, args):
         for test in tests_for(reach, file, number):
             if left <= 0:
                 break
-            target = "build/m/spolia" if test.endswith(".py") else f"build/m/tests/{test}"
+            target = "build/spolia" if test.endswith(".py") else f"build/tests/{test}"
             if make(target).returncode != 0:
                 return "broken"
-            passed, took = run_test(test, COPY, COPY / "build" / "m", 30 + 5 * reach[test]["seconds"])
+            passed, took = run_test(test, COPY, COPY / "build", 30 + 5 * reach[test]["seconds"])
             if not passed:
                 return f"caught by {test}"
             left -= took
@@ -231,7 +231,7 @@ def key_of(bug):
 
 
 def copy_tree():
-    """The sources; what is built in the copy stays."""
+    """The sources, and what is built of them: only what a bug changes is compiled."""
     skipped = {".git", ".venv", ".venv-clients", "build", "__pycache__"}
     COPY.mkdir(parents=True, exist_ok=True)
     for old in COPY.iterdir():
@@ -239,6 +239,8 @@ def copy_tree():
             shutil.rmtree(old) if old.is_dir() and not old.is_symlink() else old.unlink()
     shutil.copytree(ROOT, COPY, ignore=lambda folder, names: skipped & set(names) if folder == str(ROOT) else set(),
                     symlinks=True, dirs_exist_ok=True)
+    if not (COPY / "build").exists():
+        shutil.copytree(ROOT / "build" / "obj", COPY / "build" / "obj")
     if not (COPY / ".venv").exists():
         (COPY / ".venv").symlink_to(ROOT / ".venv")
 

@@ -1,4 +1,4 @@
-"""A server under tests/support/faults.c: its faults, requests whose answers are known, and documents that come and go."""
+"""A server under tests/support/faults.c: its faults, and requests whose answers are known."""
 import base64
 import ctypes
 import http.client
@@ -16,8 +16,8 @@ import zipfile
 KINDS = ["allocation", "read", "write", "full", "short", "sync", "hang"]
 STORY = "The keeper of the northern lighthouse is called {} and came to the island by boat in 1931."
 SYSTEM = {"role": "system", "content": "A harbour town in the north, with boats of many colours."}
-SCHEMA = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}, "b": {"type": "boolean"}}, "required": ["a", "b"],
-          "additionalProperties": False}
+SCHEMA = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}, "b": {"type": "boolean"}},
+          "required": ["a", "b"], "additionalProperties": False}
 BOATS = {"title": "Boats", "text": "Red boats are at the quay; blue boats are out at sea."}
 HARBOUR = {"title": "Harbour", "text": "The harbour was built in 1870, and has room for forty boats in winter."}
 TREE = {"type": "tree", "id": "t", "paths": [["Elm", "near", "Oak"], ["Elm", "by", "Fir"]]}
@@ -72,9 +72,11 @@ def requests_of(embedding):
     return calls
 
 
-VARIES = {"id", "created", "created_at", "timings", "spolia", "prompt_tokens_details", "input_tokens_details", "usage_details",
+VARIES = {"id", "created", "created_at", "timings", "spolia", "prompt_tokens_details", "input_tokens_details",
+          "usage_details",
           "total_duration", "load_duration", "prompt_eval_duration", "eval_duration", "generation_settings", "cache_n",
-          "tokens_cached", "tokens_evaluated", "cache_read_input_tokens", "cache_creation_input_tokens", "input_tokens",
+          "tokens_cached", "tokens_evaluated", "cache_read_input_tokens", "cache_creation_input_tokens",
+          "input_tokens",
           "created_ms", "completed_at", "score", "prompt_eval_count", "seed"}
 
 
@@ -112,8 +114,8 @@ class Faults:
 
 def build_preload(folder, root):
     made = folder / "faults.so"
-    subprocess.run(["cc", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", "-o", made, root / "tests/support/faults.c", "-ldl"],
-                   check=True)
+    source = root / "tests/support/faults.c"
+    subprocess.run(["cc", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", "-o", made, source, "-ldl"], check=True)
     return made
 
 
@@ -125,7 +127,8 @@ class Server:
         command = [program, "serve", "-m", model, "--port", "0", "--reuse", "prefix", "--store", folder, *more]
         command += ["--embedding", embedding] if embedding else []
         env = {**os.environ, **faults.env(folder), "ASAN_OPTIONS": "allocator_may_return_null=1"}
-        self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=self.log, text=True, env=env)
+        self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=self.log, text=True,
+                                        env=env)
         line = self.process.stdout.readline()
         self.started = line.startswith("listening on ")
         self.url = line.split()[-1] if self.started else ""
@@ -144,7 +147,7 @@ class Server:
         try:
             return status, json.loads(text)
         except ValueError:
-            return (status, text.decode(errors="replace")) if status != 200 or path == "/metrics" else (200, "not JSON")
+            return status, text.decode(errors="replace")
 
     def is_alive(self):
         return self.process.poll() is None
