@@ -3,9 +3,10 @@
     python tests/mutants/run.py [--only SUBSTRING] [--list FILE] [--cc "ccache gcc"]
 
 A line of the list is `name | file | text | text of the bug | programs`, with \\| for a bar. For each the copy gets the
-bug, the programs (below build/tests, or Python files below tests) are built and run, and the file gets
-its text back. A bug is caught when a program fails or takes longer than --seconds. The last line counts; the exit code is
-1 when one survived. Results are kept in build/mutants/results.txt and are not run again while the file, the bug and the programs are the same.
+bug, the programs (below build/tests, or Python files below tests) are built and run, and the file gets its text back.
+A bug is caught when a program fails or takes longer than --seconds. The last line counts; the exit code is 1 when one
+survived. Results are kept in build/mutants/results.txt and are not run again while the file, the bug and the programs
+are the same.
 """
 import argparse
 import hashlib
