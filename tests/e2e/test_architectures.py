@@ -23,12 +23,17 @@ def logits(tmp_path, model, *more, variant=None):
     return np.fromfile(raw, "<f4").reshape(len(TOKENS), -1)
 
 
+def bound(want):
+    """Logits of random configurations reach 40."""
+    return 1e-4 * max(1, np.abs(want).max() / 10)
+
+
 @pytest.mark.parametrize("case", GOLDEN)
 def test_a_folder_has_the_logits_of_transformers(case, tmp_path):
     golden = GOLDEN[case]
     write_folder(tmp_path / "model", golden["config"], golden["tensors"])
     got = logits(tmp_path, tmp_path / "model")[list(ROWS)]
-    assert np.abs(got - np.array(golden["logits"])).max() < 1e-4
+    assert np.abs(got - np.array(golden["logits"])).max() < bound(golden["logits"])
 
 
 # Not in GGUF files: glm and ministral (their files are of another architecture); dynamic scaling, truncation
@@ -45,7 +50,7 @@ def test_a_gguf_file_has_the_logits_of_transformers(case, tmp_path):
     config, tensors = GOLDEN[case]["config"], GOLDEN[case]["tensors"]
     to_gguf.write(tmp_path / "model.gguf", config, draw(config, tensors))
     got = logits(tmp_path, tmp_path / "model.gguf")[list(ROWS)]
-    assert np.abs(got - np.array(GOLDEN[case]["logits"])).max() < 1e-4
+    assert np.abs(got - np.array(GOLDEN[case]["logits"])).max() < bound(GOLDEN[case]["logits"])
 
 
 # -- the same computation under another name -------------------------------------------------------
