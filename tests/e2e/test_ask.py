@@ -189,7 +189,7 @@ def test_alpha_and_focus_are_parameters_of_craft(index):
     assert recomputed("--reuse", "craft", "--alpha", "0.7", "--focus", "-1") == recomputed("--reuse", "craft:alpha=0.7,focus=0")
     assert recomputed("--reuse", "craft:alpha=0.7", "--alpha", "9") > 0
     assert recomputed("--reuse", "craft:alpha=0.7", "--alpha", "9") == recomputed("--reuse", "craft:alpha=0.7")
-    assert recomputed("--reuse", "craft") == recomputed("--reuse", "craft:alpha=1")  # eq. 12, until calibrated
+    assert recomputed("--reuse", "craft") == recomputed("--reuse", "craft:alpha=0.25")  # eq. 12, until calibrated
     share = recomputed("--reuse", "craft", "--recompute", "0.15")  # if there is one, it decides
     assert share != recomputed("--reuse", "craft") and share == recomputed("--reuse", "craft:alpha=0")
 

@@ -267,8 +267,8 @@ static sp_err keep_craft(const sp_reuse_input *in, sp_plan *plan, sp_plan_role r
 static const sp_reuse_param params[SP_CRAFT_N_PARAMS] = {
     [SP_CRAFT_ALPHA] = {"alpha", "",
                         "recompute ceil(alpha CFO n) tokens of each chunk (Cache-Craft eq. 12); 0: the share of "
-                        "--recompute. Without either: as spolia calibrate found, or 1",
-                        0, 1e6, 0, .replaces_share = true, .usual = 1},
+                        "--recompute. Without either: as spolia calibrate found, or 0.25",
+                        0, 1e6, 0, .replaces_share = true, .usual = 0.25},
     [SP_CRAFT_FOCUS] = {"focus", "layers",
                         "once the chunks that the question looks at stay the same for this long, only these are "
                         "recomputed; 0: never",
