@@ -114,6 +114,7 @@ typedef struct sp_request_opts {
     int64_t max_wait_ms; /* not begun by then, it fails with SP_E_CANCELED; 0: no limit */
     int64_t retain_ms;   /* so long the copies of its prompt leave memory after those of others; 0: no difference */
     int n_retain;        /* of its first segments only; 0: of all */
+    bool citations;      /* note what the answer looks at: sp_result.looks. Not with sparse decoding or a window */
     bool background;     /* starts after all others, and gives way: while others run it takes a tenth of their time */
     const int32_t *scored; /* [n_scored] instead of generating: how likely these tokens are after the prompt, in
                               sp_result.logprob. max_tokens, sampling and callbacks but on_done mean nothing then */
@@ -180,6 +181,10 @@ typedef struct sp_result {
     const sp_segment_report *segments;
     int n_segments;
     sp_decode_report decode;
+    const float *looks; /* [n_looks, n_segments] of citations: the share of attention that each token of the answer
+                           gives to each segment, mean over layers and heads; or NULL */
+    const int *text_at; /* [n_looks + 1] of citations: bytes of `text` before each token */
+    int n_looks;        /* tokens; the last of the answer has none */
 } sp_result;
 
 typedef struct sp_request sp_request;

@@ -68,28 +68,41 @@ sp_err sp_reuse_scores(const sp_reuse_input *in, sp_plan *plan, float **score)
     return *score ? SP_OK : sp_fail_nomem(n * sizeof **score, "scores of tokens");
 }
 
-/* add_recomputed -- the private span of the chosen tokens; their cached copies become stale. Its
- * index, or -1 when nothing is chosen. */
-static sp_err add_recomputed(const sp_token_ref *chosen, int32_t n, sp_plan *plan, int *span)
-{
-    *span = -1;
-    if (n == 0) return SP_OK;
-    int32_t *pos = sp_arena_take(&plan->arena, (size_t)n, sizeof *pos);
-    if (!pos) return sp_fail_nomem((size_t)n * sizeof *pos, "a plan");
-    for (int32_t k = 0; k < n; k++) {
-        const sp_span *s = &plan->spans[chosen[k].seg];
-        pos[k] = s->at + s->shift + chosen[k].index;
-        SP_TRY(sp_plan_mark_stale(plan, chosen[k].seg, chosen[k].index));
-    }
-    return sp_plan_add_span(plan, &(sp_span_spec){.n = n, .pos = pos}, span);
-}
-
-/* Tokens to recompute, and the span that holds them. */
+/* Tokens to recompute, and where they go. */
 typedef struct recomputed {
     const sp_token_ref *tokens; /* [n] in prompt order */
     int32_t n;
-    int span;
+    int32_t *pos;         /* [n] */
+    sp_token_ref *places; /* [n] span and index */
 } recomputed;
+
+/* add_span -- the private span of the tokens from .. to; their cached copies become stale. */
+static sp_err add_span(const recomputed *r, int32_t from, int32_t to, sp_plan *plan)
+{
+    int span;
+    for (int32_t k = from; k < to; k++) {
+        const sp_span *s = &plan->spans[r->tokens[k].seg];
+        r->pos[k] = s->at + s->shift + r->tokens[k].index;
+        SP_TRY(sp_plan_mark_stale(plan, r->tokens[k].seg, r->tokens[k].index));
+    }
+    SP_TRY(sp_plan_add_span(plan, &(sp_span_spec){.n = to - from, .pos = r->pos + from}, &span));
+    for (int32_t k = from; k < to; k++) r->places[k] = (sp_token_ref){.seg = span, .index = k - from};
+    return SP_OK;
+}
+
+/* add_recomputed -- one span for all, or one for those of each segment. */
+static sp_err add_recomputed(const sp_reuse_input *in, recomputed *r, sp_plan *plan)
+{
+    r->pos = sp_arena_take(&plan->arena, (size_t)r->n, sizeof *r->pos);
+    r->places = sp_arena_take(&plan->arena, (size_t)r->n, sizeof *r->places);
+    if (!r->pos || !r->places) return sp_fail_nomem((size_t)r->n * sizeof *r->places, "a plan");
+    for (int32_t from = 0, to; from < r->n; from = to) {
+        to = in->by_segment ? from : r->n;
+        while (to < r->n && r->tokens[to].seg == r->tokens[from].seg) to++;
+        SP_TRY(add_span(r, from, to, plan));
+    }
+    return SP_OK;
+}
 
 /* add_todo -- chosen tokens and what nothing serves, by position; and memory for the answer. */
 static sp_err add_todo(const sp_reuse_input *in, const recomputed *r, int see, sp_plan *plan)
@@ -101,10 +114,10 @@ static sp_err add_todo(const sp_reuse_input *in, const recomputed *r, int see, s
         if (plan->slots[i].n_known == 0) SP_TRY(sp_reuse_add_tokens(in, i, see, plan));
         for (; k < r->n && r->tokens[k].seg == i; k++)
             SP_TRY(sp_plan_add_todo(plan, (sp_todo){.token = in->segs[i].tokens[r->tokens[k].index],
-                                                    .pos = plan->spans[r->span].pos[k],
-                                                    .span = (uint16_t)r->span,
+                                                    .pos = r->pos[k],
+                                                    .span = (uint16_t)r->places[k].seg,
                                                     .see = (uint16_t)see,
-                                                    .index = k}));
+                                                    .index = r->places[k].index}));
     }
     return SP_OK;
 }
@@ -119,7 +132,7 @@ sp_err sp_reuse_answer(const sp_reuse_input *in, const float *score, sp_plan *pl
     for (int i = 0; i < in->n_segs; i++) end += in->segs[i].n;
     if (n) SP_TRY(sp_reuse_highest(in, score, n, &plan->arena, &chosen));
     recomputed r = {.tokens = chosen, .n = n};
-    SP_TRY(add_recomputed(chosen, n, plan, &r.span));
+    if (n) SP_TRY(add_recomputed(in, &r, plan));
     SP_TRY(sp_plan_add_span(plan, &(sp_span_spec){.room = in->answer_room, .at = end}, &answer));
     SP_TRY(sp_plan_add_sight(plan, NULL, plan->n_spans, &see));
     return add_todo(in, &r, see, plan);

@@ -33,6 +33,7 @@
  *   api/ollama.c      Ollama's chat and generate; ollama_body.c, ollama_model.c
  *   api/llama.c       llama.cpp's completion and infill
  *   api/tokens.c      /tokenize, /detokenize
+ *   api/citations.c   which documents each sentence of an answer looks at
  *   api/embeddings.c  vectors of texts, for OpenAI's and Ollama's clients
  *   api/rerank.c      /v1/rerank, /v1/score; rank.c: how well documents answer; side.c: work that gives way to answers
  *   api/documents.c   /v1/documents, and documents that a chat names

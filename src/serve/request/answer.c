@@ -169,6 +169,7 @@ static void take(sp_request *r, int32_t id, const float *logits)
         sp_request_finish(r, SP_FINISH_STOP, SP_OK);
         return;
     }
+    sp_request_cite_token(r, (int)r->answer.tokens.n);
     r->answer.tokens.v[r->answer.tokens.n++] = id; /* room for max_tokens was made at submit */
     if (r->o.on_token) {
         sp_sampler_logprobs(&r->answer.sampler, logits, id, r->o.top_logprobs, r->answer.logprobs);

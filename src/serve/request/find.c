@@ -15,6 +15,7 @@ sp_reuse_input sp_request_input(const sp_request *r)
                          .n_head = r->prompt.n_head,
                          .found = r->look.found,
                          .recompute = o->policy->recomputes ? o->recompute : 0,
+                         .by_segment = r->o.citations,
                          .unfused = o->unfused,
                          .exact_first = o->exact_first,
                          .keep_chunks = r->answer.max_tokens ? r->ctx->keep_chunks : 0,

@@ -59,6 +59,7 @@ static void fill_result(sp_request *r, sp_finish why, sp_err err)
     res->ttft_us = r->account.first_us ? r->account.first_us - r->account.submit_us : 0;
     res->decode_us = r->account.first_us ? now - r->account.first_us : 0;
     res->plan_us = r->plans.us;
+    sp_request_report_citing(r);
 }
 
 /* stop_running -- removes the request from the list; it is in none afterwards. */

@@ -27,6 +27,7 @@
 
 #include "serve/request/account.h"
 #include "serve/request/answer.h"
+#include "serve/request/cite.h"
 #include "serve/request/measured.h"
 #include "serve/request/context.h"
 #include "serve/request/find.h"
@@ -60,6 +61,7 @@ struct sp_request {
     sp_request_plans plans;
     sp_request_answer answer;
     sp_request_check check;
+    sp_request_citing citing;
     sp_request_account account;
     const sp_copy *must; /* storing: the copy, pinned */
     bool holds_kv;       /* finished, and its plan is kept: keep_kv */

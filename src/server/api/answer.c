@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/account.h"
+#include "server/api/citations.h"
 #include "server/api/logprobs.h"
 #include "server/http/reply.h"
 
@@ -213,6 +214,7 @@ static json_t *choice_json(const srv_job *j, int i)
     json_object_set_new(c, "logprobs", srv_logprobs(choice, 0, choice->n_tokens, 0));
     json_object_set_new(c, "finish_reason",
                         json_string(calls ? "tool_calls" : srv_answer_finish(r->finish)));
+    srv_citations_add(j, i, c);
     return c;
 }
 

@@ -155,6 +155,7 @@ static sp_err start_choice(srv_job *j, int i, const sp_prompt *p)
                          .tenant = j->task.tenant,
                          .grammar = j->task.grammar,
                          .decode = j->task.decode,
+                         .citations = j->task.citations,
                          .on_token = j->task.logprobs ? on_token : NULL,
                          .top_logprobs = j->task.top_logprobs,
                          .on_text = j->task.stream ? on_text : on_begun,

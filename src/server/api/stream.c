@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "server/api/answer.h"
+#include "server/api/citations.h"
 #include "server/api/logprobs.h"
 #include "server/api/dialect.h"
 #include "server/http/memory.h"
@@ -97,6 +98,7 @@ static bool write_end(srv_job *j, srv_choice *c)
     if (r->finish == SP_FINISH_ERROR) return write_error(j, r);
     json_t *o = piece(j, c, NULL,
                       c->n_calls && !c->call_open ? "tool_calls" : srv_answer_finish(r->finish));
+    srv_citations_add(j, c->index, json_array_get(json_object_get(o, "choices"), 0));
     if (n_open(j) == 0) {
         json_object_set_new(o, "timings", srv_answer_timings(r));
         json_object_set_new(o, "spolia", srv_answer_account(j));

@@ -301,6 +301,7 @@ static void read_stream(srv_task *t, srv_fields *f)
 {
     t->stream = srv_field_bool(f, "stream", false);
     t->progress = srv_field_bool(f, "return_progress", false);
+    t->citations = srv_field_bool(f, "citations", false);
     json_t *stream_options = srv_field(f, "stream_options");
     if (stream_options && !json_is_object(stream_options)) {
         srv_fields_refuse(f, "stream_options", "stream_options must be an object");

@@ -13,6 +13,7 @@ typedef struct srv_task {
     const struct srv_dialect *dialect; /* dialect.h */
     bool stream, include_usage;
     bool progress; /* a stream says how much of the prompt is computed */
+    bool citations; /* chats: what each sentence looks at */
     bool echo;     /* completions: the text begins with the prompt */
     int n;         /* choices of each prompt */
     int n_prompts; /* of completions; else 1 */

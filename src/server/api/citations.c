@@ -1,0 +1,112 @@
+#include "server/api/citations.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SOURCES = 5 };
+#define LEAST_MASS 0.05 /* of a source that is named */
+
+/* -- sentences --------------------------------------------------------------------------------- */
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* mark_at -- bytes of a sign that ends a sentence; 0: none. */
+static size_t mark_at(const char *s)
+{
+    static const char *const wide[] = {"。", "！", "？"};
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
+        if (strncmp(s, wide[i], strlen(wide[i])) == 0) return strlen(wide[i]);
+    return (*s == '.' || *s == '!' || *s == '?') && (is_blank(s[1]) || !s[1]) ? 1 : 0;
+}
+
+/* sentence_end -- of the sentence that begins at `from`, with its blanks: after ". ", "! ", "? ", a line end, or one
+ * of the full-width signs. */
+static size_t sentence_end(const char *text, size_t from)
+{
+    size_t i = from;
+    for (; text[i]; i++) {
+        const size_t n = mark_at(text + i);
+        if (n == 0 && text[i] != '\n') continue;
+        i += n;
+        break;
+    }
+    while (is_blank(text[i])) i++;
+    return i;
+}
+
+/* -- sources ----------------------------------------------------------------------------------- */
+
+typedef struct source {
+    size_t document;
+    double mass;
+} source;
+
+static int by_mass(const void *a, const void *b)
+{
+    const source *x = a, *y = b;
+    if (x->mass != y->mass) return x->mass < y->mass ? 1 : -1;
+    return x->document < y->document ? -1 : 1;
+}
+
+/* mass_of -- what the tokens of text[from .. to) give to a document. */
+static double mass_of(const sp_result *r, const srv_document *d, size_t from, size_t to)
+{
+    double sum = 0;
+    const int n = d->n_segments ? d->n_segments : 1;
+    if (d->segment < 0 || d->segment + n > r->n_segments) return 0;
+    for (int t = 0; t < r->n_looks; t++) {
+        if ((size_t)r->text_at[t] < from || (size_t)r->text_at[t] >= to) continue;
+        const float *looks = r->looks + (size_t)t * (size_t)r->n_segments;
+        for (int s = d->segment; s < d->segment + n; s++) sum += (double)looks[s];
+    }
+    return sum;
+}
+
+/* chunk_of -- its number among the documents with its id. */
+static int chunk_of(const srv_documents *d, size_t i)
+{
+    int n = 0;
+    for (size_t k = 0; k < i && d->v[i].id; k++) n += d->v[k].id && strcmp(d->v[k].id, d->v[i].id) == 0;
+    return n;
+}
+
+static json_t *source_json(const srv_documents *d, const source *s, double all)
+{
+    const srv_document *one = &d->v[s->document];
+    json_t *o = json_pack("{s:I, s:i, s:f}", "document", (json_int_t)s->document, "chunk", chunk_of(d, s->document),
+                          "mass", s->mass / all);
+    if (one->id) json_object_set_new(o, "id", json_string(one->id));
+    if (one->title) json_object_set_new(o, "title", json_string(one->title));
+    return o;
+}
+
+/* sources_json -- the documents that a sentence looks at most; v: scratch [d->n]. */
+static json_t *sources_json(const sp_result *r, const srv_documents *d, size_t from, size_t to, source *v)
+{
+    json_t *list = json_array();
+    double all = 0;
+    for (size_t i = 0; i < d->n; i++) all += (v[i] = (source){i, mass_of(r, &d->v[i], from, to)}).mass;
+    qsort(v, d->n, sizeof *v, by_mass);
+    for (size_t i = 0; i < d->n && i < MOST_SOURCES && all > 0; i++)
+        if (v[i].mass >= LEAST_MASS * all) json_array_append_new(list, source_json(d, &v[i], all));
+    return list;
+}
+
+void srv_citations_add(const srv_job *j, int choice, json_t *to)
+{
+    const sp_result *r = srv_job_result(j, choice);
+    const srv_documents *d = &j->documents;
+    source *v = j->task.citations ? calloc(d->n + 1, sizeof *v) : NULL;
+    if (!v) return;
+    json_t *list = json_array();
+    for (size_t from = 0, end; r->looks && r->text[from]; from = end) {
+        end = sentence_end(r->text, from);
+        json_array_append_new(list, json_pack("{s:I, s:I, s:o}", "start", (json_int_t)from, "end", (json_int_t)end,
+                                              "sources", sources_json(r, d, from, end, v)));
+    }
+    json_object_set_new(to, "citations", list);
+    free(v);
+}
