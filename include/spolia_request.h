@@ -183,6 +183,8 @@ typedef struct sp_result {
     sp_decode_report decode;
     const float *looks; /* [n_looks, n_segments] of citations: the share of attention that each token of the answer
                            gives to each segment, mean over layers and heads; or NULL */
+    const float *looks_before, *looks_asking; /* [n_segments] of citations: the same for the first tokens of the last
+                           segment, which know no question yet, and for its others; or NULL */
     const int *text_at; /* [n_looks + 1] of citations: bytes of `text` before each token */
     int n_looks;        /* tokens; the last of the answer has none */
 } sp_result;

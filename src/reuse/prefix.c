@@ -36,7 +36,7 @@ static sp_err find_prefix(const sp_finder *f)
     int last = in->n_segs - 1;
     int32_t most = (in->segs[last].n - 1) / SP_BLOCK_TOKENS * SP_BLOCK_TOKENS;
     const sp_copy *copy = in->found[last].copy;
-    if (copy && copy->first) most = 0; /* its blocks are shared */
+    if ((copy && copy->first) || in->by_segment) most = 0; /* its blocks are shared; what it looks at is wanted */
     in->found[last].n_known = SP_MIN(in->found[last].n_known, most);
     return SP_OK;
 }

@@ -57,7 +57,8 @@ typedef struct sp_reuse_input {
     sp_found *found;      /* [n_segs] */
     float recompute;      /* share of the chunks' tokens to recompute, 0 .. 1; 0 unless the policy
                              recomputes */
-    bool by_segment;      /* recomputed tokens of each segment get a span of their own */
+    bool by_segment;      /* what each segment gets of attention is measured: recomputed tokens of each have a span of
+                             their own, and all of the last segment is computed */
     bool unfused;         /* leave fused copies alone */
     bool exact_first;     /* prefer an exact prefix to copies of chunks */
     int keep_chunks;      /* only the first so many chunks are kept; 0: all */

@@ -2,11 +2,17 @@
  *
  * Span attention has the probability mass of each span. While a request that asks for citations decodes, the gate of
  * its plan adds it up: the mean over the layers and heads of the mass of a segment's span, and of the span of its
- * recomputed tokens. The row of a token is that in which the token itself is computed, so the last token has none. */
+ * recomputed tokens. The row of a token is that in which the token itself is computed, so the last token has none.
+ *
+ * Most of what a span gets depends on its place: the last document of a prompt gets the most, whatever it says. So the
+ * gate also notes what the first tokens of the last segment look at ("Question:"), which know all documents and no
+ * question yet: citations are what an answer looks at beyond that. */
 #ifndef SP_SERVE_CITE_H
 #define SP_SERVE_CITE_H
 
 #include <stdint.h>
+
+#define SP_CITE_BEFORE 4
 
 typedef struct sp_request sp_request;
 
@@ -17,8 +23,13 @@ typedef struct sp_request_citing {
     const int32_t *seg_of; /* [spans of the answer's plan] segment of a span; -1: none */
     int n_spans;
     int n_looks;           /* tokens whose row is complete */
+    float *before, *asking; /* [n_segs] sums over the first SP_CITE_BEFORE tokens of the last segment, and the others */
+    int n_before, n_asking; /* those tokens */
 } sp_request_citing;
 
+/* sp_request_cite_prompt -- the answer's plan is made: what its last segment looks at is noted, if citations are wanted
+ * and the plan has no gate of its own. */
+void sp_request_cite_prompt(sp_request *r);
 /* sp_request_cite -- decoding begins: its steps are watched, if citations are wanted. */
 void sp_request_cite(sp_request *r);
 /* sp_request_cite_token -- the text of the answer's token n begins. */

@@ -11,6 +11,7 @@ static sp_err make_plan(sp_request *r)
     r->plans.next_todo = 0;
     sp_err err = r->reuse.policy->next_plan(&in, &r->plans.now, &r->plans.role);
     r->plans.answer_span = r->plans.now.n_spans - 1;
+    if (err == SP_OK) sp_request_cite_prompt(r);
     r->plans.us += sp_clock_us() - start;
     return err;
 }

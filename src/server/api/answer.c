@@ -91,7 +91,8 @@ static json_t *sum_json(const srv_document *d, const sp_result *r)
     return o;
 }
 
-static json_t *document_json(const srv_document *d, const sp_result *r)
+/* document_json -- with its text, where the answer is cited: a client of a collection has no other. */
+static json_t *document_json(const srv_document *d, const sp_result *r, bool text)
 {
     bool is_there = d->segment >= 0 && d->segment < r->n_segments;
     json_t *o = !is_there       ? json_object()
@@ -99,6 +100,7 @@ static json_t *document_json(const srv_document *d, const sp_result *r)
                                 : segment_json(&r->segments[d->segment]);
     if (d->id) json_object_set_new(o, "id", json_string(d->id));
     if (d->title) json_object_set_new(o, "title", json_string(d->title));
+    if (d->text && text) json_object_set_new(o, "text", text_json(d->text));
     json_object_del(o, "kind");
     return o;
 }
@@ -123,7 +125,8 @@ json_t *srv_answer_account(const srv_job *j)
     const sp_result *r = srv_job_result(j, 0);
     json_t *documents = json_array(), *segments = json_array();
     for (size_t i = 0; i < j->documents.n; i++)
-        json_array_append_new(documents, document_json(&j->documents.v[i], r));
+        json_array_append_new(documents, document_json(&j->documents.v[i], r, j->task.citations));
+    srv_citations_rate(j, documents);
     for (int i = 0; i < r->n_segments; i++)
         json_array_append_new(segments, segment_json(&r->segments[i]));
     json_t *o = json_pack(

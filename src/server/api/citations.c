@@ -4,7 +4,6 @@
 #include <string.h>
 
 enum { MOST_SOURCES = 5 };
-#define LEAST_MASS 0.05 /* of a source that is named */
 
 /* -- sentences --------------------------------------------------------------------------------- */
 
@@ -51,18 +50,42 @@ static int by_mass(const void *a, const void *b)
     return x->document < y->document ? -1 : 1;
 }
 
-/* mass_of -- what the tokens of text[from .. to) give to a document. */
-static double mass_of(const sp_result *r, const srv_document *d, size_t from, size_t to)
+/* A document's segments. */
+typedef struct place {
+    int from, to;
+} place;
+
+static place place_of(const sp_result *r, const srv_document *d)
+{
+    const int to = d->segment + (d->n_segments ? d->n_segments : 1);
+    return d->segment < 0 || to > r->n_segments ? (place){0} : (place){d->segment, to};
+}
+
+static double sum_of(const float *looks, place p)
 {
     double sum = 0;
-    const int n = d->n_segments ? d->n_segments : 1;
-    if (d->segment < 0 || d->segment + n > r->n_segments) return 0;
-    for (int t = 0; t < r->n_looks; t++) {
-        if ((size_t)r->text_at[t] < from || (size_t)r->text_at[t] >= to) continue;
-        const float *looks = r->looks + (size_t)t * (size_t)r->n_segments;
-        for (int s = d->segment; s < d->segment + n; s++) sum += (double)looks[s];
-    }
+    for (int s = p.from; looks && s < p.to; s++) sum += (double)looks[s];
     return sum;
+}
+
+/* expected -- what a document gets for its place: what the beginning of the question looks at; where that was not
+ * measured, its tokens. */
+static double expected(const sp_result *r, place p)
+{
+    double sum = sum_of(r->looks_before, p);
+    for (int s = p.from; !r->looks_before && s < p.to; s++) sum += r->segments[s].n_tokens;
+    return sum;
+}
+
+/* lift_of -- what the tokens of text[from .. to) look at a document, by what is expected. */
+static double lift_of(const sp_result *r, const srv_document *d, size_t from, size_t to)
+{
+    const place p = place_of(r, d);
+    double sum = 0;
+    for (int t = 0; t < r->n_looks; t++)
+        if ((size_t)r->text_at[t] >= from && (size_t)r->text_at[t] < to)
+            sum += sum_of(r->looks + (size_t)t * (size_t)r->n_segments, p);
+    return expected(r, p) > 0 ? sum / expected(r, p) : 0;
 }
 
 /* chunk_of -- its number among the documents with its id. */
@@ -83,16 +106,33 @@ static json_t *source_json(const srv_documents *d, const source *s, double all)
     return o;
 }
 
-/* sources_json -- the documents that a sentence looks at most; v: scratch [d->n]. */
+/* sources_json -- the documents that a sentence looks at more than at others; v: scratch [d->n]. */
 static json_t *sources_json(const sp_result *r, const srv_documents *d, size_t from, size_t to, source *v)
 {
     json_t *list = json_array();
     double all = 0;
-    for (size_t i = 0; i < d->n; i++) all += (v[i] = (source){i, mass_of(r, &d->v[i], from, to)}).mass;
+    for (size_t i = 0; i < d->n; i++) all += (v[i] = (source){i, lift_of(r, &d->v[i], from, to)}).mass;
     qsort(v, d->n, sizeof *v, by_mass);
     for (size_t i = 0; i < d->n && i < MOST_SOURCES && all > 0; i++)
-        if (v[i].mass >= LEAST_MASS * all) json_array_append_new(list, source_json(d, &v[i], all));
+        if (v[i].mass * (double)d->n >= all) json_array_append_new(list, source_json(d, &v[i], all));
     return list;
+}
+
+static double asked_of(const sp_result *r, const srv_document *d)
+{
+    const place p = place_of(r, d);
+    return expected(r, p) > 0 ? sum_of(r->looks_asking, p) / expected(r, p) : 0;
+}
+
+void srv_citations_rate(const srv_job *j, json_t *documents)
+{
+    const sp_result *r = srv_job_result(j, 0);
+    double all = 0;
+    if (!j->task.citations || !r->looks_asking) return;
+    for (size_t i = 0; i < j->documents.n; i++) all += asked_of(r, &j->documents.v[i]);
+    for (size_t i = 0; i < j->documents.n && all > 0; i++)
+        json_object_set_new(json_array_get(documents, i), "attention",
+                            json_real(asked_of(r, &j->documents.v[i]) / all));
 }
 
 void srv_citations_add(const srv_job *j, int choice, json_t *to)

@@ -19,10 +19,10 @@ srv_sent srv_props(srv_call *call)
     const char *jinja = sp_vocab_template(s->vocab);
     return srv_reply_json(
         call->connection, 200,
-        json_pack("{s:{s:i, s:o}, s:i, s:s, s:s, s:{s:b, s:b}, s:I, s:s}", "default_generation_settings",
+        json_pack("{s:{s:i, s:o}, s:i, s:s, s:s, s:{s:b, s:b}, s:b, s:I, s:s}", "default_generation_settings",
                   "n_ctx", s->info.n_ctx, "params", defaults_json(&s->o), "total_slots",
                   s->o.n_parallel, "model_alias", s->o.alias, "chat_template", jinja ? jinja : "",
-                  "modalities", "vision", 0, "audio", 0, "kv_bytes_per_token",
+                  "modalities", "vision", 0, "audio", 0, "graph", s->graph != NULL, "kv_bytes_per_token",
                   (json_int_t)(s->info.kv_block_bytes / 16), "build_info", "spolia " SPOLIA_VERSION));
 }
 

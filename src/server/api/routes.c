@@ -13,6 +13,7 @@
 #include "server/api/llama.h"
 #include "server/api/ollama.h"
 #include "server/api/rank.h"
+#include "server/api/trees.h"
 #include "server/page/page.h"
 
 /* -- small handlers --------------------------------------------------------------------------- */
@@ -148,6 +149,7 @@ const srv_route srv_routes[] = {
     {"PATCH", "/v1/documents/", srv_documents_one, .below = true},
     {"DELETE", "/v1/documents/", srv_documents_one, .below = true},
     {"POST", "/v1/search", srv_search},
+    {"POST", "/v1/graph", srv_graph},
     {"GET", "/v1/requests/", explain, .below = true},
     {NULL, NULL, NULL},
 };

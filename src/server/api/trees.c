@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "server/http/reply.h"
 
 /* -- the graph --------------------------------------------------------------------------------- */
 
@@ -176,19 +177,80 @@ static sp_err add_paths(sp_prompt *p, const json_t *list)
 
 /* -- the graph's answer ------------------------------------------------------------------------ */
 
+/* find -- the paths of the entities that a question names, and their tree; the caller gives both back, after an
+ * error, too. */
+static sp_err find(const srv_call *call, const char *question, const sp_graph_paths_opts *o, sp_graph_answer *found,
+                   sp_graph_tree *tree)
+{
+    pthread_mutex_lock(&call->s->graph_lock);
+    sp_err err = sp_graph_find_paths(call->s->graph, question, o, found);
+    pthread_mutex_unlock(&call->s->graph_lock);
+    return err == SP_OK ? sp_graph_tree_build(found->paths, found->n_paths, o->style, tree) : err;
+}
+
 static sp_err add_found(const srv_call *call, sp_prompt *p, const char *question)
 {
-    const sp_graph_paths_opts o = {.style = SP_GRAPH_SENTENCES};
     sp_graph_answer found = {0};
     sp_graph_tree tree = {0};
-    pthread_mutex_lock(&call->s->graph_lock);
-    sp_err err = sp_graph_find_paths(call->s->graph, question, &o, &found);
-    pthread_mutex_unlock(&call->s->graph_lock);
-    if (err == SP_OK) err = sp_graph_tree_build(found.paths, found.n_paths, o.style, &tree);
+    sp_err err = find(call, question, &(sp_graph_paths_opts){.style = SP_GRAPH_SENTENCES}, &found, &tree);
     if (err == SP_OK) err = sp_prompt_graph(p, &tree);
     sp_graph_tree_fini(&tree);
     sp_graph_answer_fini(&found);
     return err;
+}
+
+static json_t *paths_json(const sp_graph_answer *found)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < found->n_paths; i++) {
+        const sp_graph_path *p = &found->paths[i];
+        json_t *path = json_pack("[s]", p->nodes[0]);
+        for (int k = 0; k < p->n_hops; k++) {
+            json_array_append_new(path, json_sprintf("%s%s", p->inverse && p->inverse[k] ? "^" : "", p->relations[k]));
+            json_array_append_new(path, json_string(p->nodes[k + 1]));
+        }
+        json_array_append_new(list, path);
+    }
+    return list;
+}
+
+static json_t *nodes_json(const sp_graph_tree *t)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < t->n; i++)
+        json_array_append_new(list, json_pack("{s:s, s:i}", "text", t->v[i].text, "parent", t->v[i].parent));
+    return list;
+}
+
+/* look_up -- NULL after an error of the library. */
+static json_t *look_up(const srv_call *call, const char *question, const sp_graph_paths_opts *o)
+{
+    sp_graph_answer found = {0};
+    sp_graph_tree tree = {0};
+    json_t *out = NULL;
+    if (find(call, question, o, &found, &tree) == SP_OK)
+        out = json_pack("{s:s, s:o, s:o}", "object", "graph.paths", "paths", paths_json(&found), "nodes",
+                        nodes_json(&tree));
+    sp_graph_tree_fini(&tree);
+    sp_graph_answer_fini(&found);
+    return out;
+}
+
+srv_sent srv_graph(srv_call *call)
+{
+    srv_fields f;
+    json_t *body = srv_fields_parse(&f, call->body, call->n), *out = NULL;
+    if (!body) return srv_reply_error(call->connection, 400, f.param, NULL, f.why);
+    const char *query = srv_field_string(&f, "query");
+    const sp_graph_paths_opts o = {.style = SP_GRAPH_SENTENCES,
+                                   .k = (int)srv_field_int(&f, "top_k", 30, 1, 1000),
+                                   .hops = (int)srv_field_int(&f, "hops", 2, 1, 8)};
+    if (!query) srv_fields_refuse(&f, "query", "query must be a string");
+    if (!call->s->graph) srv_fields_refuse(&f, "", "the server has no graph (spolia serve --graph)");
+    if (!f.failed && !(out = look_up(call, query, &o))) srv_fields_refuse(&f, "query", "%s", sp_error_detail());
+    json_decref(body);
+    return out ? srv_reply_json(call->connection, 200, out)
+               : srv_reply_error(call->connection, 400, f.param, NULL, f.why);
 }
 
 /* note -- the segments that were added since are those of the document. */

@@ -18,6 +18,8 @@
 
 /* srv_graph_open -- the graph of the options, or none. False after an error message. */
 bool srv_graph_open(srv_server *s);
+/* srv_graph -- POST /v1/graph: the paths of the entities that a query names, and the nodes of their tree. */
+srv_sent srv_graph(srv_call *call);
 void srv_graph_close(srv_server *s);
 
 /* srv_tree_is -- whether documents of this type are trees. */

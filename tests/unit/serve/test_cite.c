@@ -42,6 +42,11 @@ static void looks_are_shares_and_change_no_exact_answer(void **state)
                 assert_string_equal(res->text, sp_request_result(want)->text);
             assert_null(sp_request_result(want)->looks);
             assert_int_equal(res->n_looks, 11); /* the last is computed for nobody */
+            assert_int_equal(res->looks_before != NULL, strcmp(policies[i].name, "craft") != 0); /* it has a gate */
+            for (int s = 0; res->looks_before && s < res->n_segments; s++) {
+                assert_true(res->looks_before[s] >= 0 && res->looks_before[s] <= 1);
+                assert_true(res->looks_asking[s] >= 0 && res->looks_asking[s] <= 1);
+            }
             for (int t = 0; t < res->n_looks; t++) {
                 const double sum = row_sum(res, t);
                 assert_true(sum > 0.2 && sum < 1); /* the rest is the answer itself */
@@ -62,6 +67,7 @@ static void cached_and_computed_prompts_have_equal_looks(void **state)
     const sp_result *a = sp_request_result(cold), *b = sp_request_result(warm);
     assert_true(b->n_reused > a->n_reused);
     assert_int_equal(a->n_looks, b->n_looks);
+    for (int i = 0; i < a->n_segments; i++) assert_true(fabsf(a->looks_before[i] - b->looks_before[i]) < 1e-6f);
     for (int i = 0; i < a->n_looks * a->n_segments; i++) assert_true(fabsf(a->looks[i] - b->looks[i]) < 1e-6f);
     sp_request_destroy(cold);
     sp_request_destroy(warm);

@@ -33,7 +33,12 @@ const segment_names = {system: "system", text: "text", question: "question_part"
 // named -- documents and the other segments of the prompt, in its order.
 function named(account) {
   let i = 0;
-  return account.segments.map((s) => {
+  const nodes = account.segments.filter((s) => s.kind === "node"), sum = (of) => nodes.reduce((n, s) => n + s[of], 0);
+  const all = account.segments.filter((s) => s.kind !== "node" || s === nodes[0]);
+  return all.map((s) => {
+    if (s.kind === "node")
+      return {...s, name: text("use_graph"), tokens: sum("tokens"), reused: sum("reused"), recomputed: sum("recomputed"), missed: "",
+              from: (nodes.find((n) => n.from) || s).from};
     if (s.kind !== "chunk") return {...s, name: text(segment_names[s.kind] || "text")};
     const d = account.documents[i++] || s;
     return {...s, ...d, name: d.title || d.id || "", document: true};

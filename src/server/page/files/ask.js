@@ -1,7 +1,9 @@
 // ask.js -- a chat over documents; beside each answer, where the tokens of its prompt came from.
 import * as account from "./account.js";
+import * as cite from "./cite.js";
 import * as conversations from "./conversations.js";
 import {download, h, milliseconds, notice} from "./dom.js";
+import * as graph from "./graph.js";
 import {render} from "./markdown.js";
 import * as server from "./server.js";
 import {text} from "./texts.js";
@@ -54,21 +56,27 @@ async function list_documents() {
   const option = (value, words) => h("option", {value, selected: value === choice}, words);
   view.documents.replaceChildren(...[3, 5, 10].map((n) => option("best:" + n, text("best", n))), option("none", text("none")));
   try {
-    const all = await server.get("v1/documents?limit=50");
+    const [all, models, props] = await Promise.all([server.get("v1/documents?limit=50"), server.get("v1/models"), server.get("props")]);
+    const collections = models.data.filter((m) => m.id.endsWith("@" + props.model_alias)).map((m) => m.id.slice(0, m.id.lastIndexOf("@")));
+    if (props.graph) view.documents.append(option("graph:", text("use_graph")));
+    view.documents.append(...collections.map((c) => option("collection:" + c, text("use_collection", c))));
     view.documents.append(...all.data.map((d) => option("all:" + d.id, text("all_of", d.title || d.id))));
   } catch (e) {
     notice(e.message);
   }
 }
 
-// passages_for -- [{id, title, text}] for the server's field "documents".
-async function passages_for(question, signal) {
+// sources_for -- the fields of a chat that say what it is answered from: passages [{id, title, text}] in `documents`, a
+// collection, or the graph.
+async function sources_for(question, signal) {
   const [kind, value] = [view.documents.value.split(":")[0], view.documents.value.replace(/^\w+:/, "")];
-  if (kind === "none") return [];
-  if (kind === "all") return [{id: value}];
+  if (kind === "none") return {};
+  if (kind === "graph") return {graph: true};
+  if (kind === "collection") return {collection: {name: value, top_k: 5}, citations: true};
+  if (kind === "all") return {documents: [{id: value}], citations: true};
   const found = await server.post("v1/search", {query: question, top_k: Number(value)}, signal);
-  if (!found.data.length) notice(text("nothing_found"));
-  return found.data.map((f) => ({id: f.document, title: f.title, text: f.text}));
+  if (!found.data.length) return notice(text("nothing_found")), {};
+  return {documents: found.data.map((f) => ({id: f.document, title: f.title, text: f.text})), citations: true};
 }
 
 // -- asking ---------------------------------------------------------------------------------------
@@ -96,15 +104,14 @@ async function answer() {
   conversations.save(own);
   redraw();
   try {
-    message.passages = await passages_for(question, controller.signal);
-    const body = {model: "any", messages, quality};
-    if (message.passages.length) body.documents = message.passages;
+    message.sources = await sources_for(question, controller.signal);
+    const body = {model: "any", messages, quality, ...message.sources};
     message.result = await server.chat(body, (piece) => {
       message.content += piece;
       draw_soon(message);
     }, controller.signal);
     message.finish = message.result.finish;
-    if (own.first_ms === null && message.passages.length) own.first_ms = message.result.timings.ttft_ms;
+    if (own.first_ms === null && has_sources(message)) own.first_ms = message.result.timings.ttft_ms;
   } catch (e) {
     message.finish = e.name === "AbortError" ? "stopped" : "error";
     message.error = e.message;
@@ -141,8 +148,7 @@ async function compare(i, place, button) {
       const said = h("div.said"), figures = h("p.quiet");
       columns.append(h("div.sheet", {}, h("h3", {}, text(quality)), figures, said));
       let words = "";
-      const body = {model: "any", messages: before, quality, cache_prompt: quality !== "exact"};
-      if (m.passages && m.passages.length) body.documents = m.passages;
+      const body = {model: "any", messages: before, quality, ...m.sources, cache_prompt: quality !== "exact"};
       const r = await server.chat(body, (piece) => (words += piece));
       said.append(render(words));
       exact ||= r.timings.ttft_ms;
@@ -184,10 +190,14 @@ function draw_past() {
 
 function draw_account(m) {
   const first = m && m.result !== first_result() ? conversation.first_ms : null;
-  view.account.replaceChildren(m ? account.show(m.result, first, (i) => read(m, i)) : h("p.quiet", {}, text("account_empty")));
+  const paths = h("div.paths");
+  view.account.replaceChildren(m ? account.show(m.result, first, (i) => read(m, i)) : h("p.quiet", {}, text("account_empty")), paths);
+  if (m && m.sources && m.sources.graph && m.result.spolia)
+    graph.show(paths, conversation.messages[conversation.messages.indexOf(m) - 1].content, m.result.spolia);
 }
 
-const first_result = () => (conversation.messages.find((m) => m.result && m.passages && m.passages.length) || {}).result;
+const has_sources = (m) => Boolean(m.sources && Object.keys(m.sources).length);
+const first_result = () => (conversation.messages.find((m) => m.result && has_sources(m)) || {}).result;
 
 function draw_message(m, i) {
   if (m.role === "user")
@@ -196,7 +206,7 @@ function draw_message(m, i) {
   const said = h("div.said", {}, render(m.content)), below = h("div"), busy = running && running.message === m;
   const e = h("article.message", {"aria-label": text("model"), "aria-busy": busy ? "true" : "false"}, said);
   if (busy) running.said = said;
-  else e.append(note(m), tools(m, i, below), below);
+  else e.append(note(m), cite.show(said, m, (k) => text_of(m, k)), tools(m, i, below), below);
   return e;
 }
 
@@ -228,18 +238,14 @@ function draw_soon(message) {
   });
 }
 
+// text_of -- of document i of an answer: the server tells it with the citations.
+const text_of = (m, i) => (m.result.spolia.documents[i] || {}).text || ((m.sources && m.sources.documents) || [])[i]?.text;
+
 // read -- the text of document i of an answer.
-async function read(m, i) {
-  const all = m.passages || [], whole = all.length === 1 && !all[0].text ? all[0] : null;
-  const passage = whole || all[i];
-  let words = passage && passage.text;
-  if (passage && !words) {
-    const found = await server.post("v1/search", {query: m.result.spolia.documents[i].title || passage.id, documents: [passage.id], top_k: 20})
-      .catch((e) => (notice(e.message), {data: []}));
-    words = found.data.map((f) => f.text).join("\n\n");
-  }
+function read(m, i) {
+  const d = m.result.spolia.documents[i] || {};
   const dialog = h("dialog", {"aria-label": text("passages"), onclose: () => dialog.remove()},
-    h("h2", {}, (passage && (passage.title || passage.id)) || ""), h("div.passage", {tabindex: 0}, words || ""),
+    h("h2", {}, d.title || d.id || ""), h("div.passage", {tabindex: 0}, text_of(m, i) || ""),
     h("form", {method: "dialog"}, h("button", {}, text("close"))));
   document.body.append(dialog);
   dialog.showModal();

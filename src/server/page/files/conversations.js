@@ -1,5 +1,5 @@
 // conversations.js -- conversations in the browser's storage, one entry each, so that two tabs do not overwrite each
-// other's. {id, title, changed, first_ms, messages: [{role, content, finish, result, passages}]}
+// other's. {id, title, changed, first_ms, messages: [{role, content, finish, result, sources}]}
 import {notice} from "./dom.js";
 
 const prefix = "spolia.conversation.";
@@ -31,7 +31,7 @@ export function create() {
 export function save(c) {
   c.changed = Date.now();
   for (let keep = c.messages.length; ; keep = Math.floor(keep / 2)) {
-    const messages = c.messages.map((m, i) => (i < c.messages.length - keep ? {...m, passages: undefined} : m));
+    const messages = c.messages.map((m, i) => (i < c.messages.length - keep ? {...m, sources: undefined, result: undefined} : m));
     try {
       localStorage.setItem(prefix + c.id, JSON.stringify({...c, messages}));
       return;

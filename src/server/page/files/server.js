@@ -95,6 +95,7 @@ export async function chat(body, on_text, signal) {
       on_text(choice.delta.content);
     }
     if (choice && choice.finish_reason) result.finish = choice.finish_reason;
+    if (choice && choice.citations) result.citations = choice.citations;
     if (event.timings) result.timings = event.timings;
     if (event.spolia) result.spolia = event.spolia;
   }

@@ -19,6 +19,9 @@ const english = {
   ttft: "time to the first token", ttft_cold: "the first time in this conversation", queued: "of it waiting",
   rate: "tokens a second", reused: "tokens reused", of: "{0} of {1}", policy: "policy",
   why: "not reused: {0}", read_passage: "Read {0}", close: "Close", faster: "{0}x faster than the first time",
+  sources: "What each sentence looked at", cited: "Cited passages", cited_note: "Share of the attention that the documents got.",
+  passage: "passage {0}", use_graph: "the graph", use_collection: "collection {0}", paths: "Paths of the graph", back: "Back",
+  no_paths: "The graph has no path for this.",
   broken_off: "The answer broke off: {0}", stopped: "stopped", cut: "cut at the longest answer",
 
   drop: "Drop files or folders here, or", choose_files: "choose files", choose_folder: "choose a folder",
