@@ -3,13 +3,15 @@ import gzip
 import json
 import re
 import shutil
+import socket
 import subprocess
+import time
 import urllib.error
 import urllib.request
 
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, succeed
 from test_server import Server
 
 CLIENTS = ROOT / ".venv-clients/bin/python"
@@ -20,10 +22,44 @@ FLOWS = re.findall(r"^    \(?(\w+), |^def (\w+)\(f\)", (ROOT / "tests/support/pa
 
 
 @pytest.fixture(scope="module")
-def server():
-    s = Server("--reuse", "full")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page-server")
+    (folder / "velm").mkdir()
+    for name, text in (("keeper", "The lighthouse of Velm is kept by Anna Berg."), ("hotels", "Torin has two hotels, the Swan and the Anchor."),
+                       ("harbour", "The harbour of Velm was built in 1870.")):
+        (folder / "velm" / f"{name}.txt").write_text(text)
+    succeed("graph", "import", ROOT / "demo/graph/triples.tsv", "-o", folder / "g.db")
+    s = Server("--reuse", "full", "--collection", f"velm={folder / 'velm'}", "--graph", folder / "g.db")
     yield s
     assert s.stop() == 0, s.said
+
+
+NGINX = """daemon off; pid {0}/pid; error_log {0}/errors; events {{}}
+http {{ access_log off; client_body_temp_path {0}/b; proxy_temp_path {0}/p; fastcgi_temp_path {0}/f; uwsgi_temp_path {0}/u; scgi_temp_path {0}/s;
+  server {{ listen 127.0.0.1:{1}; location = /spolia {{ return 301 /spolia/; }}
+    location /spolia/ {{ proxy_pass {2}/; proxy_set_header Host $http_host; proxy_buffering off; }} }} }}"""
+
+
+@pytest.fixture(scope="module")
+def prefixed(server, tmp_path_factory):
+    """The server below /spolia of a proxy; "-" without nginx."""
+    if not (nginx := shutil.which("nginx")):
+        yield "-"
+        return
+    folder = tmp_path_factory.mktemp("page-proxy")
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    (folder / "conf").write_text(NGINX.format(folder, port, server.url))
+    process = subprocess.Popen([nginx, "-p", folder, "-c", folder / "conf", "-e", folder / "errors"])
+    for _ in range(100):
+        with socket.socket() as s:
+            if s.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.1)
+    yield f"http://127.0.0.1:{port}/spolia"
+    process.terminate()
+    process.wait(10)
 
 
 def get(url, **headers):
@@ -82,11 +118,11 @@ def test_texts_are_all_used_and_all_there():
 
 
 @pytest.fixture(scope="module")
-def reports(server, tmp_path_factory):
+def reports(server, prefixed, tmp_path_factory):
     keys = tmp_path_factory.mktemp("page") / "keys"
     keys.write_text("the-key\n")
     keyed = Server("--api-keys", str(keys))
-    done = subprocess.run([CLIENTS, ROOT / "tests/support/page.py", CHROMIUM, server.url, keyed.url], capture_output=True, text=True,
+    done = subprocess.run([CLIENTS, ROOT / "tests/support/page.py", CHROMIUM, server.url, keyed.url, prefixed], capture_output=True, text=True,
                           timeout=1500)
     keyed.stop()
     assert done.returncode == 0, done.stderr[-3000:]

@@ -361,9 +361,22 @@ def test_a_graph(start, tmp_path):  # noqa: F811
         assert [d["id"] for d in told] == ["graph"] and told[0]["nodes"] >= 3
         assert (told[0]["reused"] == told[0]["tokens"]) == reused
     assert ask(s, message="Hello?", graph=True)["spolia"]["documents"][0].get("nodes", 0) == 0
+    status, found = send(s, "POST", "/v1/graph", {"query": "Where is the lighthouse that Anna Berg keeps?"})
+    assert status == 200 and ["Anna Berg", "keeps", "lighthouse", "is in", "Velm"] in found["paths"]
+    told = ask(s, message="Where is the lighthouse that Anna Berg keeps?", graph=True)["spolia"]
+    assert sum(x["kind"] == "node" for x in told["segments"]) == len(found["nodes"]) and found["nodes"][0]["parent"] == -1
+    same = ask(s, message="Where is the lighthouse that Anna Berg keeps?", documents=[{"type": "tree", "paths": found["paths"]}])["spolia"]
+    assert same["documents"][0]["reused"] == same["documents"][0]["tokens"]  # what the graph gave is what a client can send
+    near = send(s, "POST", "/v1/graph", {"query": "Velm", "hops": 1, "top_k": 1})[1]["paths"]
+    assert len(near) == 1 and len(near[0]) == 3
+    assert send(s, "POST", "/v1/graph", {"query": "Nobody"})[1] == {"object": "graph.paths", "paths": [], "nodes": []}
+    for bad, param in (({}, "query"), ({"query": 1}, "query"), ({"query": "a", "hops": 9}, "hops"), ({"query": "a", "top_k": 0}, "top_k")):
+        status, error = send(s, "POST", "/v1/graph", bad)
+        assert status == 400 and error["error"]["param"] == param, error
     plain = start()
-    status, error = send(plain, "POST", "/v1/chat/completions", chat(graph=True))
-    assert status == 400 and error["error"]["param"] == "graph"
+    for path, body in (("/v1/chat/completions", chat(graph=True)), ("/v1/graph", {"query": "a"})):
+        status, error = send(plain, "POST", path, body)
+        assert status == 400 and "--graph" in error["error"]["message"]
 
 
 def test_a_server_that_only_reads_the_store_deletes_nothing(start, tmp_path):

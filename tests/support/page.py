@@ -1,8 +1,9 @@
 """What people do with the page at /, in headless Chromium: run by tests/e2e/test_page.py.
 
-    .venv-clients/bin/python tests/support/page.py CHROMIUM http://127.0.0.1:8080 http://127.0.0.1:8081 [PICTURES]
+    .venv-clients/bin/python tests/support/page.py CHROMIUM http://127.0.0.1:8080 http://127.0.0.1:8081 URL [PICTURES]
 
-The second server has API keys, one of which is "the-key". Prints a line of JSON for each flow: {"flow", "error"}. With a
+The first server has a collection "velm" and a graph of demo/graph; the second has API keys, one of which is "the-key";
+the third is the first below a prefix of a proxy, or -. Prints a line of JSON for each flow: {"flow", "error"}. With a
 folder PICTURES, writes the screenshots of docs/page.md there.
 """
 import json
@@ -16,8 +17,8 @@ import urllib.request
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 
-CHROMIUM, URL, KEYED = sys.argv[1:4]
-PICTURES = pathlib.Path(sys.argv[4]) if len(sys.argv) > 4 else None
+CHROMIUM, URL, KEYED, PREFIXED = sys.argv[1:5]
+PICTURES = pathlib.Path(sys.argv[5]) if len(sys.argv) > 5 else None
 TEXTS = {"harbour.txt": "The harbour of Velm was built in 1870. It has room for forty boats. " * 6,
          "light/keeper.md": "# The keeper\n\nThe lighthouse is kept by Anna Berg, who came from the north in 1931. " * 4,
          "light/hotels.txt": "Torin has two hotels, the Swan and the Anchor, and neither is open in winter. " * 5}
@@ -68,6 +69,11 @@ class Flow:
         assert not self.elsewhere, self.elsewhere
 
 
+def no_findings(page):
+    found = Axe().run(page).response["violations"]
+    assert not found, [(v["id"], [n["html"] for n in v["nodes"]][:3]) for v in found]
+
+
 def a_folder_answers_a_question(f):
     """Dropped on the page, asked about, and the second answer shows what it reused."""
     with tempfile.TemporaryDirectory() as folder:
@@ -92,6 +98,71 @@ def a_folder_answers_a_question(f):
     expect(page.get_by_role("dialog")).to_contain_text("lighthouse")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def a_folder_is_dropped(f):
+    """As the browser delivers it: a folder with a folder in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("pier/north.txt", "pier/old/south.txt"):
+            path = pathlib.Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"The {path.stem} pier has a crane.")
+        page = f.open("documents")
+        box = page.locator(".drop").bounding_box()
+        cdp = f.context.new_cdp_session(page)
+        for kind in ("dragEnter", "dragOver", "drop"):
+            cdp.send("Input.dispatchDragEvent", {"type": kind, "x": box["x"] + 20, "y": box["y"] + 20, "data": {
+                "items": [], "files": [str(pathlib.Path(folder, "pier"))], "dragOperationsMask": 1}})
+        expect(page.get_by_text("2 added, 0 refused")).to_be_visible(timeout=PATIENCE)
+        expect(page.locator("tbody tr", has_text="pier : old : south.txt")).to_have_count(1)
+
+
+def sentences_are_cited(f):
+    """Over a collection: the list below the answer, and the sentence itself, open the passages."""
+    page = f.open("ask")
+    expect(page.locator("#use option", has_text="collection velm")).to_have_count(1)
+    page.select_option("#use", "collection:velm")
+    f.ask("Who keeps the lighthouse of Velm, and which hotels has Torin?")
+    expect(page.locator(".bar button")).not_to_have_count(0)
+    page.locator(".sources summary").click()
+    page.locator(".sources li button").first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.locator("h3").first).to_contain_text("%")
+    assert any(words in dialog.inner_text() for words in ("lighthouse", "hotels", "harbour"))
+    no_findings(page)
+    page.keyboard.press("Escape")
+    page.locator(".said.cited").click()
+    expect(dialog.locator(".passage").first).not_to_be_empty()
+    page.get_by_role("button", name="Close").click()
+    expect(dialog).to_have_count(0)
+
+
+def a_graph_is_walked(f):
+    page = f.open("ask")
+    expect(page.locator("#use option", has_text="the graph")).to_have_count(1)
+    page.select_option("#use", "graph:")
+    f.ask("Who is the founder of Ratgol?")
+    expect(page.locator(".tree .node", has_text="Ratgol").first).to_be_visible()
+    no_findings(page)
+    founder = page.locator(".tree .node", has_text="Sokbor").first
+    founder.click()
+    expect(page.get_by_role("heading", name="Sokbor")).to_be_visible()
+    page.get_by_role("button", name="Back").click()
+    expect(page.get_by_role("heading", name="Paths of the graph")).to_be_visible()
+    page.get_by_role("button", name="Again").click()
+    f.answered()
+    expect(page.locator(".tree .node.known").first).to_be_attached()
+
+
+def it_works_below_a_prefix(f):
+    if PREFIXED == "-":
+        return
+    page = f.open("ask")
+    expect(page.locator("#model")).not_to_be_empty()
+    page.select_option("#use", "none")
+    f.ask("Are you there?")
+    f.open("watch")
+    expect(page.locator(".figures")).to_contain_text("computed")
 
 
 def qualities_are_compared(f):
@@ -267,8 +338,7 @@ def axe_finds_nothing(f):
         for view in ("ask", "documents", "watch"):
             page = f.open(view)
             page.wait_for_timeout(300)
-            found = Axe().run(page).response["violations"]
-            assert not found, (scheme, view, [(v["id"], [n["html"] for n in v["nodes"]][:3]) for v in found])
+            no_findings(page)
 
 
 def every_control_has_a_name(f):
@@ -298,7 +368,8 @@ def a_key_is_asked_for_once(f):
     f.errors = [e for e in f.errors if "401" not in e]
 
 
-FLOWS = (a_folder_answers_a_question, qualities_are_compared, a_conversation_is_kept, an_answer_is_stopped, documents_live_and_die,
+FLOWS = (a_folder_answers_a_question, a_folder_is_dropped, sentences_are_cited, a_graph_is_walked, it_works_below_a_prefix,
+         qualities_are_compared, a_conversation_is_kept, an_answer_is_stopped, documents_live_and_die,
          a_hostile_answer_is_text, a_broken_connection_is_said, a_thousand_messages, many_documents, the_keyboard_is_enough,
          it_fits_a_phone, it_watches_the_server, axe_finds_nothing, every_control_has_a_name, a_key_is_asked_for_once)
 
@@ -306,8 +377,9 @@ FLOWS = (a_folder_answers_a_question, qualities_are_compared, a_conversation_is_
 def main():
     with sync_playwright() as p:
         browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        for flow in [x for x in FLOWS if not sys.argv[5:] or x.__name__ in sys.argv[5:]]:
-            f = Flow(browser, width=360 if flow is it_fits_a_phone else 1200, url=KEYED if flow is a_key_is_asked_for_once else URL)
+        for flow in [x for x in FLOWS if not sys.argv[6:] or x.__name__ in sys.argv[6:]]:
+            url = {a_key_is_asked_for_once: KEYED, it_works_below_a_prefix: PREFIXED}.get(flow, URL)
+            f = Flow(browser, width=360 if flow is it_fits_a_phone else 1200, url=url)
             error = ""
             try:
                 flow(f)
