@@ -23,12 +23,12 @@ typedef struct sp_request_citing {
     const int32_t *seg_of; /* [spans of the answer's plan] segment of a span; -1: none */
     int n_spans;
     int n_looks;           /* tokens whose row is complete */
-    float *before, *asking; /* [n_segs] sums over the first SP_CITE_BEFORE tokens of the last segment, and the others */
+    float *before, *asking; /* [n_segs] sums over the first SP_CITE_BEFORE tokens of the last segment; the others */
     int n_before, n_asking; /* those tokens */
 } sp_request_citing;
 
-/* sp_request_cite_prompt -- the answer's plan is made: what its last segment looks at is noted, if citations are wanted
- * and the plan has no gate of its own. */
+/* sp_request_cite_prompt -- the answer's plan is made: what its last segment looks at is noted, if citations are
+ * wanted and the plan has no gate of its own. */
 void sp_request_cite_prompt(sp_request *r);
 /* sp_request_cite -- decoding begins: its steps are watched, if citations are wanted. */
 void sp_request_cite(sp_request *r);

@@ -35,19 +35,7 @@ srv_side *srv_side_begin(const srv_call *call)
     return side;
 }
 
-void srv_side_end(srv_side *side)
-{
-    if (!side) return;
-    atomic_fetch_sub(&side->s->n_active, 1);
-    MHD_set_connection_option(side->connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)side->s->o.stall_seconds);
-}
-
-bool srv_side_left(srv_side *side)
-{
-    return side->left;
-}
-
-/* book -- the end of the rest after a step that took us: after those of other calls. */
+/* book -- the end of the rest after a step that took us, 0 for none: after the rests of other calls and other steps. */
 static int64_t book(srv_server *s, int64_t us)
 {
     const int64_t now = srv_now_us();
@@ -56,6 +44,19 @@ static int64_t book(srv_server *s, int64_t us)
         until = (then > now ? then : now) + REST * us;
     while (!atomic_compare_exchange_weak(&s->side_until_us, &then, until));
     return until;
+}
+
+void srv_side_end(srv_side *side)
+{
+    if (!side) return;
+    if (side->since_us && sp_context_n_decoding(side->s->ctx)) book(side->s, srv_now_us() - side->since_us);
+    atomic_fetch_sub(&side->s->n_active, 1);
+    MHD_set_connection_option(side->connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)side->s->o.stall_seconds);
+}
+
+bool srv_side_left(srv_side *side)
+{
+    return side->left;
 }
 
 bool srv_side_stop(void *of)
