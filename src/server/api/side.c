@@ -35,7 +35,7 @@ srv_side *srv_side_begin(const srv_call *call)
     return side;
 }
 
-/* book -- the end of the rest after a step that took us, 0 for none: after the rests of other calls and other steps. */
+/* book -- the end of the rest after a step that took us, 0 for none: after the rests of other calls. */
 static int64_t book(srv_server *s, int64_t us)
 {
     const int64_t now = srv_now_us();
