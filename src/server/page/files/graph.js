@@ -7,7 +7,7 @@ import {text} from "./texts.js";
 // branch -- node i and what is below it.
 function branch(nodes, i, walk) {
   const n = nodes[i], below = nodes.map((c, k) => (c.parent === i ? k : -1)).filter((k) => k >= 0);
-  const words = n.text.replace(/^[\s\-<>→←]+|[\s\-<>→←]+$/g, "");
+  const words = n.text.replace(/^[\s\-<>→←]+|[\s\-<>→←.;]+$/g, "");
   const state = n.tokens === undefined ? "" : n.reused ? text("memory") : text("computed");
   return h("li", {}, h("button.node." + (n.reused ? "known" : "fresh"), {type: "button", onclick: () => walk(words)}, n.text.trim()),
     state && h("span.quiet", {}, " " + state), below.length ? h("ul", {}, below.map((k) => branch(nodes, k, walk))) : "");
