@@ -9,6 +9,7 @@
     "You turn documents into knowledge graphs. You write triples and nothing else."
 #define GRAPH_EXTRACT_QUESTION                                                                     \
     "List the facts of the document, one a line, as: subject | relation | object\n"                \
+    "For \"Bo lives in Oslo. Bo is a nurse.\" that is:\nBo | lives in | Oslo\nBo | is a | nurse\n"   \
     "Write names as the document does. A relation is one to four words. Write only what the "      \
     "document says."
 

@@ -16,10 +16,14 @@
 #include "cmd/graph.h"
 #include "cmd/graph_answer.h"
 
+/* The lines that an answer has: a model that was not trained for it keeps to the form, too. */
+#define LINES "([^|\n]{1,80} \\| [^|\n]{1,60} \\| [^|\n]{1,80}\n){1,24}"
+
 typedef struct extraction {
     sp_context *ctx;
     sp_index *index;
     const sampling_options *sampling;
+    sp_grammar *grammar; /* LINES */
     FILE *out;
     const char *path; /* of out */
     bool keep_all;
@@ -41,6 +45,7 @@ static sp_err ask(const extraction *x, const sp_hit *chunk, sp_request **out)
         err = sp_generate(x->ctx, p,
                           &(sp_request_opts){.sampling = x->sampling->s,
                                              .max_tokens = x->sampling->max_tokens,
+                                             .grammar = x->grammar,
                                              .stop = x->sampling->stop.v,
                                              .n_stop = x->sampling->stop.n},
                           out);
@@ -196,8 +201,10 @@ int cmd_graph_extract(int argc, char **argv)
     sp_err err = sp_index_open(index, &x.index);
     if (err != SP_OK) return cli_fail(err);
     x.ctx = model_options_open(&m);
-    int code = x.ctx ? extract(&x, limit, quiet) : 1;
+    err = sp_grammar_compile(&(sp_grammar_opts){.regex = LINES}, &x.grammar);
+    int code = !x.ctx ? 1 : err == SP_OK ? extract(&x, limit, quiet) : cli_fail(err);
     sp_context_close(x.ctx);
+    sp_grammar_destroy(x.grammar);
     sp_index_close(x.index);
     return code;
 }

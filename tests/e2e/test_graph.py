@@ -239,6 +239,15 @@ def test_extraction_adds_to_its_file(tmp_path):
     refuse("graph", "extract", *options[:4], "-o", tmp_path / "no" / "t.tsv", naming=["t.tsv"])
 
 
+def test_any_model_keeps_to_the_form_of_triples(tmp_path):
+    """The grammar holds a model to lines of three fields that knows nothing of them; what it names is not in the chunk."""
+    succeed("index", ROOT / "demo/docs", "-o", tmp_path / "i.db", "-q")
+    options = ("-m", ROOT / "demo/model.gguf", "--index", tmp_path / "i.db", "-n", "300", "--limit", "1")
+    succeed("graph", "extract", *options, "-o", tmp_path / "all.tsv", "--keep-all")
+    rows = [x.split("\t") for x in (tmp_path / "all.tsv").read_text().splitlines()]
+    assert rows and all(len(r) == 4 and all(r) for r in rows)
+
+
 # -- GraphRAG's tables --------------------------------------------------------------------------------
 
 
