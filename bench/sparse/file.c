@@ -264,7 +264,7 @@ static sp_err random_reads(const disk *d, size_t record_bytes, double *rate)
     int64_t total = 0;
     while (err == SP_OK && now() - start < 1) {
         for (int i = 0; i < AT_ONCE; i++, total++)
-            sp_pages_fetch(pages, (int64_t)(bench_random(&random) >> 16) % n_records, to + (size_t)i * n, &group);
+            sp_pages_fetch(pages, (int64_t)(lab_random(&random) >> 16) % n_records, to + (size_t)i * n, &group);
         if (sp_pages_wait(pages, &group)) err = sp_fail(SP_E_IO, "%s: random reads failed", folder_of(d));
     }
     *rate = (double)total * (double)n / (now() - start);

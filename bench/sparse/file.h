@@ -3,6 +3,7 @@
 #define SP_BENCH_SPARSE_FILE_H
 
 #include "lab/bench/bench.h"
+#include "lab/numbers.h"
 
 typedef struct file_bench {
     const char *model, *cpu, *kv_type;

@@ -2,10 +2,11 @@
 
 #include "base/mem.h"
 #include "lab/bench/bench.h"
+#include "lab/numbers.h"
 
 uint32_t forced_block(const sp_plan *p, uint64_t *random)
 {
-    const uint64_t r = bench_random(random);
+    const uint64_t r = lab_random(random);
     const sp_span *s = &p->spans[r % (uint64_t)(p->n_spans - 1)];
     return s->blocks[(r >> 32) % (uint64_t)sp_blocks_for(s->n)];
 }
@@ -38,7 +39,7 @@ void forced_close(forced *f)
 
 static bool chance(const forced *f, double share)
 {
-    return (double)(bench_random(f->o.random) >> 40) * 0x1p-24 < share;
+    return (double)(lab_random(f->o.random) >> 40) * 0x1p-24 < share;
 }
 
 /* A choice of this step and that of the step before. */

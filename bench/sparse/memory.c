@@ -51,7 +51,7 @@ static double now(void)
 
 static int32_t random_token(machine *m)
 {
-    return (int32_t)(bench_random(&m->random) % (uint64_t)m->model->hp.n_vocab);
+    return (int32_t)(lab_random(&m->random) % (uint64_t)m->model->hp.n_vocab);
 }
 
 static void count_weights(machine *m)
@@ -207,10 +207,10 @@ static void print_row(const setting *s, double *full, double *sparse, double *ra
     const sparse_bench *b = s->m->b;
     const double units = (double)b->predict * s->batch, allowed = bound(s);
     const sp_sparse_account a = sp_sparse_account_of(s->sparse[0]);
-    const double gained = bench_quantile(ratio, b->rounds, 0.5);
+    const double gained = lab_quantile(ratio, b->rounds, 0.5);
     printf("%6d %8d %10.2f %10.2f %8.2f %8.2f %8.0f %% %8.1f %% %9.1f %9.1f\n", s->batch, s->depth,
-           units / bench_quantile(full, b->rounds, 0.5),
-           units / bench_quantile(sparse, b->rounds, 0.5), gained, allowed, 100 * gained / allowed,
+           units / lab_quantile(full, b->rounds, 0.5),
+           units / lab_quantile(sparse, b->rounds, 0.5), gained, allowed, 100 * gained / allowed,
            100 * (double)a.n_read / (double)a.n_keys, (double)a.summary_bytes / 1e6,
            (double)a.summarize_us / 1e3);
     fflush(stdout);

@@ -3,6 +3,7 @@
 #define SP_BENCH_SPARSE_MEMORY_H
 
 #include "lab/bench/bench.h"
+#include "lab/numbers.h"
 
 typedef struct sparse_bench {
     const char *model, *cpu, *kv_type;

@@ -1,6 +1,7 @@
 #include "random_kv.h"
 
 #include "lab/bench/bench.h"
+#include "lab/numbers.h"
 
 enum { PIECE = 256 };
 
@@ -15,7 +16,7 @@ sp_err random_kv_open(sp_kv_pool *pool, uint64_t *random, random_kv *r)
     SP_TRY(sp_mirror_alloc(d, PIECE, "a context", &r->slot));
     SP_TRY(sp_mirror_alloc(d, PIECE * sizeof(int32_t), "a context", &r->rot));
     float *v = r->kv.host;
-    for (size_t i = 0; i < n; i++) v[i] = (float)(bench_random(random) >> 40) * 0x1p-23f - 1;
+    for (size_t i = 0; i < n; i++) v[i] = (float)(lab_random(random) >> 40) * 0x1p-23f - 1;
     sp_mirror_push(&r->kv, n * sizeof(float));
     return SP_OK;
 }
@@ -45,7 +46,7 @@ static sp_err store_piece(random_kv *r, const uint32_t *blocks, int at, int from
     sp_mirror_push(&r->rot, (size_t)n * sizeof(int32_t));
     for (int l = 0; l < s->n_layers; l++) {
         const sp_kv_view kv = sp_kv_pool_layer(r->pool, l);
-        const float *k = (const float *)r->kv.dev + bench_random(r->random) % PIECE;
+        const float *k = (const float *)r->kv.dev + lab_random(r->random) % PIECE;
         sp_device_kv_store(d, &(sp_kv_store_args){.kv = &kv,
                                                   .rope = &none,
                                                   .k = k,

@@ -53,6 +53,24 @@ def test_the_order_of_the_index(server):
     assert orders == {("ferry.txt", "torin.txt", "velm/harbour.md", "velm/light.md")}
 
 
+def test_passages_are_ranked_again(server):
+    """The best two of all that were found, as /v1/rerank has them, in the order of the index."""
+    differ = 0
+    for question in ("Who keeps the lighthouse of Velm?", "When does the ferry to Torin leave Velm?", "Is a hotel of Torin open?"):
+        found = told(server, question, collection="docs", top_k=4, citations=True)["documents"] # with their texts
+        status, o = server.call("/v1/rerank", {"query": question, "documents": [d["text"] for d in found], "top_n": 2})
+        assert status == 200, o
+        best = [found[i]["id"] for i in sorted(r["index"] for r in o["results"])]
+        ranked = told(server, question, collection="docs", top_k=2, rerank=True)
+        assert [d["id"] for d in ranked["documents"]] == best
+        assert ranked["retrieval"]["ranked"] == len(found) and ranked["retrieval"]["rank_ms"] > 0 and ranked["retrieval"]["found"] == 2
+        differ += best != [d["id"] for d in told(server, question, collection="docs", top_k=2)["documents"]]
+        assert told(server, question, collection={"name": "docs", "top_k": 2, "rerank": True})["documents"][0]["id"] == best[0]
+    assert differ, "ranking changes nothing"
+    assert told(server, "zzz qqq", collection="docs", rerank=True)["documents"] == []
+    assert server.call("/v1/chat/completions", chat("x", collection="docs", rerank=3))[0] == 400
+
+
 def test_a_model_name_is_enough(server):
     ids = [m.id for m in server.client().models.list()]
     assert ids == [MODEL.name, f"docs@{MODEL.name}", f"ready@{MODEL.name}"]

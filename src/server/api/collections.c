@@ -185,8 +185,10 @@ void srv_retrieval_read(const srv_call *call, srv_fields *f, srv_retrieval *out)
     out->from = find(call->s, name, strlen(name));
     if (!out->from) srv_fields_refuse(f, "collection", "there is no collection \"%.64s\"", name);
     out->k = (int)srv_field_int(&inner, "top_k", PASSAGES, 1, SRV_MAX_PASSAGES);
+    out->rerank = srv_field_bool(&inner, "rerank", false);
     if (json_is_object(given) && srv_field(&inner, "ahead"))
         out->ahead = srv_field_bool(&inner, "ahead", true) ? SRV_AHEAD_ALWAYS : SRV_AHEAD_NEVER;
+    if (out->rerank) out->ahead = SRV_AHEAD_NEVER; /* which passages come is known at the end */
     if (inner.failed) {
         char param[sizeof inner.param + 12];
         snprintf(param, sizeof param, "collection.%s", inner.param);
@@ -259,7 +261,8 @@ static bool on_stage(const sp_hits *best, bool last, void *user)
 
 enum {
     STAGES = 8,
-    LONG_US = 20000 /* searches that take longer are worth a guess: a wrong one costs a step */
+    LONG_US = 20000, /* searches that take longer are worth a guess: a wrong one costs a step */
+    TO_RANK = 4      /* times as many passages are found as a ranking keeps */
 };
 
 bool srv_retrieval_is_slow(const srv_retrieval *r)
@@ -274,7 +277,7 @@ bool srv_retrieval_search(srv_retrieval *r, srv_fields *f, const char *question,
     sp_hits hits = {0};
     const int64_t from = srv_now_us(), mean = atomic_load(&r->from->mean_us);
     const sp_retrieve_query q = {.text = question,
-                                 .k = r->k,
+                                 .k = r->rerank && r->k <= SRV_MAX_PASSAGES / TO_RANK ? r->k * TO_RANK : r->k,
                                  .distinct = true,
                                  .n_stages = r->ahead == SRV_AHEAD_NEVER ? 1 : STAGES,
                                  .on_stage = on_stage,
@@ -295,7 +298,13 @@ bool srv_retrieval_search(srv_retrieval *r, srv_fields *f, const char *question,
 
 json_t *srv_retrieval_json(const srv_retrieval *r)
 {
-    return json_pack("{s:s, s:i, s:i, s:f, s:f, s:i, s:i, s:i}", "collection", r->from->name, "top_k", r->k, "found",
-                     r->n_found, "search_ms", (double)r->search_us / 1e3, "exposed_ms", (double)r->exposed_us / 1e3,
-                     "stages", r->n_stages, "begun_ahead", r->n_begun, "wrong", r->n_wrong);
+    json_t *o =
+        json_pack("{s:s, s:i, s:i, s:f, s:f, s:i, s:i, s:i}", "collection", r->from->name, "top_k", r->k, "found",
+                  r->n_found, "search_ms", (double)r->search_us / 1e3, "exposed_ms", (double)r->exposed_us / 1e3,
+                  "stages", r->n_stages, "begun_ahead", r->n_begun, "wrong", r->n_wrong);
+    if (o && r->rerank) {
+        json_object_set_new(o, "ranked", json_integer(r->n_ranked));
+        json_object_set_new(o, "rank_ms", json_real((double)r->rank_us / 1e3));
+    }
+    return o;
 }

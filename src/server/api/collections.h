@@ -3,6 +3,7 @@
  *   "collection": "docs", "top_k": 5        in the body of a chat, or
  *   "collection": {"name": "docs", "top_k": 5}
  *   "model": "docs@smollm2"                 for clients that have no such field
+ *   "rerank": true                          the best of four times as many passages, by rank.h
  *
  * The passages that match the last message of the user best become documents of the chat, in the order of the index,
  * so that equal sets share a prefix. */
@@ -20,6 +21,9 @@ typedef enum srv_ahead { SRV_AHEAD_SOMETIMES, SRV_AHEAD_NEVER, SRV_AHEAD_ALWAYS 
 typedef struct srv_retrieval {
     struct srv_collection *from; /* NULL: it asks for none */
     int k;                       /* passages, at most */
+    bool rerank;
+    int n_ranked;                /* passages that were ranked; they took ... */
+    int64_t rank_us;
     srv_ahead ahead;      /* whether answers begin before the search ends; sometimes: when searches take long */
     const sp_hits *now;   /* passages that a prompt is made of, borrowed; in the order of the index */
     int n_found, n_stages;

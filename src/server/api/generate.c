@@ -8,6 +8,7 @@
 #include "server/api/dialect.h"
 #include "server/api/documents.h"
 #include "server/api/logprobs.h"
+#include "server/api/rank.h"
 #include "server/api/retain.h"
 #include "server/api/room.h"
 #include "server/api/routes.h"
@@ -250,6 +251,7 @@ typedef struct ahead {
     srv_verdict verdict;
     sp_err err;
     int64_t from_us, began_us;
+    const char *question;
 } ahead;
 
 /* may_begin -- before the search has ended. */
@@ -296,10 +298,43 @@ static bool begin(ahead *a)
     return a->runs;
 }
 
+/* begin_ranked -- an answer from the best k of these passages, in the order of the index. */
+static bool begin_ranked(ahead *a, const sp_hits *h)
+{
+    srv_retrieval *r = a->call->retrieval;
+    const size_t n = (size_t)h->n;
+    const int64_t from = srv_now_us();
+    sp_pair *pairs = calloc(n + 1, sizeof *pairs);
+    float *scores = calloc(n + 1, sizeof *scores);
+    sp_hits best = {.v = calloc(n + 1, sizeof *best.v)};
+    srv_ranking k = {.pairs = pairs, .n = n, .scores = scores, .err = SP_E_NOMEM};
+    bool good = pairs && scores && best.v;
+    for (size_t i = 0; i < n && good; i++)
+        pairs[i] = (sp_pair){a->question, h->v[i].text, strlen(a->question), strlen(h->v[i].text)};
+    good = good && (n == 0 || srv_rank(a->call, &k, a->f));
+    for (size_t i = 0; i < n && good; i++) {
+        int n_better = 0;
+        for (size_t j = 0; j < n; j++) n_better += scores[j] > scores[i] || (scores[j] == scores[i] && j < i);
+        if (n_better < r->k) best.v[best.n++] = h->v[i];
+    }
+    if (!good && a->f->err == SP_OK) a->f->err = k.err;
+    r->n_ranked = h->n;
+    r->n_found = best.n;
+    r->rank_us = srv_now_us() - from;
+    r->now = &best;
+    good = good && begin(a);
+    r->now = h;
+    free(pairs);
+    free(scores);
+    free(best.v);
+    return good;
+}
+
 static bool on_passages(const sp_hits *h, bool changed, bool last, void *user)
 {
     ahead *a = user;
     srv_retrieval *r = a->call->retrieval;
+    if (r->rerank) return !last || begin_ranked(a, h);
     r->now = h;
     if (changed) give_up(a);
     if (a->job && srv_job_is_gone(a->job)) return false; /* the client hung up */
@@ -328,6 +363,7 @@ static srv_sent run_retrieved(srv_call *call, srv_task *t, srv_fields *f, json_t
     ahead a = {.call = call, .t = t, .f = f, .body = body, .from_us = srv_now_us(), .verdict = SRV_ADMITTED};
     srv_sent sent;
     char *question = srv_prompt_question(call, f, &t->tools);
+    a.question = question;
     if (question) srv_retrieval_search(call->retrieval, f, question, on_passages, &a, &a.err);
     free(question);
     if (a.job) count(&a);

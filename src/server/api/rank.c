@@ -28,6 +28,7 @@ const char *srv_ranker_name(const srv_server *s)
 
 static bool fail(srv_ranking *r, srv_fields *f, sp_err err)
 {
+    r->err = err;
     r->status = srv_error_status(err, &r->code);
     srv_fields_refuse(f, err == SP_E_CONTEXT ? "documents" : "", "%s",
                       *sp_error_detail() ? sp_error_detail() : sp_error_text(err));
@@ -120,9 +121,10 @@ bool srv_rank(srv_call *call, srv_ranking *r, srv_fields *f)
     srv_side *side = srv_side_begin(call);
     r->n_tokens = r->n_reused = 0;
     r->status = 503;
+    r->err = SP_E_NOMEM;
     if (!side) return srv_fields_refuse(f, "", "out of memory"), false;
     const bool good = (call->s->o.reranker ? by_encoder : by_likelihood)(call, r, f, side);
-    srv_side_end(side);
+    srv_side_end(call, side);
     if (call->place->account)
         srv_quotas_answer(call->s->quotas, call->place->account, r->n_tokens, srv_now_us());
     return good;

@@ -15,7 +15,8 @@ typedef struct srv_ranking {
     float *scores;        /* [n] out: higher is better */
     int64_t n_tokens;     /* out: of all pairs */
     int64_t n_reused;     /* out: of these, cached */
-    int status;           /* out: of an error */
+    sp_err err;           /* out: of an error, and its status */
+    int status;
     const char *code;
 } srv_ranking;
 

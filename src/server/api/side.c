@@ -23,6 +23,12 @@ static void leave(void *of)
     side->left = true;
 }
 
+/* keep -- srv_side_end has freed it. */
+static void keep(void *of)
+{
+    (void)of;
+}
+
 srv_side *srv_side_begin(const srv_call *call)
 {
     srv_side *side = calloc(1, sizeof *side);
@@ -31,7 +37,7 @@ srv_side *srv_side_begin(const srv_call *call)
     side->connection = call->connection;
     MHD_set_connection_option(call->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     atomic_fetch_add(&call->s->n_active, 1);
-    srv_exchange_watch(call, (srv_running){.of = side, .leave = leave, .end = free});
+    srv_exchange_watch(call, (srv_running){.of = side, .leave = leave, .end = keep});
     return side;
 }
 
@@ -46,12 +52,14 @@ static int64_t book(srv_server *s, int64_t us)
     return until;
 }
 
-void srv_side_end(srv_side *side)
+void srv_side_end(const srv_call *call, srv_side *side)
 {
     if (!side) return;
+    srv_exchange_watch(call, (srv_running){0});
     if (side->since_us && sp_context_n_decoding(side->s->ctx)) book(side->s, srv_now_us() - side->since_us);
     atomic_fetch_sub(&side->s->n_active, 1);
     MHD_set_connection_option(side->connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)side->s->o.stall_seconds);
+    free(side);
 }
 
 bool srv_side_left(srv_side *side)

@@ -8,10 +8,11 @@
 
 typedef struct srv_side srv_side;
 
-/* srv_side_begin -- the exchange owns it; the server waits for it when it ends. NULL: out of memory. */
+/* srv_side_begin -- the exchange watches it until srv_side_end; the server waits for it when it ends. Pre: the
+ * exchange watches nothing else. NULL: out of memory. */
 srv_side *srv_side_begin(const srv_call *call);
-/* srv_side_end -- the work is done; the memory remains the exchange's. NULL is allowed. */
-void srv_side_end(srv_side *side);
+/* srv_side_end -- the work is done. NULL is allowed. */
+void srv_side_end(const srv_call *call, srv_side *side);
 /* srv_side_left -- whether the client has hung up. */
 bool srv_side_left(srv_side *side);
 /* srv_side_stop -- between two steps, as sp_embed_opts.stop: rests; true when the client has hung up. */

@@ -25,7 +25,7 @@ static void let_go(sp_context *c, sp_request *r)
     close_clean(c);
 }
 
-static int n_from(const sp_request *r, const char *from)
+static int n_chunks_from(const sp_request *r, const char *from)
 {
     const sp_result *result = sp_request_result(r);
     int n = 0;
@@ -79,8 +79,8 @@ static void a_restart_finds_placed_copies_and_patches(void **state)
         sp_request *r = ask(c, orders[i], "Where?", 8);
         assert_string_equal(sp_request_result(r)->text, known[i]);
         assert_int_equal(sp_request_result(r)->n_recomputed, n_recomputed[i]);
-        assert_int_equal(n_from(r, "disk") + n_from(r, "memory"), (int)strlen(orders[i]));
-        if (i == 0) assert_int_equal(n_from(r, "disk"), 3);
+        assert_int_equal(n_chunks_from(r, "disk") + n_chunks_from(r, "memory"), (int)strlen(orders[i]));
+        if (i == 0) assert_int_equal(n_chunks_from(r, "disk"), 3);
         assert_adds_up(sp_request_result(r));
         sp_request_destroy(r);
         free(known[i]);
@@ -107,7 +107,7 @@ static void a_patch_leaves_with_its_base(void **state)
         sp_request_destroy(patched);
         sp_ledger_free_up(c->ledger, sp_kv_pool_n_blocks(c->pool)); /* everything leaves */
         sp_request *whole = ask(c, "210", "Where?", 6);
-        assert_int_equal(n_from(whole, "host"), 3);
+        assert_int_equal(n_chunks_from(whole, "host"), 3);
         assert_int_equal(sp_request_result(whole)->n_recomputed, 0);
         assert_int_equal(n_patches(c), 0);
         assert_string_equal(sp_request_result(whole)->text, text);
@@ -130,11 +130,11 @@ static void the_least_cfo_serves_wherever_it_is(void **state)
     c = open_at(dir, 99);
     sp_request_destroy(ask(c, "012", "Where?", 2)); /* these are on the device now */
     sp_request *r = ask(c, "210", "Where?", 2);
-    assert_int_equal(n_from(r, "disk"), 3);
+    assert_int_equal(n_chunks_from(r, "disk"), 3);
     assert_int_equal(sp_request_result(r)->n_recomputed, 0);
     sp_request_destroy(r);
     r = ask(c, "012", "Where?", 2); /* of equal ones that on the device */
-    assert_int_equal(n_from(r, "memory"), 3);
+    assert_int_equal(n_chunks_from(r, "memory"), 3);
     let_go(c, r);
     remove_folder(dir);
 }
@@ -241,7 +241,7 @@ static void a_damaged_placed_copy_is_missed(void **state)
     assert_int_equal(stored_copies(dir, SP_COPY_PLACED), 2);
     c = open_at(dir, 99);
     r = ask(c, "012", "Where?", 6);
-    assert_int_equal(n_from(r, "disk"), 3);
+    assert_int_equal(n_chunks_from(r, "disk"), 3);
     let_go(c, r);
     free(text);
     remove_folder(dir);
