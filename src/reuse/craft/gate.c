@@ -119,7 +119,8 @@ static void after_layer(void *user, const sp_gate_view *v)
             asked = true;
         }
     }
-    if (asked && w->focus > 0 && focus_step(w)) drop_unfocused(w, v);
+    const bool is_last = v->layer + 1 == w->n_layers; /* what has passed it is whole, and no work is left to save */
+    if (asked && w->focus > 0 && focus_step(w) && !is_last) drop_unfocused(w, v);
 }
 
 /* -- making one ----------------------------------------------------------------------------- */
