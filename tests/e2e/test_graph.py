@@ -139,7 +139,7 @@ def test_files_without_triples_are_errors_and_columns_have_options(tmp_path):
     assert done.returncode == 1 and f"{blanks}: none of its 2 lines is a triple" in done.stderr
     plain = write(tmp_path / "p.csv", "person,verb,friend\nA,met,B\n")
     done = run("graph", "import", plain, "-o", tmp_path / "p.db", "--json")
-    assert json.loads(done.stdout)["triples"] == 2 and f'{plain}:1: no header' in done.stderr
+    assert json.loads(done.stdout)["triples"] == 2 and f'{plain}:1: unknown header' in done.stderr
 
 
 @pytest.mark.parametrize("command", [("ask", "question"), ("serve", "--port", "0")])

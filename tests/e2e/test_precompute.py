@@ -117,7 +117,9 @@ def test_damaged_copies_are_computed_again(demo, tmp_path):
         in_layers |= {name} if i % 2 else set()
     answer, said = ask(out, broken)
     assert all(c["reused"] == 0 for c in answer["chunks"])
-    assert said.count("not used: ") == len(answer["chunks"]) == len(whole["chunks"])
+    assert len(answer["chunks"]) == len(whole["chunks"])
+    # headers are read when the store is opened, layers when a chunk is used
+    assert len(there) - len(in_layers) < said.count("not used: ") <= len(there) - len(in_layers) + len(answer["chunks"])
     # keys and values are verified when they are loaded, so some damage was not seen yet
     unseen = in_layers & set(copies(broken))
     assert index(ROOT / "demo/docs", out, "--store", broken, fuse=4)["fused"] == 60 - len(unseen)

@@ -166,7 +166,7 @@ def test_quality_is_one_knob(engine, tmp_path):
         calibrated.ask(question, documents=documents)
         account = calibrated.ask(question, documents=documents[::-1]).account
         chunks = [s for s in account.segments if s.kind == "chunk"]
-        assert account.n_recomputed == sum(s.n_tokens for s in chunks) > 0
+        assert account.n_recomputed == sum(s.n_tokens for s in chunks[1:]) > 0 # the first follows the head: it is exact
 
 
 def test_many_threads_share_an_engine(engine, index):

@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from conftest import ROOT, refuse, run, succeed
+from test_json import valid
 from test_remote import Redis
 
 pytestmark = pytest.mark.skipif(not shutil.which("redis-server"), reason="redis-server is not installed")
@@ -49,7 +50,7 @@ def test_parts_are_disjoint_and_together_they_are_all(redis, index):
 def test_what_was_lost_is_computed_again(redis, index):
     n = precompute(redis, index)["fused"]
     redis.do("EVAL", "local k = redis.call('KEYS', 'SPOLIA:*:copy:*') redis.call('DEL', k[1], k[2], k[3])", "0")
-    assert cache(redis, "gc") == {"store": redis.url, "dropped": 0, "forgotten": 3}
+    assert valid("cache-gc-remote", cache(redis, "gc")) == {"store": redis.url, "dropped": 0, "forgotten": 3}
     again = precompute(redis, index)
     assert (again["fused"], again["unchanged"]) == (3, n - 3)
 

@@ -137,6 +137,8 @@ def test_a_profile_is_measured_and_used(tmp_path):
     assert all(len(row) == 2 and min(row) > 0 for row in made["us"])
     args = ["--generate", "zipf", "--requests", "2000", "--docs", "500", "--by", "path", "--top-k", "2"]
     plain = sim(*args, "--policy", "pgdsf", "--memory", "10%")
+    made["us"] = [[us * 30 ** i for us in row] for i, row in enumerate(made["us"])] # behind others a token costs much more
+    out.write_text(json.dumps(made))
     used = sim(*args, "--policy", "pgdsf", "--memory", "10%", "--profile", out)
     assert hits(plain) != hits(used)
     by_hand = tmp_path / "q.json"
