@@ -226,7 +226,7 @@ static sp_err add_rows_to_clusters(rows *r, void *user)
     return sp_vectors_add_to(a->x, r->ids.v, r->v.v, r->ids.n, r->clusters.v);
 }
 
-/* remove_gone -- what the graph has and the table has not, or has anew since the graph was written. */
+/* remove_gone -- what the graph has and the table has not, or has got since the graph was written. */
 static sp_err remove_gone(sqlite3 *db, const char *path, sp_vectors *x, int64_t build)
 {
     sp_vector_ids has = {0};
@@ -486,7 +486,7 @@ static sp_err find_clusters(builder *b, int64_t n)
     return each_rows(&from, ROWS " ORDER BY chunk", 0, assign_rows, b);
 }
 
-/* finish_ivf -- clusters are found anew when they are twice too many or too few. */
+/* finish_ivf -- new clusters are found when there are twice too many or too few. */
 static sp_err finish_ivf(builder *b, int64_t n)
 {
     const int64_t n_lists = (int64_t)(b->facts.centroids.n / (size_t)b->b->n_dims);

@@ -65,7 +65,7 @@ sp_err sp_move_put(sp_move *m, sp_tier *t, const sp_record *r, bool by_path, sp_
  * sp_tier_op_result. */
 sp_err sp_move_put_here(sp_move *m, sp_tier *t, const sp_record *r) SP_MUST_CHECK;
 /* sp_move_get -- submits an urgent get. A copy that was replaced since its first layers were read ends it with
- * SP_E_NOTFOUND. A get of layer 0 begins anew, also after one that failed. Errors, Owns: as put. */
+ * SP_E_NOTFOUND. A get of layer 0 starts over, also after one that failed. Errors, Owns: as put. */
 sp_err sp_move_get(sp_move *m, sp_tier *t, sp_move_done *done) SP_MUST_CHECK;
 /* sp_move_fini -- frees what the move has, and releases its operation. */
 void sp_move_fini(sp_move *m);

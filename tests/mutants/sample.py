@@ -4,10 +4,10 @@
 
 A bug is another operator, constant or condition, or a call left out, in a line of src that some test reaches. Which
 tests reach a line is known from one run of all of them in a build with gcov (kept in build/mutants/reach.json; --reach
-makes it anew). A bug is built in a copy of the tree, and the tests that reach its line run, those of its own folder
+makes it again). A bug is built in a copy of the tree, and the tests that reach its line run, those of its own folder
 and the quickest first, until one fails or --seconds are over. A bug in equivalent.txt changes nothing that anybody
 could notice, and is left out. Results are kept in build/mutants/sample.txt while the file is the same: the command can
-be stopped and started again; --again tries those anew that survived, --report only prints.
+be stopped and started again; --again retries those that survived, --report only prints.
 """
 import argparse
 import collections
@@ -271,7 +271,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=60, help="of tests for one bug")
     parser.add_argument("--again", action="store_true", help="try those again that survived")
     parser.add_argument("--report", action="store_true", help="only print what is known")
-    parser.add_argument("--reach", action="store_true", help="find anew which test reaches which line")
+    parser.add_argument("--reach", action="store_true", help="find out again which test reaches which line")
     parser.add_argument("--no-python", action="store_true", help="C programs only")
     args = parser.parse_args()
     HOME.mkdir(parents=True, exist_ok=True)

@@ -168,7 +168,7 @@ class Server:
 
 
 def upload(server, name):
-    """(status, what the file's text is made of) of a file that is registered anew."""
+    """(status, what the file's text is made of) of a file that is registered again."""
     file, data = FILES[name]
     body = {"id": name, "replace": True, "file": {"name": file, "data": base64.b64encode(data).decode()}}
     status, answer = server.call("/v1/documents", body)
