@@ -1,9 +1,6 @@
 #include "store/remote/tier.h"
 
 #include <inttypes.h>
-#include <openssl/core_names.h>
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +11,12 @@
 #include "base/log.h"
 #include "store/remote/notice.h"
 #include "store/remote/redis.h"
+#include "store/remote/seal.h"
 #include "store/table.h"
 #include "store/tier_type.h"
 
 enum {
     BATCH = 64,            /* gets that are asked for at once */
-    MAC_BYTES = 32,
     FIELD_SIZE = 12,
     POLL_MS = 200,
 };
@@ -39,12 +36,9 @@ typedef struct remote_tier {
     sp_tier base; /* first */
     sp_redis_address address;
     char *ca_file; /* of it */
-    char prefix[48]; /* of all keys */
     char index[64], news[64];
     char self[20]; /* who sends news */
-    uint8_t mac_key[64];
-    size_t n_mac_key; /* 0: none */
-    EVP_MAC *hmac;
+    sp_remote_seal seal;
     char ttl[24]; /* "0": none */
     int64_t timeout_us;
     bool must;
@@ -74,7 +68,7 @@ static remote_tier *remote_of(sp_tier *t)
 
 static void key_of(const remote_tier *t, const char *name, char out[160])
 {
-    snprintf(out, 160, "%scopy:%s", t->prefix, name);
+    snprintf(out, 160, "%scopy:%s", t->seal.space, name);
 }
 
 /* -- the index; lock is held ------------------------------------------------------------------------- */
@@ -153,38 +147,6 @@ static sp_err connect_line(remote_tier *t, line *l)
     return SP_OK;
 }
 
-/* -- authentication ----------------------------------------------------------------------------------- */
-
-/* mac_of -- of one field of a copy; false: out of memory. */
-static bool mac_of(const remote_tier *t, const char *name, const char *field, const void *data, size_t n,
-                   uint8_t out[MAC_BYTES])
-{
-    const OSSL_PARAM how[] = {OSSL_PARAM_construct_utf8_string("digest", (char *)"SHA256", 0),
-                              OSSL_PARAM_construct_end()};
-    size_t size = 0;
-    EVP_MAC_CTX *h = EVP_MAC_CTX_new(t->hmac);
-    bool good = h && EVP_MAC_init(h, t->mac_key, t->n_mac_key, how) &&
-                EVP_MAC_update(h, (const uint8_t *)t->prefix, strlen(t->prefix) + 1) &&
-                EVP_MAC_update(h, (const uint8_t *)name, strlen(name) + 1) &&
-                EVP_MAC_update(h, (const uint8_t *)field, strlen(field) + 1) && EVP_MAC_update(h, data, n) &&
-                EVP_MAC_final(h, out, &size, MAC_BYTES);
-    EVP_MAC_CTX_free(h);
-    return good && size == MAC_BYTES;
-}
-
-/* authentic -- the bytes of a value without its MAC; NULL: it is not authentic. */
-static const uint8_t *authentic(const remote_tier *t, const char *name, const char *field, const redisReply *r,
-                                size_t *n)
-{
-    uint8_t mac[MAC_BYTES];
-    const size_t tail = t->n_mac_key ? MAC_BYTES : 0;
-    if (r->len < tail) return NULL;
-    *n = r->len - tail;
-    if (!tail) return (const uint8_t *)r->str;
-    bool same = mac_of(t, name, field, r->str, *n, mac) && CRYPTO_memcmp(mac, r->str + *n, sizeof mac) == 0;
-    return same ? (const uint8_t *)r->str : NULL;
-}
-
 /* -- put ---------------------------------------------------------------------------------------------- */
 
 /* A put under way. */
@@ -201,11 +163,7 @@ typedef struct putting {
 static sp_err send_field(putting *p, const char *field, uint8_t *data, size_t n)
 {
     size_t size = n;
-    if (p->t->n_mac_key) {
-        if (!mac_of(p->t, p->name, field, data, n, data + n))
-            return sp_fail_nomem(MAC_BYTES, "a code of authentication");
-        size += MAC_BYTES;
-    }
+    SP_TRY(sp_seal_put(&p->t->seal, p->name, field, data, &size));
     return sp_redis_run(
         p->t->out.c,
         &(sp_redis_command){.words = {"HSET", p->key, field, (const char *)data}, .sizes = {0, 0, 0, size}, .n = 4});
@@ -239,7 +197,7 @@ static sp_err send_layers(putting *p)
 static sp_err send_head(putting *p)
 {
     const size_t n = sp_record_layout_of(p->r).head_pages * (size_t)SP_PAGE;
-    uint8_t *head = sp_alloc(1, n + MAC_BYTES);
+    uint8_t *head = sp_alloc(1, n + SP_SEAL_BYTES);
     if (!head) return sp_fail_nomem(n, "the header of a copy");
     sp_err err = sp_record_write(p->r, p->sums, head);
     if (err == SP_OK) err = send_field(p, "head", head, n);
@@ -329,7 +287,7 @@ static sp_err run_put(remote_tier *t, const sp_tier_op *op)
     sp_remote_name(&op->job.key, p.name);
     key_of(t, p.name, p.key);
     p.sums = sp_alloc((size_t)sp_record_n_sums(r), sizeof *p.sums);
-    p.buffer = sp_alloc(1, group + MAC_BYTES);
+    p.buffer = sp_alloc(1, group + SP_SEAL_BYTES);
     sp_err err = p.sums && p.buffer ? write_copy(&p) : sp_fail_nomem(group, "a copy for the remote tier");
     sp_free(p.sums);
     sp_free(p.buffer);
@@ -385,10 +343,11 @@ static sp_err ask(redisContext *c, const getting *g)
 /* take_head -- verifies that the header belongs to the requested copy. */
 static sp_err take_head(const remote_tier *t, getting *g, const redisReply *r)
 {
-    size_t n;
+    size_t n = r->len;
+    const uint8_t *data = (const uint8_t *)r->str;
     if (r->type != REDIS_REPLY_STRING) return sp_fail(SP_E_NOTFOUND, "the remote tier has dropped the copy");
-    const uint8_t *data = authentic(t, g->name, "head", r, &n);
-    if (!data) return sp_fail(SP_E_FORMAT, "remote tier: the header of a copy is not authentic");
+    if (!sp_seal_check(&t->seal, g->name, "head", data, &n))
+        return sp_fail(SP_E_FORMAT, "remote tier: the header of a copy is not authentic");
     g->head = sp_alloc(1, n + 1);
     if (!g->head) return sp_fail_nomem(n, "the header of a copy");
     memcpy(g->head, data, n);
@@ -413,14 +372,15 @@ static bool is_whole(const sp_record *r, int layer, const uint8_t *data)
 static sp_err take_group(const remote_tier *t, const getting *g, int group, const redisReply *r)
 {
     char field[FIELD_SIZE];
-    size_t n;
+    size_t n = r->len;
+    const uint8_t *data = (const uint8_t *)r->str;
     const sp_tier_job *job = &g->op->job;
     const size_t stride = stride_of(&g->record);
     const int from = group * g->per, to = SP_MIN(from + g->per, g->record.n_layers);
     if (r->type != REDIS_REPLY_STRING) return sp_fail(SP_E_NOTFOUND, "the remote tier has dropped layers of the copy");
     snprintf(field, sizeof field, "%d", group);
-    const uint8_t *data = authentic(t, g->name, field, r, &n);
-    if (!data) return sp_fail(SP_E_FORMAT, "remote tier: layers %d to %d are not authentic", from, to - 1);
+    if (!sp_seal_check(&t->seal, g->name, field, data, &n))
+        return sp_fail(SP_E_FORMAT, "remote tier: layers %d to %d are not authentic", from, to - 1);
     if (to <= from || n != (size_t)(to - from) * stride)
         return sp_fail(SP_E_FORMAT, "remote tier: layers %d to %d have %zu bytes", from, to - 1, n);
     for (int l = SP_MAX(from, job->first); l < SP_MIN(to, job->first + job->n_layers); l++) {
@@ -746,8 +706,7 @@ static void close_tier(sp_tier *tier)
     sp_op_queue_fini(&t->others);
     pthread_cond_destroy(&t->heard);
     pthread_mutex_destroy(&t->lock);
-    EVP_MAC_free(t->hmac);
-    OPENSSL_cleanse(t->mac_key, sizeof t->mac_key);
+    sp_seal_fini(&t->seal);
     sp_free(t->ca_file);
     sp_free(t);
 }
@@ -779,9 +738,9 @@ static void name_keys(remote_tier *t, const sp_remote_tier_opts *o)
     }){sp_clock_us(), getpid(), t},
                              sizeof(int64_t));
     sp_digest_hex(o->space, 16, space);
-    snprintf(t->prefix, sizeof t->prefix, "SPOLIA:%s:", space);
-    snprintf(t->index, sizeof t->index, "%sindex", t->prefix);
-    snprintf(t->news, sizeof t->news, "%snews", t->prefix);
+    snprintf(t->seal.space, sizeof t->seal.space, "SPOLIA:%s:", space);
+    snprintf(t->index, sizeof t->index, "%sindex", t->seal.space);
+    snprintf(t->news, sizeof t->news, "%snews", t->seal.space);
     snprintf(t->self, sizeof t->self, "%016" PRIx64, own ^ ((uint64_t)getpid() << 32));
     snprintf(t->ttl, sizeof t->ttl, "%lld", (long long)o->ttl_s);
 }
@@ -795,24 +754,19 @@ sp_err sp_remote_tier_open(const sp_remote_tier_opts *o, sp_tier **out)
     if (o->ca_file) t->ca_file = sp_strdup_n(o->ca_file, strlen(o->ca_file));
     if (err == SP_OK && o->ca_file && !t->ca_file) err = sp_fail_nomem(strlen(o->ca_file), "the name of a file");
     t->address.ca_file = t->ca_file;
-    if (err == SP_OK && o->n_mac_key > sizeof t->mac_key)
-        err = sp_fail(SP_E_ARG, "the key of the remote tier has %zu bytes, at most %zu", o->n_mac_key,
-                      sizeof t->mac_key);
+    if (err == SP_OK) err = sp_seal_init(&t->seal, o->mac_key, o->n_mac_key);
     if (err == SP_OK) err = sp_op_queue_init(&t->gets);
     if (err != SP_OK) {
+        sp_seal_fini(&t->seal);
         sp_free(t->ca_file);
         sp_free(t);
         return err;
     }
-    if (o->n_mac_key) memcpy(t->mac_key, o->mac_key, o->n_mac_key);
-    t->n_mac_key = o->n_mac_key;
-    t->hmac = EVP_MAC_fetch(NULL, "HMAC", NULL);
     name_keys(t, o);
     sp_table_init(&t->table);
     pthread_mutex_init(&t->lock, NULL);
     sp_cond_init(&t->heard);
     err = sp_op_queue_init(&t->others);
-    if (err == SP_OK && !t->hmac) err = sp_fail(SP_E_UNSUPPORTED, "OpenSSL has no HMAC");
     if (err == SP_OK) err = start(t);
     if (err != SP_OK) {
         close_tier(&t->base);

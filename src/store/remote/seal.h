@@ -1,0 +1,31 @@
+/* seal.h -- codes of authentication (HMAC-SHA256) of values in the remote tier: over namespace, name of the copy,
+ * field and bytes, under a key that the processes share. Without a key values have none. */
+#ifndef SP_STORE_REMOTE_SEAL_H
+#define SP_STORE_REMOTE_SEAL_H
+
+#include <openssl/evp.h>
+
+#include "base/err.h"
+
+enum { SP_SEAL_BYTES = 32, SP_SEAL_KEY = 64 };
+
+typedef struct sp_remote_seal {
+    char space[48]; /* prefix of all keys of the tier */
+    uint8_t key[SP_SEAL_KEY];
+    size_t n_key; /* 0: none */
+    EVP_MAC *hmac;
+} sp_remote_seal;
+
+/* sp_seal_init -- key [n]; space is the caller's to write. Errors: SP_E_ARG (too long), SP_E_UNSUPPORTED. */
+sp_err sp_seal_init(sp_remote_seal *s, const void *key, size_t n) SP_MUST_CHECK;
+/* sp_seal_fini -- the key is overwritten. */
+void sp_seal_fini(sp_remote_seal *s);
+
+/* sp_seal_put -- the code of data [*n] follows it, where there is room for SP_SEAL_BYTES; *n grows by it. Errors:
+ * SP_E_NOMEM. */
+sp_err sp_seal_put(const sp_remote_seal *s, const char *name, const char *field, uint8_t *data,
+                   size_t *n) SP_MUST_CHECK;
+/* sp_seal_check -- data [*n] is authentic; *n is then without the code. */
+bool sp_seal_check(const sp_remote_seal *s, const char *name, const char *field, const void *data, size_t *n);
+
+#endif
