@@ -266,6 +266,11 @@ bool sp_tier_knows(sp_tier *t, const sp_tier_key *key)
     return t->type->knows(t, key);
 }
 
+bool sp_tier_answers(sp_tier *t)
+{
+    return !t->type->answers || t->type->answers(t);
+}
+
 void sp_tier_use(sp_tier *t, const sp_tier_key *key)
 {
     if (t->type->use) t->type->use(t, key, true);

@@ -132,6 +132,9 @@ void sp_tier_op_release(sp_tier_op *op);
  * look-up in memory, never a read or a message. */
 bool sp_tier_knows(sp_tier *t, const sp_tier_key *key);
 
+/* sp_tier_answers -- false: the tier is lost for now, operations would end with SP_E_IO. Cost: reads a flag. */
+bool sp_tier_answers(sp_tier *t);
+
 /* sp_tier_use -- counts a use of a copy that was served by a higher tier. Cost: a
  * look-up in memory. */
 void sp_tier_use(sp_tier *t, const sp_tier_key *key);

@@ -39,6 +39,7 @@ typedef struct sp_tier_type {
     /* Runs an operation on the caller's thread, beside those of the queue; NULL: it cannot. */
     sp_err (*run)(sp_tier *t, const sp_tier_op *op);
     bool (*knows)(sp_tier *t, const sp_tier_key *key);
+    bool (*answers)(sp_tier *t); /* NULL: always */
     void (*use)(sp_tier *t, const sp_tier_key *key, bool counts); /* NULL: uses do not matter */
     sp_tier_stats (*stats)(sp_tier *t);
     void (*close)(sp_tier *t);

@@ -1,14 +1,12 @@
 """Replicas that share copies through a Redis server (--remote): what one has computed the others load."""
-import contextlib
 import shutil
 import signal
-import socket
-import subprocess
 import time
 
 import pytest
 
-from conftest import PROGRAM, ROOT, refuse
+from conftest import ROOT, refuse
+from support.redis_server import Redis
 from test_server import Server, chat
 from test_server_documents import register, send
 
@@ -16,43 +14,6 @@ pytestmark = pytest.mark.skipif(not shutil.which("redis-server"), reason="redis-
 
 def text_of(name):
     return f"The harbour of {name} was built by the town in 1870. It has room for forty boats, and in winter for ten. " * 6
-
-
-class Redis:
-    """A server of its own, without files."""
-
-    options = []
-
-    def __init__(self):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
-        self.url = f"redis://127.0.0.1:{self.port}/0"
-        self.start()
-
-    def start(self):
-        self.process = subprocess.Popen(["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", *self.options],
-                                        stdout=subprocess.DEVNULL)
-        end = time.time() + 60
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
-            assert time.time() < end
-            time.sleep(0.05)
-
-    def do(self, *words):
-        """The reply as it is sent."""
-        with socket.create_connection(("127.0.0.1", self.port), 30) as s:
-            s.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in (str(w).encode() for w in words)))
-            return s.makefile("rb").readline().decode().strip()
-
-    def copies(self):
-        return int(self.do("EVAL", "return #redis.call('KEYS', 'SPOLIA:*:copy:*')", "0").lstrip(":"))
-
-    def stop(self):
-        self.process.send_signal(signal.SIGCONT)
-        self.process.kill()
-        self.process.wait()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,6 +38,7 @@ static inline void redis_run(redis *r, const char *option, const char *value)
     snprintf(port, sizeof port, "%d", r->port);
     r->pid = fork();
     if (r->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails does not stop it, and its caller reads until all end */
         if (!freopen("/dev/null", "w", stdout)) _exit(1);
         execlp("redis-server", "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly",
                "no", "--maxmemory-policy", "noeviction", option, value, (char *)NULL);

@@ -21,9 +21,13 @@
 
 enum {
     TRIES = 3,
-    LEAST_LATE_US = 20000, /* a load under way may take at least this long */
-    RETRY_US = 30000000,   /* a tier that was slower than computing is tried again */
+    LATE_TIMES = 4,       /* a load may take this many times what was expected ... */
+    LEAST_LATE_US = 5000, /* ... and at least this long */
+    LEAST_RETRY_US = 1000000,  /* a tier that was slower than computing is tried again; the pause doubles */
+    MOST_RETRY_US = 64000000,
 };
+
+#define LATE_SHARE 0.1 /* of the time that computing takes: a load may waste it */
 
 struct sp_load {
     sp_move move; /* first */
@@ -138,15 +142,33 @@ static double all_bytes(const sp_tiers *t, int32_t n)
     return sp_blocks_for(n) * (double)sp_kv_pool_layer_block_bytes(t->pool) * sp_kv_pool_shape(t->pool)->n_layers;
 }
 
-/* is_slow -- whether loading this many bytes from the remote tier would take longer than computing the copy did.
- * Returns false now and then, so that the speed is measured again. */
-static bool is_slow(sp_level *l, const sp_copy *c, double bytes)
+/* is_slow -- whether loading this many bytes from the remote tier would take longer than computing the copy did. */
+static bool is_slow(const sp_level *l, const sp_copy *c, double bytes)
 {
-    const double cost_us = (double)c->facts.cost_us;
-    if (l->place != SP_AT_REMOTE || cost_us <= 0 || bytes * l->byte_us < cost_us) return false;
-    if (sp_clock_us() - l->slow_us < RETRY_US) return true;
-    l->slow_us = sp_clock_us();
+    return l->place == SP_AT_REMOTE && c->facts.cost_us > 0 && bytes * l->byte_us >= (double)c->facts.cost_us;
+}
+
+/* is_left_alone -- a slow tier; false now and then, so that its speed is measured again. */
+static bool is_left_alone(sp_level *l, const sp_copy *c, double bytes)
+{
+    const int64_t now_us = sp_clock_us();
+    if (!is_slow(l, c, bytes)) {
+        l->slow_pause_us = 0;
+        return false;
+    }
+    if (l->slow_pause_us && now_us - l->slow_us < l->slow_pause_us) return true;
+    l->slow_us = now_us;
+    l->slow_pause_us = SP_MIN(SP_MAX(2 * l->slow_pause_us, LEAST_RETRY_US), MOST_RETRY_US);
     return false;
+}
+
+/* limit_us -- how long a load from the remote tier may take: as long as expected, a few times over, but not longer
+ * than computing; a small share of that where a delay is all that can be expected. */
+static double limit_us(const sp_level *l, const sp_copy *c, double bytes)
+{
+    const double cost_us = (double)c->facts.cost_us, least_us = LATE_SHARE * cost_us;
+    if (l->byte_us == 0) return cost_us;
+    return is_slow(l, c, bytes) ? least_us : SP_MIN(cost_us, SP_MAX(least_us, LATE_TIMES * bytes * l->byte_us));
 }
 
 int sp_tiers_n_there(sp_tiers *t, const sp_copy *c, double *left_us)
@@ -175,15 +197,19 @@ static sp_miss why_failed(sp_err err)
                                   : SP_MISS_NO_ROOM;
 }
 
-/* note_speed -- of all loads since none was under way; a mean in which the last one counts a quarter. */
+/* learn_speed -- a mean in which the last time counts a quarter. */
+static void learn_speed(sp_level *l, double byte_us)
+{
+    l->byte_us = l->byte_us == 0 ? byte_us : l->byte_us * 0.75 + byte_us * 0.25;
+}
+
+/* note_speed -- of all loads since none was under way. */
 static void note_speed(sp_load *x)
 {
     const sp_move *m = &x->move;
-    double *mean = &x->from->byte_us;
     sp_tiers *t = x->tiers;
     t->busy_bytes += bytes_of(m, sp_kv_pool_shape(m->pool)->n_layers);
-    double us = (double)(sp_clock_us() - t->busy_since_us) / t->busy_bytes;
-    *mean = *mean == 0 ? us : *mean * 0.75 + us * 0.25;
+    learn_speed(x->from, (double)(sp_clock_us() - t->busy_since_us) / t->busy_bytes);
 }
 
 /* try_again -- retries from the next tier or from the same one; false: that would not help. */
@@ -192,6 +218,7 @@ static bool try_again(sp_load *x)
     sp_tiers *t = x->tiers;
     sp_err err = x->post.err;
     if (err == SP_OK || x->cancelled || x->n_tries >= TRIES || x->copy->has_head) return false;
+    if (!sp_tier_answers(x->from->tier)) return false;
     if (sp_tiers_highest(t, x->copy, x->from))
         sp_ledger_unplaced(t->ledger, x->copy, x->from->place);
     else if (err != SP_E_IO)
@@ -247,12 +274,18 @@ static int64_t n_blocks_of(const sp_load *x)
     return sp_blocks_for(x->move.seg.n);
 }
 
-/* came_late -- an abandoned load has ended. */
+/* came_late -- an abandoned load has ended. If its tier has not failed but was slow, its speed is noted once the last
+ * one has ended. */
 static void came_late(sp_load *x)
 {
     sp_tiers *t = x->tiers;
+    sp_level *l = x->from;
     sp_kv_release(t->pool, x->move.blocks, n_blocks_of(x));
-    if (--x->from->n_abandoned == 0) sp_log(SP_LOG_INFO, "a tier answers again");
+    if (x->post.err != SP_E_IO) l->late_bytes += bytes_of(&x->move, sp_kv_pool_shape(t->pool)->n_layers);
+    if (--l->n_abandoned == 0 && sp_tier_answers(l->tier)) {
+        sp_log(SP_LOG_INFO, "a tier answers again");
+        if (l->late_bytes > 0) learn_speed(l, (double)(sp_clock_us() - l->late_since_us) / l->late_bytes);
+    }
     free_load(x);
 }
 
@@ -283,7 +316,10 @@ static void abandon(sp_load *x)
     x->copy = NULL;
     x->next = t->abandoned;
     t->abandoned = x;
-    x->from->n_abandoned++;
+    if (x->from->n_abandoned++ == 0) {
+        x->from->late_since_us = t->busy_since_us;
+        x->from->late_bytes = 0;
+    }
     t->load_failed(t->user, c, SP_MISS_LATE);
     sp_err err = sp_ledger_load_end(t->ledger, c, NULL, (sp_place)0, x->now);
     assert(err == SP_OK); /* a load that ends without contents cannot fail */
@@ -291,12 +327,14 @@ static void abandon(sp_load *x)
     sp_tier_op_cancel(x->move.op); /* not withdrawn: its end shows that the tier answers */
 }
 
-/* is_too_late -- for the remote tier: whether computing the copies one after another would have ended by now. */
-static bool is_too_late(const sp_load *x, int64_t now_us)
+/* late_us -- until when a load may take: the remote tier as long as all loads of now may, another one as long as
+ * layers come. */
+static int64_t late_us(const sp_load *x)
 {
     const sp_tiers *t = x->tiers;
-    if (x->from->place != SP_AT_REMOTE || x->copy->facts.cost_us <= 0) return false;
-    return (double)(now_us - t->busy_since_us) > SP_MAX(t->busy_cost_us, LEAST_LATE_US);
+    const int64_t end = x->since_us + t->timeout_us;
+    if (x->from->place != SP_AT_REMOTE || x->copy->facts.cost_us <= 0) return end;
+    return SP_MIN(end, t->busy_since_us + (int64_t)SP_MAX(t->busy_limit_us, LEAST_LATE_US));
 }
 
 /* has_expired -- whether a load has timed out; notes its progress. */
@@ -308,7 +346,7 @@ static bool has_expired(sp_load *x, int64_t now_us)
         x->since_us = now_us;
     }
     if (x->arrived || x->ended) return false;
-    return now_us - x->since_us > x->tiers->timeout_us || is_too_late(x, now_us);
+    return now_us > late_us(x);
 }
 
 void sp_tiers_expire(sp_tiers *t)
@@ -329,7 +367,7 @@ int64_t sp_tiers_until_expiry(const sp_tiers *t)
 {
     int64_t least = INT64_C(10000000), now_us = t->loading ? sp_clock_us() : 0;
     for (const sp_load *x = t->loading; x; x = x->next)
-        least = SP_MIN(least, x->since_us + t->timeout_us - now_us);
+        least = SP_MIN(least, late_us(x) - now_us);
     return SP_MAX(SP_MIN(least, sp_tiers_until_write_expiry(t)), 0);
 }
 
@@ -362,8 +400,9 @@ sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare, int64_
     *x = (sp_load){.post.done = done, .tiers = t, .copy = key->copy, .now = now};
     sp_err err = SP_OK;
     sp_level *from = sp_tiers_highest(t, key->copy, NULL);
-    if (from && from->n_abandoned) err = sp_fail(SP_E_IO, "a tier does not answer");
-    if (err == SP_OK && from && is_slow(from, key->copy, all_bytes(t, key->seg->n)))
+    const double bytes = all_bytes(t, key->seg->n);
+    if (from && (from->n_abandoned || !sp_tier_answers(from->tier))) err = sp_fail(SP_E_IO, "a tier does not answer");
+    if (err == SP_OK && from && is_left_alone(from, key->copy, bytes))
         err = sp_fail(SP_E_IO, "the %s tier is slower than computing", from->name);
     if (err == SP_OK) err = sp_ledger_load_begin(t->ledger, key->copy, key->seg, spare);
     if (err != SP_OK) {
@@ -372,9 +411,9 @@ sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare, int64_
     }
     if (!t->loading) {
         t->busy_since_us = sp_clock_us();
-        t->busy_bytes = t->busy_cost_us = 0;
+        t->busy_bytes = t->busy_limit_us = 0;
     }
-    t->busy_cost_us += (double)key->copy->facts.cost_us;
+    t->busy_limit_us += from ? limit_us(from, key->copy, bytes) : 0;
     x->next = t->loading;
     t->loading = x;
     err = begin(x, key);

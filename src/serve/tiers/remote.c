@@ -84,13 +84,13 @@ static int64_t n_blocks_of(const sp_share *x)
 }
 
 /* note_failure -- without a store, also for sp_tiers_stored. */
-static void note_failure(sp_tiers *t, const sp_post *post)
+static void note_failure(sp_tiers *t, sp_err err, const char *why)
 {
-    sp_log(SP_LOG_DEBUG, "a copy is not shared: %s", post->detail);
+    sp_log(SP_LOG_DEBUG, "a copy is not shared: %s", why);
     t->n_unshared++;
     if (sp_tiers_has_store(t)) return;
-    t->err = post->err;
-    snprintf(t->detail, sizeof t->detail, "%s", post->detail);
+    t->err = err;
+    snprintf(t->detail, sizeof t->detail, "%s", why);
 }
 
 static void done(sp_post *post)
@@ -104,7 +104,7 @@ static void done(sp_post *post)
     if (post->err == SP_OK)
         sp_ledger_placed(t->ledger, x->copy, SP_AT_REMOTE);
     else
-        note_failure(t, post);
+        note_failure(t, post->err, post->detail);
     sp_kv_release(t->pool, x->move.blocks, n_blocks_of(x));
     sp_ledger_unpin(t->ledger, x->copy);
     sp_move_fini(&x->move);
@@ -140,6 +140,10 @@ sp_err sp_tiers_share(sp_tiers *t, const sp_tiers_key *key)
     if (!sp_tiers_remote(t) || c->places & SP_AT_REMOTE || t->n_sharing >= MOST_SHARES || sp_tiers_is_erasing(t, c))
         return SP_OK;
     if (sp_tiers_is_sharing(t, c)) return SP_OK;
+    if (!sp_tier_answers(sp_tiers_remote(t))) {
+        note_failure(t, SP_E_IO, "the remote tier does not answer");
+        return SP_OK;
+    }
     sp_share *x = SP_NEW(sp_share);
     if (!x) return sp_fail_nomem(sizeof *x, "sharing a copy");
     *x = (sp_share){.post.done = done, .tiers = t, .copy = c};

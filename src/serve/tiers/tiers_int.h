@@ -22,7 +22,10 @@ typedef struct sp_level {
     const char *name; /* of the tier: "host" */
     int n_abandoned; /* loads that have timed out, and are not over: it does not answer */
     double byte_us;  /* time that reading a byte took lately; 0: not known */
-    int64_t slow_us; /* loads.c: when one from there was last begun although it was slow */
+    int64_t slow_us; /* loads.c: when one from there was last begun although it was slow ... */
+    int64_t slow_pause_us; /* ... and until the next one */
+    int64_t late_since_us; /* when the abandoned loads began ... */
+    double late_bytes;     /* ... and what those that have ended have read */
 } sp_level;
 
 enum { SP_LEVELS = 3 }; /* tiers.c */
@@ -65,7 +68,7 @@ struct sp_tiers {
     pthread_cond_t more;
     int64_t busy_since_us; /* when the first of these began */
     double busy_bytes;     /* that were loaded since */
-    double busy_cost_us;   /* that computing them took, and those under way */
+    double busy_limit_us;  /* that they and those under way may take: of the remote tier (loads.c) */
     bool admit_cheaper;
     SP_VEC(sp_digest) path; /* scratch: sp_tiers_path_of */
 };

@@ -16,20 +16,19 @@
 #include "store/tier_type.h"
 
 enum {
-    BATCH = 64,            /* gets that are asked for at once */
-    FIELD_SIZE = 12,
-    POLL_MS = 200,
+    BATCH = 64, /* gets that are asked for at once */
+    FIELD_SIZE = 12, POLL_MS = 200,
+    LEAST_PAUSE_US = 100000, /* of the listener after a failure; doubles each time */
+    MOST_PAUSE_US = 1000000,
 };
 
 #define UNFINISHED_S   "300" /* that a copy without a head is kept */
 #define LOCK_S         "60"  /* how long others wait for the process that writes a copy */
-#define LEAST_PAUSE_US INT64_C(100000) /* after a failure; doubles each time */
-#define MOST_PAUSE_US  INT64_C(10000000)
 
-/* Where a server is, as the tier sees it. */
+/* A thread's connection. */
 typedef struct line {
-    redisContext *c;            /* NULL: not connected */
-    int64_t pause_us, again_us; /* nothing is sent before again_us */
+    redisContext *c;  /* NULL: not connected */
+    int64_t n_failed; /* of the tier, when it was connected: after a later failure it is not used again */
 } line;
 
 typedef struct remote_tier {
@@ -47,14 +46,16 @@ typedef struct remote_tier {
     int n_threads; /* of these, in this order */
     atomic_bool stop, some_news;
     line in, out; /* the reader's and the writer's */
+    atomic_bool up; /* I3 */
+    _Atomic int64_t n_failed; /* how often it has ceased to be */
 
     pthread_mutex_t lock; /* of the following */
     sp_table table;
     uint32_t first;             /* of the table's one list */
     SP_VEC(sp_tier_info) fresh; /* news for sp_remote_tier_news */
     sp_tier_stats stats;
-    pthread_cond_t heard; /* the listener has tried to read the index */
-    int64_t n_heard;      /* how often */
+    pthread_cond_t heard; /* the listener has tried to read the index, ... */
+    int64_t n_heard;      /* ... so often */
     sp_err heard_err;     /* of the last time */
     char heard_detail[256];
 } remote_tier;
@@ -123,28 +124,33 @@ static void hang_up(line *l)
     l->c = NULL;
 }
 
-/* pause_line -- after a failure: one warning for each time that the server is lost. */
-static void pause_line(const remote_tier *t, line *l)
+/* fail_line -- after a failure: one warning for each time that the server is lost. */
+static void fail_line(remote_tier *t, line *l)
 {
-    if (!l->pause_us)
-        sp_log(t->must ? SP_LOG_DEBUG : SP_LOG_WARN, "the remote tier does not answer: %s", sp_error_detail());
-    l->pause_us = SP_MIN(SP_MAX(2 * l->pause_us, LEAST_PAUSE_US), MOST_PAUSE_US);
-    l->again_us = sp_clock_us() + l->pause_us;
     hang_up(l);
+    if (!atomic_exchange(&t->up, false)) return;
+    t->n_failed++;
+    sp_log(t->must ? SP_LOG_DEBUG : SP_LOG_WARN, "the remote tier does not answer: %s", sp_error_detail());
+}
+
+/* await_first -- waits until the listener has tried to reach the server for the first time. */
+static void await_first(remote_tier *t)
+{
+    pthread_mutex_lock(&t->lock);
+    while (!t->n_heard && !t->stop) pthread_cond_wait(&t->heard, &t->lock);
+    pthread_mutex_unlock(&t->lock);
 }
 
 static sp_err connect_line(remote_tier *t, line *l)
 {
-    if (l->c) return SP_OK;
-    if (sp_clock_us() < l->again_us) return sp_fail(SP_E_IO, "the remote tier did not answer lately");
+    await_first(t);
+    if (!atomic_load(&t->up)) return sp_fail(SP_E_IO, "the remote tier did not answer lately");
+    if (l->c && l->n_failed == t->n_failed) return SP_OK;
+    hang_up(l);
+    l->n_failed = t->n_failed;
     sp_err err = sp_redis_open(&t->address, t->timeout_us, &l->c);
-    if (err != SP_OK) {
-        pause_line(t, l);
-        return err;
-    }
-    if (l->pause_us) sp_log(SP_LOG_INFO, "the remote tier answers again");
-    l->pause_us = 0;
-    return SP_OK;
+    if (err != SP_OK) fail_line(t, l);
+    return err;
 }
 
 /* -- put ---------------------------------------------------------------------------------------------- */
@@ -306,8 +312,7 @@ typedef struct getting {
     sp_err err;
 } getting;
 
-/* prepare -- fills in the keys to ask for. Errors: SP_E_NOTFOUND without a message: the index does not have the copy.
- * */
+/* prepare -- fills in the keys to ask for. Errors: SP_E_NOTFOUND: the index does not have the copy. */
 static sp_err prepare(remote_tier *t, getting *g)
 {
     const sp_tier_job *job = &g->op->job;
@@ -447,13 +452,13 @@ static void run_gets(remote_tier *t, getting *v, int n)
     for (int i = 0; i < n; i++)
         if (begin_get(t, &v[i], &line_err)) v[n_asked++] = v[i];
     for (int i = 0; i < n_asked; i++) {
-        if (line_err == SP_OK && (line_err = take_replies(t, &v[i])) != SP_OK) pause_line(t, &t->in);
+        if (line_err == SP_OK && (line_err = take_replies(t, &v[i])) != SP_OK) fail_line(t, &t->in);
         if (line_err != SP_OK) v[i].err = sp_fail(SP_E_IO, "the remote tier does not answer");
         finish_get(t, &v[i]);
     }
     for (int i = 0; i < n_asked && line_err == SP_OK; i++)
         if (v[i].err == SP_E_NOTFOUND) line_err = strike_out(t, &v[i]);
-    if (line_err != SP_OK && t->in.c) pause_line(t, &t->in);
+    if (line_err != SP_OK && t->in.c) fail_line(t, &t->in);
 }
 
 static void *read_copies(void *arg)
@@ -534,7 +539,7 @@ static void *write_copies(void *arg)
     remote_tier *t = arg;
     for (sp_tier_op *op; (op = sp_op_queue_pop(&t->others, true));) {
         sp_err err = run_other(t, op);
-        if (t->out.c && t->out.c->err) pause_line(t, &t->out);
+        if (t->out.c && t->out.c->err) fail_line(t, &t->out);
         pthread_mutex_lock(&t->lock);
         t->stats.n_failed += err != SP_OK && err != SP_E_CANCELED;
         pthread_mutex_unlock(&t->lock);
@@ -598,10 +603,9 @@ static sp_err hear_replies(remote_tier *t, redisContext *c)
 /* subscribe -- subscribes before it reads the index, so that no news is missed in between. */
 static sp_err subscribe(remote_tier *t, line *l)
 {
-    if (l->c) return SP_OK;
-    SP_TRY(connect_line(t, l));
-    sp_err err = sp_redis_run(l->c, &(sp_redis_command){.words = {"SUBSCRIBE", t->news}, .n = 2});
-    return err == SP_OK ? read_index(t) : err;
+    SP_TRY(sp_redis_open(&t->address, t->timeout_us, &l->c));
+    SP_TRY(sp_redis_run(l->c, &(sp_redis_command){.words = {"SUBSCRIBE", t->news}, .n = 2}));
+    return read_index(t);
 }
 
 /* tell_heard -- wakes the threads that wait for the index. */
@@ -615,19 +619,28 @@ static void tell_heard(remote_tier *t, sp_err err)
     pthread_mutex_unlock(&t->lock);
 }
 
+/* reach -- connects the listener, unless it is connected and no other line has failed since. */
+static sp_err reach(remote_tier *t, line *l)
+{
+    if (l->c && atomic_load(&t->up)) return SP_OK;
+    hang_up(l);
+    sp_err err = subscribe(t, l);
+    if (err == SP_OK && !atomic_exchange(&t->up, true)) sp_log(SP_LOG_INFO, "the remote tier answers again");
+    if (err != SP_OK) fail_line(t, l);
+    tell_heard(t, err);
+    return err;
+}
+
 static void *listen_to_others(void *arg)
 {
     remote_tier *t = arg;
     line l = {0};
-    while (!t->stop) {
-        const bool fresh = !l.c;
-        sp_err err = subscribe(t, &l);
-        if (fresh) tell_heard(t, err);
+    for (int pause_us = 0; !t->stop;) {
+        sp_err err = reach(t, &l);
         struct pollfd p = {.fd = l.c ? l.c->fd : -1, .events = POLLIN};
-        if (err == SP_OK && poll(&p, 1, POLL_MS) > 0) err = hear_replies(t, l.c);
-        if (err == SP_OK) continue;
-        if (l.c) pause_line(t, &l);
-        usleep(POLL_MS * 500);
+        if (err == SP_OK && poll(&p, 1, POLL_MS) > 0 && (err = hear_replies(t, l.c)) != SP_OK) fail_line(t, &l);
+        pause_us = err == SP_OK ? 0 : SP_MIN(SP_MAX(2 * pause_us, LEAST_PAUSE_US), MOST_PAUSE_US);
+        for (int us = 0; us < pause_us && !t->stop; us += LEAST_PAUSE_US) usleep(LEAST_PAUSE_US);
     }
     hang_up(&l);
     return NULL;
@@ -678,6 +691,11 @@ static bool knows(sp_tier *tier, const sp_tier_key *key)
     return known;
 }
 
+static bool answers(sp_tier *tier)
+{
+    return atomic_load(&remote_of(tier)->up);
+}
+
 static sp_tier_stats stats_of(sp_tier *tier)
 {
     remote_tier *t = remote_of(tier);
@@ -694,7 +712,10 @@ static void close_tier(sp_tier *tier)
 {
     remote_tier *t = remote_of(tier);
     const pthread_t threads[] = {t->reader, t->writer, t->listener};
+    pthread_mutex_lock(&t->lock);
     t->stop = true;
+    pthread_cond_broadcast(&t->heard);
+    pthread_mutex_unlock(&t->lock);
     sp_op_queue_close(&t->gets);
     sp_op_queue_close(&t->others);
     for (int i = 0; i < t->n_threads; i++) pthread_join(threads[i], NULL);
@@ -712,7 +733,8 @@ static void close_tier(sp_tier *tier)
 }
 
 static const sp_tier_type remote_type = {
-    .name = "remote", .queue_of = queue_of, .knows = knows, .stats = stats_of, .close = close_tier};
+    .name = "remote", .queue_of = queue_of, .knows = knows, .answers = answers, .stats = stats_of,
+    .close = close_tier};
 
 static sp_err start(remote_tier *t)
 {
@@ -750,6 +772,7 @@ sp_err sp_remote_tier_open(const sp_remote_tier_opts *o, sp_tier **out)
     remote_tier *t = SP_NEW(remote_tier);
     if (!t) return sp_fail_nomem(sizeof *t, "the remote tier");
     *t = (remote_tier){.base.type = &remote_type, .timeout_us = o->timeout_us, .must = o->must, .first = SP_NO_ENTRY};
+    t->up = true; /* nothing is known to the contrary */
     sp_err err = sp_redis_parse(o->url, &t->address);
     if (o->ca_file) t->ca_file = sp_strdup_n(o->ca_file, strlen(o->ca_file));
     if (err == SP_OK && o->ca_file && !t->ca_file) err = sp_fail_nomem(strlen(o->ca_file), "the name of a file");

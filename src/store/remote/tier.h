@@ -10,14 +10,17 @@
  *          first one that begins writes it
  *   get    the header and all groups of layers of all waiting gets are asked for at once; each is used as it comes
  *
- * A server that does not answer is left alone for a while: operations end at once, with SP_E_IO, and the tier
- * connects again. With a key (mac_key), header and groups carry an HMAC over namespace, name, field and bytes;
- * without a key, checksums find damage but not tampering.
+ * A server that does not answer is left alone: operations end at once, with SP_E_IO, until the listener, which tries
+ * to connect in the background, has read the index again.
+ * With a key (mac_key), header and groups carry an HMAC over namespace, name, field and bytes; without a key,
+ * checksums find damage but not tampering.
  *
  * Invariants
  *  I1  what a sink gets was verified as in every tier (store/tier.h I2), and with a key it was written by one who has
  *      it.
- *  I2  no operation waits longer than timeout_us for a byte. */
+ *  I2  no operation waits longer than timeout_us for a byte.
+ *  I3  after a failure no operation reaches for the server before the listener has: no request pays for finding out
+ *      that it is still lost (sp_tier_answers). */
 #ifndef SP_STORE_REMOTE_TIER_H
 #define SP_STORE_REMOTE_TIER_H
 

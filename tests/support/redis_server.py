@@ -1,0 +1,92 @@
+"""A redis-server of a test, and what can happen to it: it dies, hangs, is full, is slow, or answers other bytes."""
+import contextlib
+import socket
+import subprocess
+import threading
+import time
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Redis:
+    """A server of its own, without files."""
+
+    options = []
+    password = None
+
+    def __init__(self):
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
+                                         "--appendonly", "no", *map(str, self.options)], stdout=subprocess.DEVNULL)
+        end = time.time() + 60
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return
+            assert time.time() < end, "redis-server does not listen"
+            time.sleep(0.05)
+
+    def do(self, *words):
+        """The first line of the reply."""
+        sent = [("AUTH", self.password)] * bool(self.password) + [words]
+        with socket.create_connection(("127.0.0.1", self.port), 30) as s, s.makefile("rb") as f:
+            for command in sent:
+                s.sendall(b"*%d\r\n" % len(command) + b"".join(
+                    b"$%d\r\n%s\r\n" % (len(w), w) for w in (str(w).encode() for w in command)))
+                line = f.readline().decode().strip()
+            return line
+
+    def copies(self):
+        return int(self.do("EVAL", "return #redis.call('KEYS', 'SPOLIA:*:copy:*')", "0").lstrip(":"))
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        self.process.send_signal(18)  # SIGCONT
+        self.kill()
+
+
+class Proxy:
+    """Between a client and a server: what the server says is delayed by `latency_s` and passes at `rate` bytes a
+    second; 0: at once."""
+
+    def __init__(self, port):
+        self.port_of_server, self.latency_s, self.rate, self.n_bytes = port, 0.0, 0.0, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client = self.listener.accept()[0]
+                server = socket.create_connection(("127.0.0.1", self.port_of_server))
+                for pair in ((client, server, False), (server, client, True)):
+                    pair[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    threading.Thread(target=self.carry, args=pair, daemon=True).start()
+
+    def carry(self, source, to, delayed):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if delayed and (self.latency_s or self.rate):
+                    time.sleep(self.latency_s + (len(data) / self.rate if self.rate else 0))
+                self.n_bytes += len(data) if delayed else 0
+                to.sendall(data)
+        for s in (source, to):
+            with contextlib.suppress(OSError):
+                s.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        self.listener.close()
