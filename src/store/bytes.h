@@ -24,6 +24,11 @@ static inline uint64_t get64(const uint8_t *p)
     return v;
 }
 
+static inline void put64(uint8_t *p, uint64_t v)
+{
+    memcpy(p, &v, sizeof v);
+}
+
 static inline float get_float(const uint8_t *p)
 {
     float v;

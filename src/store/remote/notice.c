@@ -4,7 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { GROUP_BYTES = 1 << 20 /* of layers in one value */ };
+enum {
+    GROUP_BYTES = 1 << 20, /* of layers in one value */
+    LEAST_FIELDS = 5,      /* older programs write no more */
+};
 
 void sp_remote_name(const sp_tier_key *k, char out[SP_REMOTE_NAME])
 {
@@ -34,16 +37,16 @@ int sp_remote_per_group(uint64_t stride)
 
 void sp_remote_write_notice(const sp_remote_notice *n, char out[SP_REMOTE_NOTICE])
 {
-    snprintf(out, SP_REMOTE_NOTICE, "%d %d %" PRIu64 " %u %.0f", n->n, n->n_layers, n->stride, n->facts,
-             (double)n->cost_us);
+    snprintf(out, SP_REMOTE_NOTICE, "%d %d %" PRIu64 " %u %.0f %" PRIu64 " %" PRId64, n->n, n->n_layers, n->stride,
+             n->facts, (double)n->cost_us, n->head_bytes, n->expires_s);
 }
 
 bool sp_remote_read_notice(const char *name, const char *says, sp_remote_notice *out)
 {
     *out = (sp_remote_notice){0};
     return sp_remote_read_name(name, &out->key) &&
-           sscanf(says, "%d %d %" SCNu64 " %u %f", &out->n, &out->n_layers, &out->stride, &out->facts,
-                  &out->cost_us) == 5 &&
+           sscanf(says, "%d %d %" SCNu64 " %u %f %" SCNu64 " %" SCNd64, &out->n, &out->n_layers, &out->stride,
+                  &out->facts, &out->cost_us, &out->head_bytes, &out->expires_s) >= LEAST_FIELDS &&
            out->n > 0 && out->n_layers > 0 && out->n_layers < 4096 && out->stride > 0 &&
-           out->stride < (UINT64_C(1) << 40);
+           out->stride <= UINT32_MAX && out->head_bytes <= UINT32_MAX;
 }

@@ -13,6 +13,8 @@ typedef struct sp_remote_notice {
     uint64_t stride; /* bytes of a layer and its notes */
     unsigned facts;
     float cost_us;
+    uint64_t head_bytes; /* of the header as it is stored; 0: unknown */
+    int64_t expires_s;   /* since 1970; 0: it does not */
 } sp_remote_notice;
 
 void sp_remote_name(const sp_tier_key *k, char out[SP_REMOTE_NAME]);

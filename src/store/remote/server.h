@@ -1,4 +1,4 @@
-/* server.h -- a Redis or Valkey server looked at as a whole: which models have copies there, and what is left over. */
+/* server.h -- a remote store as a whole: which models have copies there, and what is left over. */
 #ifndef SP_STORE_REMOTE_SERVER_H
 #define SP_STORE_REMOTE_SERVER_H
 
@@ -13,19 +13,19 @@ sp_err sp_remote_read_key(const char *path, uint8_t out[SP_REMOTE_KEY_BYTES], si
 
 /* How a server is reached. */
 typedef struct sp_remote_server {
-    const char *url;     /* store/remote/redis.h */
-    const char *ca_file; /* sp_tls_connect */
+    const char *url;
+    const char *ca_file; /* certificates of authorities that are trusted; NULL: the system's */
     int64_t timeout_us;
 } sp_remote_server;
 
 /* sp_remote_each_space -- the namespaces that have copies; of each the first 16 bytes, the others are 0. Errors: those
- * of store/remote/redis.h, and of `each`. */
+ * of the store, and of `each`. */
 sp_err sp_remote_each_space(const sp_remote_server *s, sp_err (*each)(void *user, const sp_digest *space),
                             void *user) SP_MUST_CHECK;
 
 /* sp_remote_clean -- deletes what nobody finds: copies of all namespaces that no index names, now and a moment later;
  * and index entries whose copy the server has dropped. *n_orphans, *n_gone: how many. Errors: those of
- * store/remote/redis.h. */
+ * the store. */
 sp_err sp_remote_clean(const sp_remote_server *s, int64_t *n_orphans, int64_t *n_gone) SP_MUST_CHECK;
 
 #endif

@@ -1,52 +1,48 @@
 #include "store/remote/tier.h"
 
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "store/bytes.h"
+#include "store/remote/link.h"
 #include "store/remote/notice.h"
-#include "store/remote/redis.h"
 #include "store/remote/seal.h"
 #include "store/table.h"
 #include "store/tier_type.h"
 
 enum {
     BATCH = 64, /* gets that are asked for at once */
-    FIELD_SIZE = 12, POLL_MS = 200,
+    FIELD_SIZE = 12,
+    EXPIRY_BYTES = 8, /* after a header: seconds since 1970, little-endian */
     LEAST_PAUSE_US = 100000, /* of the listener after a failure; doubles each time */
     MOST_PAUSE_US = 1000000,
 };
 
-#define UNFINISHED_S   "300" /* that a copy without a head is kept */
-#define LOCK_S         "60"  /* how long others wait for the process that writes a copy */
-
-/* A thread's connection. */
+/* The store, as one thread of the tier sees it. */
 typedef struct line {
-    redisContext *c;  /* NULL: not connected */
-    int64_t n_failed; /* of the tier, when it was connected: after a later failure it is not used again */
+    sp_remote_link *link; /* NULL: not connected */
+    int64_t n_failed;     /* of the tier, when it was connected: after a later failure it is not used again */
 } line;
 
 typedef struct remote_tier {
     sp_tier base; /* first */
-    sp_redis_address address;
-    char *ca_file; /* of it */
-    char index[64], news[64];
-    char self[20]; /* who sends news */
+    const sp_remote_kind *kind;
+    sp_remote_site site;
+    char *url, *ca_file; /* of it */
     sp_remote_seal seal;
-    char ttl[24]; /* "0": none */
-    int64_t timeout_us;
     bool must;
     sp_op_queue gets, others; /* a get does not wait for a put */
     pthread_t reader, writer, listener;
     int n_threads; /* of these, in this order */
     atomic_bool stop, some_news;
     line in, out; /* the reader's and the writer's */
-    atomic_bool up; /* I3 */
+    atomic_bool up;           /* tier.h I3 */
     _Atomic int64_t n_failed; /* how often it has ceased to be */
 
     pthread_mutex_t lock; /* of the following */
@@ -63,13 +59,6 @@ typedef struct remote_tier {
 static remote_tier *remote_of(sp_tier *t)
 {
     return (remote_tier *)t;
-}
-
-/* -- names ------------------------------------------------------------------------------------------ */
-
-static void key_of(const remote_tier *t, const char *name, char out[160])
-{
-    snprintf(out, 160, "%scopy:%s", t->seal.space, name);
 }
 
 /* -- the index; lock is held ------------------------------------------------------------------------- */
@@ -97,17 +86,26 @@ static void forget(remote_tier *t, const sp_tier_key *key)
     sp_table_remove(&t->table, i, &t->first);
 }
 
-/* learn -- notes that the server has a copy; `tell`: the engine is notified. */
+static bool is_known(const remote_tier *t, const sp_tier_key *key, const sp_disk_place *place)
+{
+    uint32_t i = sp_table_find(&t->table, key);
+    return i != SP_NO_ENTRY && sp_disk_place_eq(&t->table.entries.v[i].place, place);
+}
+
+/* learn -- notes that the store has a copy; `tell`: the engine is notified. */
 static void learn(remote_tier *t, const sp_remote_notice *n, bool tell)
 {
-    forget(t, &n->key);
-    if (sp_table_reserve(&t->table, 1) != SP_OK || (tell && sp_vec_reserve(&t->fresh, 1) != SP_OK)) return;
     const sp_disk_place place = {.segment = (uint32_t)sp_remote_per_group(n->stride),
+                                 .page = (uint32_t)n->stride,
                                  .pages = (uint32_t)(bytes_of(n) / SP_PAGE),
+                                 .head_pages = (uint32_t)n->head_bytes,
                                  .n = n->n,
                                  .n_layers = (uint32_t)n->n_layers,
                                  .facts = n->facts & 0xff,
                                  .cost_us = n->cost_us};
+    if (is_known(t, &n->key, &place)) return;
+    forget(t, &n->key);
+    if (sp_table_reserve(&t->table, 1) != SP_OK || (tell && sp_vec_reserve(&t->fresh, 1) != SP_OK)) return;
     sp_table_add(&t->table, &n->key, &place, &t->first);
     t->stats.bytes_used += (int64_t)place.pages * SP_PAGE;
     if (!tell) return;
@@ -118,22 +116,22 @@ static void learn(remote_tier *t, const sp_remote_notice *n, bool tell)
 
 /* -- connections ------------------------------------------------------------------------------------- */
 
-static void hang_up(line *l)
+static void hang_up(const remote_tier *t, line *l)
 {
-    if (l->c) redisFree(l->c);
-    l->c = NULL;
+    if (l->link) t->kind->close(l->link);
+    l->link = NULL;
 }
 
-/* fail_line -- after a failure: one warning for each time that the server is lost. */
+/* fail_line -- after a failure: one warning for each time that the store is lost. */
 static void fail_line(remote_tier *t, line *l)
 {
-    hang_up(l);
+    hang_up(t, l);
     if (!atomic_exchange(&t->up, false)) return;
     t->n_failed++;
     sp_log(t->must ? SP_LOG_DEBUG : SP_LOG_WARN, "the remote tier does not answer: %s", sp_error_detail());
 }
 
-/* await_first -- waits until the listener has tried to reach the server for the first time. */
+/* await_first -- waits until the listener has tried to reach the store for the first time. */
 static void await_first(remote_tier *t)
 {
     pthread_mutex_lock(&t->lock);
@@ -145,10 +143,10 @@ static sp_err connect_line(remote_tier *t, line *l)
 {
     await_first(t);
     if (!atomic_load(&t->up)) return sp_fail(SP_E_IO, "the remote tier did not answer lately");
-    if (l->c && l->n_failed == t->n_failed) return SP_OK;
-    hang_up(l);
+    if (l->link && l->n_failed == t->n_failed) return SP_OK;
+    hang_up(t, l);
     l->n_failed = t->n_failed;
-    sp_err err = sp_redis_open(&t->address, t->timeout_us, &l->c);
+    sp_err err = t->kind->open(&t->site, &l->link);
     if (err != SP_OK) fail_line(t, l);
     return err;
 }
@@ -160,19 +158,25 @@ typedef struct putting {
     remote_tier *t;
     const sp_tier_op *op;
     const sp_record *r;
-    char name[SP_REMOTE_NAME], key[160];
+    sp_remote_notice notice;
+    char name[SP_REMOTE_NAME];
     sp_layer_sum *sums;
     uint8_t *buffer; /* a group, and its MAC */
 } putting;
 
-/* send_field -- one value; `n` bytes of the buffer. */
-static sp_err send_field(putting *p, const char *field, uint8_t *data, size_t n)
+static void field_of(int part, char out[FIELD_SIZE])
 {
+    snprintf(out, FIELD_SIZE, part == SP_PART_HEAD ? "head" : "%d", part);
+}
+
+/* send_part -- n bytes, where there is room for a MAC. */
+static sp_err send_part(putting *p, int part, uint8_t *data, size_t n)
+{
+    char field[FIELD_SIZE];
     size_t size = n;
+    field_of(part, field);
     SP_TRY(sp_seal_put(&p->t->seal, p->name, field, data, &size));
-    return sp_redis_run(
-        p->t->out.c,
-        &(sp_redis_command){.words = {"HSET", p->key, field, (const char *)data}, .sizes = {0, 0, 0, size}, .n = 4});
+    return p->t->kind->add(p->t->out.link, part, data, size);
 }
 
 static sp_err send_layers(putting *p)
@@ -181,7 +185,6 @@ static sp_err send_layers(putting *p)
     const sp_tier_job *job = &p->op->job;
     const size_t stride = stride_of(r);
     const int per = sp_remote_per_group(stride);
-    char field[FIELD_SIZE];
     for (int first = 0; first < r->n_layers; first += per) {
         const int n = SP_MIN(per, r->n_layers - first);
         for (int i = 0; i < n; i++) {
@@ -192,85 +195,72 @@ static sp_err send_layers(putting *p)
             if (r->facts.note_bytes)
                 p->sums[r->n_layers + first + i] = sp_layer_sum_of(to + r->layer_bytes, r->facts.note_bytes);
         }
-        snprintf(field, sizeof field, "%d", first / per);
-        SP_TRY(send_field(p, field, p->buffer, (size_t)n * stride));
-        if (first == 0)
-            SP_TRY(sp_redis_run(p->t->out.c, &(sp_redis_command){.words = {"EXPIRE", p->key, UNFINISHED_S}, .n = 3}));
+        SP_TRY(send_part(p, first / per, p->buffer, (size_t)n * stride));
     }
     return SP_OK;
 }
 
+/* head_bytes -- of the header's value: padded to pages, then the time when the copy expires if it does. */
+static size_t head_bytes(const remote_tier *t, const sp_record *r)
+{
+    return sp_record_layout_of(r).head_pages * (size_t)SP_PAGE + (t->site.ttl_s ? EXPIRY_BYTES : 0);
+}
+
 static sp_err send_head(putting *p)
 {
-    const size_t n = sp_record_layout_of(p->r).head_pages * (size_t)SP_PAGE;
+    const size_t n = head_bytes(p->t, p->r);
     uint8_t *head = sp_alloc(1, n + SP_SEAL_BYTES);
     if (!head) return sp_fail_nomem(n, "the header of a copy");
     sp_err err = sp_record_write(p->r, p->sums, head);
-    if (err == SP_OK) err = send_field(p, "head", head, n);
+    if (p->t->site.ttl_s) put64(head + n - EXPIRY_BYTES, (uint64_t)p->notice.expires_s);
+    if (err == SP_OK) err = send_part(p, SP_PART_HEAD, head, n);
     sp_free(head);
     return err;
 }
 
-/* announce -- makes a complete copy permanent, and publishes its name. */
+/* announce -- makes a complete copy visible, and tells the others its name. */
 static sp_err announce(putting *p)
 {
-    char says[SP_REMOTE_NOTICE], news[288];
+    char says[SP_REMOTE_NOTICE];
+    bool taken;
     remote_tier *t = p->t;
-    const sp_remote_notice n = {.key = sp_tier_key_of(p->r),
-                      .n = p->r->n,
-                      .n_layers = p->r->n_layers,
-                      .stride = stride_of(p->r),
-                      .facts = sp_tier_facts_of(p->r),
-                      .cost_us = p->r->facts.cost_us};
-    sp_remote_write_notice(&n, says);
-    snprintf(news, sizeof news, "%s + %s %s", t->self, p->name, says);
-    sp_redis_command keep = {.words = {"EXPIRE", p->key, t->ttl}, .n = 3};
-    if (strcmp(t->ttl, "0") == 0) keep = (sp_redis_command){.words = {"PERSIST", p->key}, .n = 2};
-    SP_TRY(sp_redis_run(t->out.c, &keep));
-    SP_TRY(sp_redis_run(t->out.c, &(sp_redis_command){.words = {"HSET", t->index, p->name, says}, .n = 4}));
-    SP_TRY(sp_redis_run(t->out.c, &(sp_redis_command){.words = {"PUBLISH", t->news, news}, .n = 3}));
+    sp_remote_write_notice(&p->notice, says);
+    SP_TRY(t->kind->finish(t->out.link, says, &taken));
+    if (taken) return SP_OK;
     pthread_mutex_lock(&t->lock);
-    learn(t, &n, false);
+    learn(t, &p->notice, false);
     t->stats.n_put++;
-    t->stats.bytes_written += bytes_of(&n);
+    t->stats.bytes_written += bytes_of(&p->notice);
     pthread_mutex_unlock(&t->lock);
     return SP_OK;
 }
 
-/* is_taken -- whether the copy exists or another process is writing it; if not, this process has locked it. */
-static sp_err is_taken(putting *p, bool *out)
+/* shape_of -- place: of the index; or of a copy that is to be put. */
+static sp_remote_shape shape_of(const remote_tier *t, uint64_t head, uint64_t stride, int n_layers)
 {
-    redisReply *r;
-    char lock[176];
-    redisContext *c = p->t->out.c;
-    SP_TRY(sp_redis_call(c, &(sp_redis_command){.words = {"HEXISTS", p->key, "head"}, .n = 3}, &r));
-    *out = r->type == REDIS_REPLY_INTEGER && r->integer == 1;
-    freeReplyObject(r);
-    if (*out) return SP_OK;
-    snprintf(lock, sizeof lock, "%s:lock", p->key);
-    SP_TRY(sp_redis_call(c, &(sp_redis_command){.words = {"SET", lock, p->t->self, "NX", "EX", LOCK_S}, .n = 6}, &r));
-    *out = r->type == REDIS_REPLY_NIL;
-    freeReplyObject(r);
-    return SP_OK;
+    const uint64_t seal = t->seal.n_key ? SP_SEAL_BYTES : 0;
+    const int per = sp_remote_per_group(stride), n = (n_layers + per - 1) / per;
+    return (sp_remote_shape){.head = head,
+                             .group = (uint64_t)per * stride + seal,
+                             .last = (uint64_t)(n_layers - (n - 1) * per) * stride + seal,
+                             .n_groups = n};
 }
 
 static sp_err write_copy(putting *p)
 {
     bool taken;
-    char lock[176], why[256];
-    SP_TRY(is_taken(p, &taken));
+    char why[256];
+    remote_tier *t = p->t;
+    const sp_remote_shape shape = shape_of(t, p->notice.head_bytes, p->notice.stride, p->notice.n_layers);
+    SP_TRY(t->kind->begin(t->out.link, p->name, &shape, &taken));
     if (taken) return SP_OK;
-    snprintf(lock, sizeof lock, "%s:lock", p->key);
     sp_err err = send_layers(p);
     if (err == SP_OK) err = send_head(p);
     if (err == SP_OK) err = announce(p);
-    if (p->t->out.c->err) return err; /* the lock expires, and what was written */
-    snprintf(why, sizeof why, "%s", err == SP_OK ? "" : sp_error_detail());
-    if (err != SP_OK && sp_redis_run(p->t->out.c, &(sp_redis_command){.words = {"DEL", p->key}, .n = 2}) != SP_OK)
-        sp_log(SP_LOG_DEBUG, "a copy that was not finished expires by itself");
-    if (sp_redis_run(p->t->out.c, &(sp_redis_command){.words = {"DEL", lock}, .n = 2}) != SP_OK)
-        sp_log(SP_LOG_DEBUG, "a lock expires by itself");
-    return err == SP_OK ? SP_OK : sp_fail(err, "%s", why);
+    if (err == SP_OK) return SP_OK;
+    snprintf(why, sizeof why, "%s", sp_error_detail());
+    t->kind->abandon(t->out.link);
+    return sp_fail(err, "%s", why);
 }
 
 /* has_all -- the copies that a put continues. */
@@ -287,11 +277,21 @@ static sp_err run_put(remote_tier *t, const sp_tier_op *op)
 {
     const sp_record *r = op->job.record;
     const size_t group = stride_of(r) * (size_t)sp_remote_per_group(stride_of(r));
-    putting p = {.t = t, .op = op, .r = r};
+    const size_t seal = t->seal.n_key ? SP_SEAL_BYTES : 0;
+    putting p = {.t = t,
+                 .op = op,
+                 .r = r,
+                 .notice = {.key = sp_tier_key_of(r),
+                            .n = r->n,
+                            .n_layers = r->n_layers,
+                            .stride = stride_of(r),
+                            .facts = sp_tier_facts_of(r),
+                            .cost_us = r->facts.cost_us,
+                            .head_bytes = head_bytes(t, r) + seal,
+                            .expires_s = t->site.ttl_s ? (int64_t)time(NULL) + t->site.ttl_s : 0}};
     SP_TRY(has_all(t, op->job.after, op->job.n_after));
     SP_TRY(connect_line(t, &t->out));
     sp_remote_name(&op->job.key, p.name);
-    key_of(t, p.name, p.key);
     p.sums = sp_alloc((size_t)sp_record_n_sums(r), sizeof *p.sums);
     p.buffer = sp_alloc(1, group + SP_SEAL_BYTES);
     sp_err err = p.sums && p.buffer ? write_copy(&p) : sp_fail_nomem(group, "a copy for the remote tier");
@@ -302,19 +302,22 @@ static sp_err run_put(remote_tier *t, const sp_tier_op *op)
 
 /* -- get ---------------------------------------------------------------------------------------------- */
 
-/* A get of a batch: its replies are the header and then its groups of layers. */
+/* A get of a batch. */
 typedef struct getting {
+    remote_tier *t;
     sp_tier_op *op;
-    char name[SP_REMOTE_NAME], key[160];
-    int per, first, n; /* groups [first, first + n) of `per` layers; n 0: the header alone */
+    char name[SP_REMOTE_NAME];
+    int per;           /* layers of a group */
+    sp_remote_ask ask; /* groups [first, first + n); n 0: the header alone */
     uint8_t *head;     /* what the record points into */
     sp_record record;
-    sp_err err;
+    bool is_gone; /* the store has dropped it, or should */
 } getting;
 
-/* prepare -- fills in the keys to ask for. Errors: SP_E_NOTFOUND: the index does not have the copy. */
-static sp_err prepare(remote_tier *t, getting *g)
+/* prepare -- fills in what to ask for. Errors: SP_E_NOTFOUND without a message: the index does not have the copy. */
+static sp_err prepare(getting *g)
 {
+    remote_tier *t = g->t;
     const sp_tier_job *job = &g->op->job;
     SP_TRY(sp_tier_op_begin(g->op));
     pthread_mutex_lock(&t->lock);
@@ -327,32 +330,29 @@ static sp_err prepare(remote_tier *t, getting *g)
         return sp_fail(SP_E_ARG, "layers %d to %d of a copy of %u layers", job->first, job->first + job->n_layers - 1,
                        place.n_layers);
     g->per = (int)place.segment;
-    g->first = job->first / g->per;
-    g->n = job->n_layers ? (job->first + job->n_layers - 1) / g->per + 1 - g->first : 0;
     sp_remote_name(&job->key, g->name);
-    key_of(t, g->name, g->key);
+    g->ask.name = g->name;
+    g->ask.shape = shape_of(t, place.head_pages, place.page, (int)place.n_layers);
+    g->ask.first = job->first / g->per;
+    g->ask.n = job->n_layers ? (job->first + job->n_layers - 1) / g->per + 1 - g->ask.first : 0;
     return SP_OK;
 }
 
-static sp_err ask(redisContext *c, const getting *g)
+/* check_expiry -- of a header of n bytes. Errors: SP_E_NOTFOUND. */
+static sp_err check_expiry(getting *g, const uint8_t *head, size_t n)
 {
-    char field[FIELD_SIZE];
-    SP_TRY(sp_redis_append(c, &(sp_redis_command){.words = {"HGET", g->key, "head"}, .n = 3}));
-    for (int i = 0; i < g->n; i++) {
-        snprintf(field, sizeof field, "%d", g->first + i);
-        SP_TRY(sp_redis_append(c, &(sp_redis_command){.words = {"HGET", g->key, field}, .n = 3}));
-    }
-    return SP_OK;
+    if (n % SP_PAGE != EXPIRY_BYTES || get64(head + n - EXPIRY_BYTES) > (uint64_t)time(NULL)) return SP_OK;
+    g->is_gone = true;
+    return sp_fail(SP_E_NOTFOUND, "a copy of the remote tier has expired");
 }
 
 /* take_head -- verifies that the header belongs to the requested copy. */
-static sp_err take_head(const remote_tier *t, getting *g, const redisReply *r)
+static sp_err take_head(getting *g, const uint8_t *data, size_t n)
 {
-    size_t n = r->len;
-    const uint8_t *data = (const uint8_t *)r->str;
-    if (r->type != REDIS_REPLY_STRING) return sp_fail(SP_E_NOTFOUND, "the remote tier has dropped the copy");
-    if (!sp_seal_check(&t->seal, g->name, "head", data, &n))
+    if (!data) return sp_fail(SP_E_NOTFOUND, "the remote tier has dropped the copy");
+    if (!sp_seal_check(&g->t->seal, g->name, "head", data, &n))
         return sp_fail(SP_E_FORMAT, "remote tier: the header of a copy is not authentic");
+    SP_TRY(check_expiry(g, data, n));
     g->head = sp_alloc(1, n + 1);
     if (!g->head) return sp_fail_nomem(n, "the header of a copy");
     memcpy(g->head, data, n);
@@ -374,17 +374,15 @@ static bool is_whole(const sp_record *r, int layer, const uint8_t *data)
 }
 
 /* take_group -- the layers of one value that were asked for. */
-static sp_err take_group(const remote_tier *t, const getting *g, int group, const redisReply *r)
+static sp_err take_group(const getting *g, int group, const uint8_t *data, size_t n)
 {
     char field[FIELD_SIZE];
-    size_t n = r->len;
-    const uint8_t *data = (const uint8_t *)r->str;
     const sp_tier_job *job = &g->op->job;
     const size_t stride = stride_of(&g->record);
     const int from = group * g->per, to = SP_MIN(from + g->per, g->record.n_layers);
-    if (r->type != REDIS_REPLY_STRING) return sp_fail(SP_E_NOTFOUND, "the remote tier has dropped layers of the copy");
-    snprintf(field, sizeof field, "%d", group);
-    if (!sp_seal_check(&t->seal, g->name, field, data, &n))
+    if (!data) return sp_fail(SP_E_NOTFOUND, "the remote tier has dropped layers of the copy");
+    field_of(group, field);
+    if (!sp_seal_check(&g->t->seal, g->name, field, data, &n))
         return sp_fail(SP_E_FORMAT, "remote tier: layers %d to %d are not authentic", from, to - 1);
     if (to <= from || n != (size_t)(to - from) * stride)
         return sp_fail(SP_E_FORMAT, "remote tier: layers %d to %d have %zu bytes", from, to - 1, n);
@@ -398,67 +396,56 @@ static sp_err take_group(const remote_tier *t, const getting *g, int group, cons
     return SP_OK;
 }
 
-/* take_replies -- reads all replies of one get, so that the next reply belongs to the next get. Errors: SP_E_IO of the
- * connection; errors of the get are in g->err. */
-static sp_err take_replies(remote_tier *t, getting *g)
+static sp_err take_part(void *user, int part, const uint8_t *data, size_t n)
 {
-    for (int i = -1; i < g->n; i++) {
-        redisReply *r;
-        sp_err err = sp_redis_next(t->in.c, &r);
-        if (err != SP_OK && t->in.c->err) return err;
-        if (err == SP_OK && g->err == SP_OK) g->err = i < 0 ? take_head(t, g, r) : take_group(t, g, g->first + i, r);
-        if (err != SP_OK && g->err == SP_OK) g->err = err;
-        if (err == SP_OK) freeReplyObject(r);
-    }
-    return SP_OK;
+    getting *g = user;
+    if (!data) g->is_gone = true;
+    return part == SP_PART_HEAD ? take_head(g, data, n) : take_group(g, part, data, n);
 }
 
-static void finish_get(remote_tier *t, getting *g)
+static bool is_wanted(void *user)
 {
-    const bool gone = g->err == SP_E_NOTFOUND || g->err == SP_E_FORMAT;
+    return !sp_tier_op_is_cancelled(((const getting *)user)->op);
+}
+
+static void end_get(void *user, sp_err err)
+{
+    getting *g = user;
+    remote_tier *t = g->t;
+    const bool gone = err == SP_E_NOTFOUND || err == SP_E_FORMAT;
     pthread_mutex_lock(&t->lock);
-    t->stats.n_got += g->err == SP_OK;
-    t->stats.n_damaged += g->err == SP_E_FORMAT;
-    t->stats.n_failed += g->err != SP_OK && g->err != SP_E_CANCELED && !gone;
-    if (g->err == SP_OK) t->stats.bytes_read += (int64_t)stride_of(&g->record) * g->op->job.n_layers;
+    t->stats.n_got += err == SP_OK;
+    t->stats.n_damaged += err == SP_E_FORMAT;
+    t->stats.n_failed += err != SP_OK && err != SP_E_CANCELED && !gone;
+    if (err == SP_OK) t->stats.bytes_read += (int64_t)stride_of(&g->record) * g->op->job.n_layers;
     if (gone) forget(t, &g->op->job.key);
     pthread_mutex_unlock(&t->lock);
-    if (g->err == SP_E_FORMAT) sp_log(SP_LOG_WARN, "%s", sp_error_detail());
-    sp_tier_op_finish(g->op, g->err);
+    if (err == SP_E_FORMAT) sp_log(SP_LOG_WARN, "%s", sp_error_detail());
+    sp_tier_op_finish(g->op, err);
     sp_free(g->head);
 }
 
-/* begin_get -- sends the commands; false: the get has already failed. */
-static bool begin_get(remote_tier *t, getting *g, sp_err *line_err)
-{
-    g->err = *line_err == SP_OK ? prepare(t, g) : sp_fail(SP_E_IO, "the remote tier does not answer");
-    if (g->err == SP_OK) g->err = *line_err = ask(t->in.c, g);
-    if (g->err == SP_OK) return true;
-    finish_get(t, g);
-    return false;
-}
-
-/* strike_out -- removes a copy that the server has dropped from the index, so that no other process asks for it. */
-static sp_err strike_out(remote_tier *t, const getting *g)
-{
-    return sp_redis_run(t->in.c, &(sp_redis_command){.words = {"HDEL", t->index, g->name}, .n = 3});
-}
-
-/* run_gets -- a batch: all commands are sent before the first reply is read. */
+/* run_gets -- a batch. A copy that the store has dropped leaves its index, so that no other process asks for it. */
 static void run_gets(remote_tier *t, getting *v, int n)
 {
+    sp_remote_ask asks[BATCH];
     int n_asked = 0;
-    sp_err line_err = connect_line(t, &t->in);
-    for (int i = 0; i < n; i++)
-        if (begin_get(t, &v[i], &line_err)) v[n_asked++] = v[i];
-    for (int i = 0; i < n_asked; i++) {
-        if (line_err == SP_OK && (line_err = take_replies(t, &v[i])) != SP_OK) fail_line(t, &t->in);
-        if (line_err != SP_OK) v[i].err = sp_fail(SP_E_IO, "the remote tier does not answer");
-        finish_get(t, &v[i]);
+    const sp_err line_err = connect_line(t, &t->in);
+    for (int i = 0; i < n; i++) {
+        v[i].ask = (sp_remote_ask){.take = take_part, .is_wanted = is_wanted, .end = end_get, .user = &v[i]};
+        sp_err err = line_err == SP_OK ? prepare(&v[i]) : sp_fail(SP_E_IO, "the remote tier does not answer");
+        if (err == SP_OK)
+            asks[n_asked++] = v[i].ask;
+        else
+            end_get(&v[i], err);
     }
-    for (int i = 0; i < n_asked && line_err == SP_OK; i++)
-        if (v[i].err == SP_E_NOTFOUND) line_err = strike_out(t, &v[i]);
-    if (line_err != SP_OK && t->in.c) fail_line(t, &t->in);
+    if (n_asked) t->kind->get(t->in.link, asks, n_asked);
+    for (int i = 0; i < n_asked && !t->in.link->broken; i++) {
+        const getting *g = asks[i].user;
+        if (g->is_gone && t->kind->drop(t->in.link, g->name) != SP_OK)
+            sp_log(SP_LOG_DEBUG, "a copy that is gone stays in the index: %s", sp_error_detail());
+    }
+    if (line_err == SP_OK && t->in.link->broken) fail_line(t, &t->in);
 }
 
 static void *read_copies(void *arg)
@@ -467,7 +454,7 @@ static void *read_copies(void *arg)
     getting batch[BATCH];
     for (sp_tier_op *op; (op = sp_op_queue_pop(&t->gets, true));) {
         int n = 0;
-        for (; op; op = n < BATCH ? sp_op_queue_pop(&t->gets, false) : NULL) batch[n++] = (getting){.op = op};
+        for (; op; op = n < BATCH ? sp_op_queue_pop(&t->gets, false) : NULL) batch[n++] = (getting){.t = t, .op = op};
         run_gets(t, batch, n);
     }
     return NULL;
@@ -477,20 +464,14 @@ static void *read_copies(void *arg)
 
 static sp_err run_drop(remote_tier *t, const sp_tier_op *op)
 {
-    char name[SP_REMOTE_NAME], key[160], news[160];
-    redisContext *c;
+    char name[SP_REMOTE_NAME];
     sp_remote_name(&op->job.key, name);
-    key_of(t, name, key);
-    snprintf(news, sizeof news, "%s - %s", t->self, name);
     pthread_mutex_lock(&t->lock);
     t->stats.n_dropped += sp_table_find(&t->table, &op->job.key) != SP_NO_ENTRY;
     forget(t, &op->job.key);
     pthread_mutex_unlock(&t->lock);
     SP_TRY(connect_line(t, &t->out));
-    c = t->out.c;
-    SP_TRY(sp_redis_run(c, &(sp_redis_command){.words = {"DEL", key}, .n = 2}));
-    SP_TRY(sp_redis_run(c, &(sp_redis_command){.words = {"HDEL", t->index, name}, .n = 3}));
-    return sp_redis_run(c, &(sp_redis_command){.words = {"PUBLISH", t->news, news}, .n = 3});
+    return t->kind->drop(t->out.link, name);
 }
 
 /* run_list -- lists a copy of the index, so that a slow `each` does not hold the lock. */
@@ -539,7 +520,7 @@ static void *write_copies(void *arg)
     remote_tier *t = arg;
     for (sp_tier_op *op; (op = sp_op_queue_pop(&t->others, true));) {
         sp_err err = run_other(t, op);
-        if (t->out.c && t->out.c->err) fail_line(t, &t->out);
+        if (t->out.link && t->out.link->broken) fail_line(t, &t->out);
         pthread_mutex_lock(&t->lock);
         t->stats.n_failed += err != SP_OK && err != SP_E_CANCELED;
         pthread_mutex_unlock(&t->lock);
@@ -550,62 +531,27 @@ static void *write_copies(void *arg)
 
 /* -- what others say -------------------------------------------------------------------------------------- */
 
-/* hear -- handles a message "SENDER + NAME ..." or "SENDER - NAME". */
-static void hear(remote_tier *t, char *says)
-{
-    char *save = NULL, *sender = strtok_r(says, " ", &save), *what = strtok_r(NULL, " ", &save);
-    char *name = strtok_r(NULL, " ", &save);
-    sp_remote_notice n;
-    if (!sender || !what || !name || strcmp(sender, t->self) == 0) return;
-    pthread_mutex_lock(&t->lock);
-    if (strcmp(what, "+") == 0 && sp_remote_read_notice(name, save, &n)) learn(t, &n, true);
-    if (strcmp(what, "-") == 0 && sp_remote_read_name(name, &n.key)) forget(t, &n.key);
-    pthread_mutex_unlock(&t->lock);
-}
-
-static sp_err take_entry(void *user, const char *name, const char *says)
+static sp_err learn_name(void *user, const char *name, const char *says)
 {
     remote_tier *t = user;
     sp_remote_notice n;
     if (t->stop) return sp_fail(SP_E_CANCELED, "the remote tier is being closed");
-    if (!sp_remote_read_notice(name, says, &n)) return SP_OK;
+    if (!says || !sp_remote_read_notice(name, says, &n)) return SP_OK;
+    if (n.expires_s && n.expires_s <= (int64_t)time(NULL)) return SP_OK;
     pthread_mutex_lock(&t->lock);
     learn(t, &n, true);
     pthread_mutex_unlock(&t->lock);
     return SP_OK;
 }
 
-/* read_index -- reads all names of the index. */
-static sp_err read_index(remote_tier *t)
+static void forget_name(void *user, const char *name)
 {
-    redisContext *c;
-    SP_TRY(sp_redis_open(&t->address, t->timeout_us, &c));
-    sp_err err = sp_redis_scan(c, t->index, NULL, take_entry, t);
-    redisFree(c);
-    return err;
-}
-
-/* hear_replies -- handles the messages that have arrived. */
-static sp_err hear_replies(remote_tier *t, redisContext *c)
-{
-    void *reply = NULL;
-    if (redisBufferRead(c) != REDIS_OK) return sp_fail(SP_E_IO, "redis: %s", c->errstr);
-    while (redisGetReplyFromReader(c, &reply) == REDIS_OK && reply) {
-        redisReply *r = reply;
-        if (r->type == REDIS_REPLY_ARRAY && r->elements == 3 && r->element[0]->type == REDIS_REPLY_STRING &&
-            strcmp(r->element[0]->str, "message") == 0 && r->element[2]->type == REDIS_REPLY_STRING)
-            hear(t, r->element[2]->str);
-        freeReplyObject(r);
-    }
-    return c->err ? sp_fail(SP_E_IO, "redis: %s", c->errstr) : SP_OK;
-}
-
-/* subscribe -- subscribes before it reads the index, so that no news is missed in between. */
-static sp_err subscribe(remote_tier *t, line *l)
-{
-    SP_TRY(sp_redis_open(&t->address, t->timeout_us, &l->c));
-    SP_TRY(sp_redis_run(l->c, &(sp_redis_command){.words = {"SUBSCRIBE", t->news}, .n = 2}));
-    return read_index(t);
+    remote_tier *t = user;
+    sp_tier_key key;
+    if (!sp_remote_read_name(name, &key)) return;
+    pthread_mutex_lock(&t->lock);
+    forget(t, &key);
+    pthread_mutex_unlock(&t->lock);
 }
 
 /* tell_heard -- wakes the threads that wait for the index. */
@@ -620,11 +566,12 @@ static void tell_heard(remote_tier *t, sp_err err)
 }
 
 /* reach -- connects the listener, unless it is connected and no other line has failed since. */
-static sp_err reach(remote_tier *t, line *l)
+static sp_err reach(remote_tier *t, line *l, const sp_remote_ears *ears)
 {
-    if (l->c && atomic_load(&t->up)) return SP_OK;
-    hang_up(l);
-    sp_err err = subscribe(t, l);
+    if (l->link && atomic_load(&t->up)) return SP_OK;
+    hang_up(t, l);
+    sp_err err = t->kind->open(&t->site, &l->link);
+    if (err == SP_OK) err = t->kind->hear(l->link, ears);
     if (err == SP_OK && !atomic_exchange(&t->up, true)) sp_log(SP_LOG_INFO, "the remote tier answers again");
     if (err != SP_OK) fail_line(t, l);
     tell_heard(t, err);
@@ -634,15 +581,15 @@ static sp_err reach(remote_tier *t, line *l)
 static void *listen_to_others(void *arg)
 {
     remote_tier *t = arg;
+    const sp_remote_ears ears = {.learn = learn_name, .forget = forget_name, .user = t};
     line l = {0};
     for (int pause_us = 0; !t->stop;) {
-        sp_err err = reach(t, &l);
-        struct pollfd p = {.fd = l.c ? l.c->fd : -1, .events = POLLIN};
-        if (err == SP_OK && poll(&p, 1, POLL_MS) > 0 && (err = hear_replies(t, l.c)) != SP_OK) fail_line(t, &l);
+        sp_err err = reach(t, &l, &ears);
+        if (err == SP_OK && (err = t->kind->hear(l.link, &ears)) != SP_OK) fail_line(t, &l);
         pause_us = err == SP_OK ? 0 : SP_MIN(SP_MAX(2 * pause_us, LEAST_PAUSE_US), MOST_PAUSE_US);
         for (int us = 0; us < pause_us && !t->stop; us += LEAST_PAUSE_US) usleep(LEAST_PAUSE_US);
     }
-    hang_up(&l);
+    hang_up(t, &l);
     return NULL;
 }
 
@@ -719,8 +666,8 @@ static void close_tier(sp_tier *tier)
     sp_op_queue_close(&t->gets);
     sp_op_queue_close(&t->others);
     for (int i = 0; i < t->n_threads; i++) pthread_join(threads[i], NULL);
-    hang_up(&t->in);
-    hang_up(&t->out);
+    hang_up(t, &t->in);
+    hang_up(t, &t->out);
     sp_table_fini(&t->table);
     sp_vec_fini(&t->fresh);
     sp_op_queue_fini(&t->gets);
@@ -728,6 +675,7 @@ static void close_tier(sp_tier *tier)
     pthread_cond_destroy(&t->heard);
     pthread_mutex_destroy(&t->lock);
     sp_seal_fini(&t->seal);
+    sp_free(t->url);
     sp_free(t->ca_file);
     sp_free(t);
 }
@@ -750,42 +698,43 @@ static sp_err start(remote_tier *t)
     return SP_OK;
 }
 
-static void name_keys(remote_tier *t, const sp_remote_tier_opts *o)
+/* name_site -- Errors: SP_E_NOMEM, those of the kind. */
+static sp_err name_site(remote_tier *t, const sp_remote_tier_opts *o)
 {
-    char space[33];
-    uint64_t own = sp_hash64(&(struct {
-        int64_t us;
-        pid_t pid;
-        const void *at;
-    }){sp_clock_us(), getpid(), t},
-                             sizeof(int64_t));
-    sp_digest_hex(o->space, 16, space);
-    snprintf(t->seal.space, sizeof t->seal.space, "SPOLIA:%s:", space);
-    snprintf(t->index, sizeof t->index, "%sindex", t->seal.space);
-    snprintf(t->news, sizeof t->news, "%snews", t->seal.space);
-    snprintf(t->self, sizeof t->self, "%016" PRIx64, own ^ ((uint64_t)getpid() << 32));
-    snprintf(t->ttl, sizeof t->ttl, "%lld", (long long)o->ttl_s);
+    const uint64_t own = sp_hash64(&(struct {
+                                       int64_t us;
+                                       pid_t pid;
+                                       const void *at;
+                                   }){sp_clock_us(), getpid(), t},
+                                   sizeof(int64_t));
+    SP_TRY(sp_remote_kind_of(o->url, &t->kind));
+    t->url = sp_strdup_n(o->url, strlen(o->url));
+    if (o->ca_file) t->ca_file = sp_strdup_n(o->ca_file, strlen(o->ca_file));
+    if (!t->url || (o->ca_file && !t->ca_file)) return sp_fail_nomem(strlen(o->url), "the name of a remote tier");
+    t->site = (sp_remote_site){
+        .url = t->url, .ca_file = t->ca_file, .timeout_us = o->timeout_us, .ttl_s = SP_MAX(o->ttl_s, 0)};
+    sp_digest_hex(o->space, 16, t->site.space);
+    snprintf(t->site.self, sizeof t->site.self, "%016" PRIx64, own ^ ((uint64_t)getpid() << 32));
+    snprintf(t->seal.space, sizeof t->seal.space, "SPOLIA:%s:", t->site.space);
+    return t->kind->check(&t->site);
 }
 
 sp_err sp_remote_tier_open(const sp_remote_tier_opts *o, sp_tier **out)
 {
     remote_tier *t = SP_NEW(remote_tier);
     if (!t) return sp_fail_nomem(sizeof *t, "the remote tier");
-    *t = (remote_tier){.base.type = &remote_type, .timeout_us = o->timeout_us, .must = o->must, .first = SP_NO_ENTRY};
+    *t = (remote_tier){.base.type = &remote_type, .must = o->must, .first = SP_NO_ENTRY};
     t->up = true; /* nothing is known to the contrary */
-    sp_err err = sp_redis_parse(o->url, &t->address);
-    if (o->ca_file) t->ca_file = sp_strdup_n(o->ca_file, strlen(o->ca_file));
-    if (err == SP_OK && o->ca_file && !t->ca_file) err = sp_fail_nomem(strlen(o->ca_file), "the name of a file");
-    t->address.ca_file = t->ca_file;
-    if (err == SP_OK) err = sp_seal_init(&t->seal, o->mac_key, o->n_mac_key);
+    sp_err err = sp_seal_init(&t->seal, o->mac_key, o->n_mac_key);
+    if (err == SP_OK) err = name_site(t, o);
     if (err == SP_OK) err = sp_op_queue_init(&t->gets);
     if (err != SP_OK) {
         sp_seal_fini(&t->seal);
+        sp_free(t->url);
         sp_free(t->ca_file);
         sp_free(t);
         return err;
     }
-    name_keys(t, o);
     sp_table_init(&t->table);
     pthread_mutex_init(&t->lock, NULL);
     sp_cond_init(&t->heard);

@@ -1,34 +1,31 @@
-/* tier.h -- the remote tier: copies in a Redis or Valkey server that several processes share.
+/* tier.h -- the remote tier: copies in a store that several processes share. What it needs of a store is in
+ * store/remote/link.h; redis_link.c and s3_link.c have the names that they use there.
  *
- *   SPOLIA:<space>:copy:<name>    a hash: "head", the header (store/record.h); "0", "1" ..., some layers each with
- *                                 their notes, 1 MiB at most if a layer is not larger
- *   SPOLIA:<space>:index          a hash: name -> what a look-up must know
- *   SPOLIA:<space>:news           a channel: each put and drop, so that all processes know what is there and need not
- *                                 ask
+ *   put    groups of layers, then the header, with their checksums: a copy without a header is not there yet. Once for
+ *          all processes: the first one that begins, or ends, writes it
+ *   get    the headers and all groups of layers of all waiting gets are asked for at once; each is used as it comes
+ *   news   each process hears what others put, so that it knows what is there and need not ask
  *
- *   put    "0", "1" ... then "head": a copy without a head is not there yet, and expires. Once for all processes: the
- *          first one that begins writes it
- *   get    the header and all groups of layers of all waiting gets are asked for at once; each is used as it comes
- *
- * A server that does not answer is left alone: operations end at once, with SP_E_IO, until the listener, which tries
- * to connect in the background, has read the index again.
- * With a key (mac_key), header and groups carry an HMAC over namespace, name, field and bytes; without a key,
- * checksums find damage but not tampering.
+ * A store that does not answer is left alone: operations end at once, with SP_E_IO, until the listener, which tries to
+ * connect in the background, has read the index again.
+ * With a key (mac_key), header and groups carry an HMAC over namespace, name, part and bytes; without a key, checksums
+ * find damage but not tampering.
  *
  * Invariants
  *  I1  what a sink gets was verified as in every tier (store/tier.h I2), and with a key it was written by one who has
  *      it.
  *  I2  no operation waits longer than timeout_us for a byte.
- *  I3  after a failure no operation reaches for the server before the listener has: no request pays for finding out
- *      that it is still lost (sp_tier_answers). */
+ *  I3  after a failure no operation reaches for the store before the listener has: no request pays for finding out
+ *      that it is still lost (sp_tier_answers).
+ *  I4  a copy whose time is over is not found, whatever the store does. */
 #ifndef SP_STORE_REMOTE_TIER_H
 #define SP_STORE_REMOTE_TIER_H
 
 #include "store/tier.h"
 
 typedef struct sp_remote_tier_opts {
-    const char *url;        /* store/remote/redis.h */
-    const char *ca_file;    /* sp_tls_connect */
+    const char *url;        /* store/remote/link.h: its scheme is the kind of store */
+    const char *ca_file;    /* certificates of authorities that are trusted; NULL: the system's */
     const sp_digest *space; /* model, KV type, layout, and whatever else must keep copies apart */
     const void *mac_key;    /* [n_mac_key]; n_mac_key 0: none */
     size_t n_mac_key;

@@ -1,0 +1,95 @@
+/* link.h -- what the remote tier needs of a store, and what each kind of store implements: redis_link.c, s3_link.c.
+ *
+ * A copy is stored as parts: a header (SP_PART_HEAD) and groups of layers (0, 1 ...). The tier seals and verifies
+ * their bytes; a store keeps them, and an index: name of a copy -> notice (store/remote/notice.h).
+ *
+ * A link is used by one thread. No call waits longer than timeout_us for a byte.
+ *
+ * Invariants
+ *  I1  a copy without its header is never found: `finish` makes it visible, or its header does, which comes last.
+ *  I2  every ask ends once. */
+#ifndef SP_STORE_REMOTE_LINK_H
+#define SP_STORE_REMOTE_LINK_H
+
+#include "base/err.h"
+#include "base/hash.h"
+
+enum { SP_PART_HEAD = -1 };
+
+/* Which store, and whose copies in it. */
+typedef struct sp_remote_site {
+    const char *url;     /* borrowed */
+    const char *ca_file; /* borrowed; certificates of authorities that are trusted, NULL: the system's */
+    char space[33];      /* namespace, in hexadecimal digits; "": the store as a whole */
+    char self[20];       /* this tier, among all that use the store */
+    int64_t timeout_us, ttl_s;
+} sp_remote_site;
+
+/* Bytes of the parts of a copy, as they are stored. */
+typedef struct sp_remote_shape {
+    uint64_t head, group, last; /* the last group may be smaller than the others */
+    int n_groups;
+} sp_remote_shape;
+
+/* The header of a copy and its groups [first, first + n), asked for. Callbacks run during `get`. */
+typedef struct sp_remote_ask {
+    const char *name;
+    sp_remote_shape shape;
+    int first, n;
+    /* The header, then the groups in order. data NULL: the store does not have the part. An error ends the ask. */
+    sp_err (*take)(void *user, int part, const uint8_t *data, size_t n);
+    bool (*is_wanted)(void *user); /* false: the ask may end early */
+    void (*end)(void *user, sp_err err);
+    void *user;
+} sp_remote_ask;
+
+/* What a store says of copies that others put and drop. */
+typedef struct sp_remote_ears {
+    sp_err (*learn)(void *user, const char *name, const char *says); /* an error ends the call */
+    void (*forget)(void *user, const char *name);
+    void *user;
+} sp_remote_ears;
+
+typedef struct sp_remote_link sp_remote_link;
+
+typedef struct sp_remote_kind {
+    /* check -- Errors: SP_E_ARG names what is wrong with the URL or the account. */
+    sp_err (*check)(const sp_remote_site *s) SP_MUST_CHECK;
+    /* open -- s is borrowed. Errors: SP_E_IO names the store. */
+    sp_err (*open)(const sp_remote_site *s, sp_remote_link **out) SP_MUST_CHECK;
+    void (*close)(sp_remote_link *l);
+
+    /* get -- all asks are sent before the first answer is awaited. */
+    void (*get)(sp_remote_link *l, const sp_remote_ask *asks, int n);
+
+    /* begin -- *taken: the store has the copy, or another process writes it. Otherwise add, of the groups in order and
+     * of the header; then finish, or after an error abandon. */
+    sp_err (*begin)(sp_remote_link *l, const char *name, const sp_remote_shape *shape, bool *taken) SP_MUST_CHECK;
+    /* add -- Errors: SP_E_IO; SP_E_LIMIT: the store is full. */
+    sp_err (*add)(sp_remote_link *l, int part, const uint8_t *data, size_t n) SP_MUST_CHECK;
+    /* finish -- the copy is kept and all others hear of it. *taken: another process was first. */
+    sp_err (*finish)(sp_remote_link *l, const char *says, bool *taken) SP_MUST_CHECK;
+    void (*abandon)(sp_remote_link *l);
+    /* drop -- the copy and its notice, if they are there. */
+    sp_err (*drop)(sp_remote_link *l, const char *name) SP_MUST_CHECK;
+
+    /* hear -- the first call reads the index; the others wait a fraction of a second for news. */
+    sp_err (*hear)(sp_remote_link *l, const sp_remote_ears *ears) SP_MUST_CHECK;
+
+    /* The store as a whole: store/remote/server.h. */
+    sp_err (*each_space)(const sp_remote_site *s, sp_err (*each)(void *user, const sp_digest *space),
+                         void *user) SP_MUST_CHECK;
+    sp_err (*clean)(const sp_remote_site *s, int64_t *n_orphans, int64_t *n_gone) SP_MUST_CHECK;
+} sp_remote_kind;
+
+/* The first member of each kind's own struct. */
+struct sp_remote_link {
+    bool broken; /* of no use any more: the tier closes it */
+};
+
+extern const sp_remote_kind sp_remote_redis; /* redis_link.c */
+
+/* sp_remote_kind_of -- by the scheme of the URL. Errors: SP_E_ARG names those that there are. */
+sp_err sp_remote_kind_of(const char *url, const sp_remote_kind **out) SP_MUST_CHECK;
+
+#endif
