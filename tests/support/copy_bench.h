@@ -29,15 +29,19 @@ static inline bool enter(bench *b, const sp_segment *seg, sp_copy_spec spec)
     return c != NULL;
 }
 
+/* computed_after -- what a copy computed after the first n_before of `before` is entered with. */
+static inline sp_copy_spec computed_after(sp_copy_kind kind, int n_before)
+{
+    return (sp_copy_spec){
+        .facts.kind = kind, .facts.before = before, .facts.n_before = n_before, .facts.n_head = 1};
+}
+
 /* insert -- the plain copy, after before[0]. */
 static inline bool insert(bench *b, const sp_segment *seg)
 {
-    return enter(b, seg,
-                 (sp_copy_spec){.facts.kind = SP_COPY_PLAIN,
-                                .facts.before = before,
-                                .facts.n_before = 1,
-                                .facts.n_head = 1,
-                                .facts.at = 5});
+    sp_copy_spec spec = computed_after(SP_COPY_PLAIN, 1);
+    spec.facts.at = 5;
+    return enter(b, seg, spec);
 }
 
 static inline const sp_copy *find_plain(bench *b, const sp_segment *seg, const sp_digest *head,

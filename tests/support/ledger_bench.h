@@ -32,6 +32,23 @@ static inline void bench_end(bench *b)
     small_pool_end(b->pool); /* the ledger has given everything back */
 }
 
+static inline int bench_setup(void **state)
+{
+    static bench b;
+    bench_begin(&b, 20, 20);
+    *state = &b;
+    return 0;
+}
+
+static inline int bench_teardown(void **state)
+{
+    bench_end(*state);
+    return 0;
+}
+
+/* BENCH_TEST -- a case whose *state is a bench of 20 blocks, of which copies may have all. */
+#define BENCH_TEST(test) cmocka_unit_test_setup_teardown(test, bench_setup, bench_teardown)
+
 /* numbered -- n tokens that begin at `first`, and count. Valid until 64 more were made. */
 static inline sp_segment numbered(int32_t first, int32_t n)
 {

@@ -22,16 +22,15 @@ static void assert_unknown(bench *b, const sp_segment *seg, const sp_digest *ids
 
 static void a_copy_is_found_by_tokens_and_head(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(100, 40), shorter = seg, forged = numbered(200, 40);
     uint32_t blocks[3];
     const sp_copy *added = NULL;
-    sealed(b.pool, 40, blocks);
+    sealed(b->pool, 40, blocks);
     sp_copy_spec spec = plain_of(&seg, before, 2, blocks);
     spec.facts.at = 17;
-    assert_ok(sp_ledger_add(b.ledger, &spec, 1, &added));
-    const sp_copy *v = find_plain(&b, &seg, before, 2);
+    assert_ok(sp_ledger_add(b->ledger, &spec, 1, &added));
+    const sp_copy *v = find_plain(b, &seg, before, 2);
     assert_non_null(v);
     assert_ptr_equal(v, added);
     assert_int_equal(v->facts.n_before, 2);
@@ -39,149 +38,138 @@ static void a_copy_is_found_by_tokens_and_head(void **state)
     assert_int_equal(v->facts.at, 17);
     assert_int_equal(v->n, 40);
     assert_memory_equal(v->blocks, blocks, sizeof blocks);
-    sp_ledger_unpin(b.ledger, v);
-    assert_unknown(&b, &seg, before, 0);
-    assert_unknown(&b, &seg, before, 1);
-    assert_unknown(&b, &seg, before, 3);
-    assert_unknown(&b, &seg, before + 1, 2);
+    sp_ledger_unpin(b->ledger, v);
+    assert_unknown(b, &seg, before, 0);
+    assert_unknown(b, &seg, before, 1);
+    assert_unknown(b, &seg, before, 3);
+    assert_unknown(b, &seg, before + 1, 2);
     shorter.n = 39;
-    assert_unknown(&b, &shorter, before, 2); /* the same id, but ... */
+    assert_unknown(b, &shorter, before, 2); /* the same id, but ... */
     forged.id = seg.id;
-    assert_unknown(&b, &forged, before, 2); /* ... the tokens decide */
+    assert_unknown(b, &forged, before, 2); /* ... the tokens decide */
     forged.id = numbered(200, 40).id;
     forged.tokens = seg.tokens;
-    assert_unknown(&b, &forged, before, 2);
-    sp_kv_release(b.pool, blocks, 3);
-    bench_end(&b);
+    assert_unknown(b, &forged, before, 2);
+    sp_kv_release(b->pool, blocks, 3);
 }
 
 static void a_chunk_may_have_several_copies(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(100, 16);
     uint32_t blocks[4];
     for (int n = 0; n < 4; n++) {
         const sp_copy *added = NULL;
-        sealed(b.pool, 16, &blocks[n]);
+        sealed(b->pool, 16, &blocks[n]);
         sp_copy_spec spec = plain_of(&seg, before, n, &blocks[n]);
         spec.facts.at = 10 * n;
-        assert_ok(sp_ledger_add(b.ledger, &spec, ++b.now, &added));
+        assert_ok(sp_ledger_add(b->ledger, &spec, ++b->now, &added));
         assert_non_null(added);
     }
-    assert_int_equal(n_copies(&b), 4);
+    assert_int_equal(n_copies(b), 4);
     for (int n = 0; n < 4; n++) {
-        const sp_copy *v = find_plain(&b, &seg, before, n);
+        const sp_copy *v = find_plain(b, &seg, before, n);
         assert_non_null(v);
         assert_int_equal(v->facts.n_before, n);
         assert_int_equal(v->facts.at, 10 * n);
         assert_int_equal(v->blocks[0], blocks[n]);
-        sp_ledger_unpin(b.ledger, v);
+        sp_ledger_unpin(b->ledger, v);
     }
-    sp_kv_release(b.pool, blocks, 4);
-    bench_end(&b);
+    sp_kv_release(b->pool, blocks, 4);
 }
 
 static void what_was_handed_over_may_change(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     int32_t tokens[20] = {7, 8, 9};
     sp_digest ids[2] = {before[2], before[3]};
     uint32_t blocks[2], kept[2];
     const sp_copy *added = NULL;
     sp_segment seg = small_segment(tokens, 20);
-    sealed(b.pool, 20, blocks);
+    sealed(b->pool, 20, blocks);
     memcpy(kept, blocks, sizeof kept);
     sp_copy_spec spec = plain_of(&seg, ids, 2, blocks);
-    assert_ok(sp_ledger_add(b.ledger, &spec, 1, &added));
-    assert_int_equal(sp_kv_refs(b.pool, kept[0]), 2);
-    sp_kv_release(b.pool, blocks, 2);
+    assert_ok(sp_ledger_add(b->ledger, &spec, 1, &added));
+    assert_int_equal(sp_kv_refs(b->pool, kept[0]), 2);
+    sp_kv_release(b->pool, blocks, 2);
     memset(tokens, 0, sizeof tokens);
     memset(ids, 0, sizeof ids);
     memset(blocks, 0xff, sizeof blocks);
-    assert_null(find_plain(&b, &seg, before + 2, 2)); /* its tokens are others now */
+    assert_null(find_plain(b, &seg, before + 2, 2)); /* its tokens are others now */
     memcpy(tokens, (int32_t[]){7, 8, 9}, 3 * sizeof *tokens);
-    const sp_copy *v = find_plain(&b, &seg, before + 2, 2);
+    const sp_copy *v = find_plain(b, &seg, before + 2, 2);
     assert_non_null(v);
     assert_memory_equal(v->facts.before, before + 2, 2 * sizeof *before);
     assert_memory_equal(v->blocks, kept, sizeof kept);
-    assert_int_equal(sp_kv_refs(b.pool, kept[1]), 1);
-    sp_ledger_unpin(b.ledger, v);
-    bench_end(&b);
+    assert_int_equal(sp_kv_refs(b->pool, kept[1]), 1);
+    sp_ledger_unpin(b->ledger, v);
 }
 
 static void a_known_copy_is_kept(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment first = numbered(100, 32), second = numbered(200, 32);
-    assert_true(insert(&b, &first));
-    const sp_copy *v = find_copy(&b, &first);
+    assert_true(insert(b, &first));
+    const sp_copy *v = find_copy(b, &first);
     uint32_t block = v->blocks[0];
-    sp_ledger_unpin(b.ledger, v);
-    assert_true(insert(&b, &second));
-    assert_true(insert(&b, &first)); /* again, with other blocks: these are free once more ... */
-    assert_int_equal(sp_kv_pool_n_free(b.pool), 16);
-    assert_int_equal(n_copies(&b), 2);
-    v = find_copy(&b, &first);
+    sp_ledger_unpin(b->ledger, v);
+    assert_true(insert(b, &second));
+    assert_true(insert(b, &first)); /* again, with other blocks: these are free once more ... */
+    assert_int_equal(sp_kv_pool_n_free(b->pool), 16);
+    assert_int_equal(n_copies(b), 2);
+    v = find_copy(b, &first);
     assert_int_equal(v->blocks[0], block);
-    assert_int_equal(sp_kv_refs(b.pool, block), 1);
-    sp_ledger_unpin(b.ledger, v);
-    assert_true(has(&b, &second));
-    assert_true(insert(&b, &first)); /* ... and it was a use */
-    assert_true(evict_one(&b));
-    assert_true(has(&b, &first));
-    assert_false(has(&b, &second));
-    bench_end(&b);
+    assert_int_equal(sp_kv_refs(b->pool, block), 1);
+    sp_ledger_unpin(b->ledger, v);
+    assert_true(has(b, &second));
+    assert_true(insert(b, &first)); /* ... and it was a use */
+    assert_true(evict_one(b));
+    assert_true(has(b, &first));
+    assert_false(has(b, &second));
 }
 
 /* -- giving up ------------------------------------------------------------------------------ */
 
 static void least_recently_used_goes_first(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment s[4];
-    assert_int_equal(oldest(&b), INT64_MAX);
-    assert_false(evict_one(&b));
+    assert_int_equal(oldest(b), INT64_MAX);
+    assert_false(evict_one(b));
     for (int i = 0; i < 4; i++) { /* times 1 .. 4 */
         s[i] = numbered(100 * i, 16);
-        assert_true(insert(&b, &s[i]));
+        assert_true(insert(b, &s[i]));
     }
-    assert_int_equal(oldest(&b), 1);
-    assert_true(has(&b, &s[0]));                  /* 5: now 1 2 3 0 */
-    const sp_copy *pinned = find_copy(&b, &s[1]); /* 6: now 2 3 0 1 */
-    assert_int_equal(oldest(&b), 3);
-    assert_true(evict_one(&b));
-    assert_int_equal(oldest(&b), 4);
-    assert_true(evict_one(&b));
-    assert_int_equal(oldest(&b), 5);
-    assert_true(evict_one(&b));
-    assert_int_equal(oldest(&b), INT64_MAX); /* what is left is pinned */
-    assert_false(evict_one(&b));
-    assert_int_equal(sp_kv_pool_n_free(b.pool), 19);
-    assert_int_equal(stats_of(&b).n_evicted, 3);
-    sp_ledger_unpin(b.ledger, pinned);
-    assert_int_equal(oldest(&b), 6);
-    bench_end(&b);
+    assert_int_equal(oldest(b), 1);
+    assert_true(has(b, &s[0]));                  /* 5: now 1 2 3 0 */
+    const sp_copy *pinned = find_copy(b, &s[1]); /* 6: now 2 3 0 1 */
+    assert_int_equal(oldest(b), 3);
+    assert_true(evict_one(b));
+    assert_int_equal(oldest(b), 4);
+    assert_true(evict_one(b));
+    assert_int_equal(oldest(b), 5);
+    assert_true(evict_one(b));
+    assert_int_equal(oldest(b), INT64_MAX); /* what is left is pinned */
+    assert_false(evict_one(b));
+    assert_int_equal(sp_kv_pool_n_free(b->pool), 19);
+    assert_int_equal(stats_of(b).n_evicted, 3);
+    sp_ledger_unpin(b->ledger, pinned);
+    assert_int_equal(oldest(b), 6);
 }
 
 static void pins_are_counted(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment s = numbered(0, 16);
-    assert_true(insert(&b, &s));
-    const sp_copy *one = find_copy(&b, &s), *two = find_copy(&b, &s);
+    assert_true(insert(b, &s));
+    const sp_copy *one = find_copy(b, &s), *two = find_copy(b, &s);
     assert_ptr_equal(one, two);
-    sp_ledger_unpin(b.ledger, one);
-    assert_false(evict_one(&b));
-    sp_ledger_clear(b.ledger);
-    assert_int_equal(n_copies(&b), 1);
-    sp_ledger_unpin(b.ledger, two);
-    assert_true(evict_one(&b));
-    bench_end(&b);
+    sp_ledger_unpin(b->ledger, one);
+    assert_false(evict_one(b));
+    sp_ledger_clear(b->ledger);
+    assert_int_equal(n_copies(b), 1);
+    sp_ledger_unpin(b->ledger, two);
+    assert_true(evict_one(b));
 }
 
 static void the_budget_is_kept(void **state)
@@ -213,23 +201,21 @@ static void the_budget_is_kept(void **state)
 
 static void clear_spares_the_pinned(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment s[5];
     for (int i = 0; i < 5; i++) {
         s[i] = numbered(100 * i, 20);
-        assert_true(insert(&b, &s[i]));
+        assert_true(insert(b, &s[i]));
     }
-    const sp_copy *pinned = find_copy(&b, &s[2]);
-    sp_ledger_clear(b.ledger);
-    assert_int_equal(sp_kv_pool_n_free(b.pool), 18);
-    for (int i = 0; i < 5; i++) assert_int_equal(has(&b, &s[i]), i == 2);
-    sp_ledger_unpin(b.ledger, pinned);
-    sp_ledger_clear(b.ledger);
-    assert_int_equal(sp_kv_pool_n_free(b.pool), 20);
-    assert_true(insert(&b, &s[0])); /* and it goes on */
-    assert_true(has(&b, &s[0]));
-    bench_end(&b);
+    const sp_copy *pinned = find_copy(b, &s[2]);
+    sp_ledger_clear(b->ledger);
+    assert_int_equal(sp_kv_pool_n_free(b->pool), 18);
+    for (int i = 0; i < 5; i++) assert_int_equal(has(b, &s[i]), i == 2);
+    sp_ledger_unpin(b->ledger, pinned);
+    sp_ledger_clear(b->ledger);
+    assert_int_equal(sp_kv_pool_n_free(b->pool), 20);
+    assert_true(insert(b, &s[0])); /* and it goes on */
+    assert_true(has(b, &s[0]));
 }
 
 static void statistics_count_what_happened(void **state)
@@ -315,14 +301,14 @@ static void adding_without_memory_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_copy_is_found_by_tokens_and_head),
-        cmocka_unit_test(a_chunk_may_have_several_copies),
-        cmocka_unit_test(what_was_handed_over_may_change),
-        cmocka_unit_test(a_known_copy_is_kept),
-        cmocka_unit_test(least_recently_used_goes_first),
-        cmocka_unit_test(pins_are_counted),
+        BENCH_TEST(a_copy_is_found_by_tokens_and_head),
+        BENCH_TEST(a_chunk_may_have_several_copies),
+        BENCH_TEST(what_was_handed_over_may_change),
+        BENCH_TEST(a_known_copy_is_kept),
+        BENCH_TEST(least_recently_used_goes_first),
+        BENCH_TEST(pins_are_counted),
         cmocka_unit_test(the_budget_is_kept),
-        cmocka_unit_test(clear_spares_the_pinned),
+        BENCH_TEST(clear_spares_the_pinned),
         cmocka_unit_test(statistics_count_what_happened),
         cmocka_unit_test(more_than_the_first_table_holds),
         cmocka_unit_test(adding_without_memory_changes_nothing),

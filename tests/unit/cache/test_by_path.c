@@ -21,11 +21,10 @@ static void an_empty_ledger_finds_nothing(void **state)
 
 static void a_known_prompt_is_found_segment_by_segment(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment s[] = {numbered(1, 20), numbered(100, 5), numbered(200, 32)};
-    assert_int_equal(learn(&b, s, 3), 0);
-    match m = find(&b, s, 3);
+    assert_int_equal(learn(b, s, 3), 0);
+    match m = find(b, s, 3);
     assert_int_equal(m.n_path, 3);
     int32_t at = 0;
     for (int i = 0; i < 3; i++) {
@@ -33,86 +32,77 @@ static void a_known_prompt_is_found_segment_by_segment(void **state)
         assert_int_equal(m.path[i]->facts.at, at);
         for (int k = 0; k < small_blocks(s[i].n); k++) {
             uint32_t block = m.path[i]->blocks[k];
-            assert_int_equal(sp_kv_refs(b.pool, block), 1); /* I1 */
-            assert_true(sp_kv_is_sealed(b.pool, block));
+            assert_int_equal(sp_kv_refs(b->pool, block), 1); /* I1 */
+            assert_true(sp_kv_is_sealed(b->pool, block));
         }
         at += s[i].n;
     }
     assert_ptr_equal(tip_of(&m), m.path[2]);
-    release(&b, &m);
-    bench_end(&b);
+    release(b, &m);
 }
 
 static void the_longest_prefix_is_found(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment a = numbered(1, 16), c = numbered(100, 16), d = numbered(200, 16),
                e = numbered(300, 16);
-    learn(&b, (sp_segment[]){a, c, d}, 3);
-    learn(&b, (sp_segment[]){a, e}, 2);
-    assert_int_equal(known(&b, (sp_segment[]){a, c, d, e}, 4), 3);
-    assert_int_equal(known(&b, (sp_segment[]){a, c, e}, 3), 2);
-    assert_int_equal(known(&b, (sp_segment[]){a, e, d}, 3), 2);
-    assert_int_equal(known(&b, (sp_segment[]){a, d}, 2), 1);
-    assert_int_equal(known(&b, (sp_segment[]){c, d}, 2), 0); /* known, but after something else */
-    bench_end(&b);
+    learn(b, (sp_segment[]){a, c, d}, 3);
+    learn(b, (sp_segment[]){a, e}, 2);
+    assert_int_equal(known(b, (sp_segment[]){a, c, d, e}, 4), 3);
+    assert_int_equal(known(b, (sp_segment[]){a, c, e}, 3), 2);
+    assert_int_equal(known(b, (sp_segment[]){a, e, d}, 3), 2);
+    assert_int_equal(known(b, (sp_segment[]){a, d}, 2), 1);
+    assert_int_equal(known(b, (sp_segment[]){c, d}, 2), 0); /* known, but after something else */
 }
 
 /* The same chunk after another path has other keys and values. */
 static void a_chunk_after_two_parents_is_two_copies(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment a = numbered(1, 16), c = numbered(100, 30), x = numbered(500, 20);
-    learn(&b, (sp_segment[]){a, x}, 2);
-    assert_int_equal(learn(&b, (sp_segment[]){c, x}, 2), 0);
-    assert_int_equal(n_copies(&b), 4);
-    match after_a = find(&b, (sp_segment[]){a, x}, 2);
-    match after_c = find(&b, (sp_segment[]){c, x}, 2);
+    learn(b, (sp_segment[]){a, x}, 2);
+    assert_int_equal(learn(b, (sp_segment[]){c, x}, 2), 0);
+    assert_int_equal(n_copies(b), 4);
+    match after_a = find(b, (sp_segment[]){a, x}, 2);
+    match after_c = find(b, (sp_segment[]){c, x}, 2);
     assert_ptr_not_equal(tip_of(&after_a), tip_of(&after_c));
     assert_int_equal(tip_of(&after_a)->facts.at, 16);
     assert_int_equal(tip_of(&after_c)->facts.at, 30);
     assert_int_not_equal(tip_of(&after_a)->blocks[0], tip_of(&after_c)->blocks[0]);
-    release(&b, &after_a);
-    release(&b, &after_c);
+    release(b, &after_a);
+    release(b, &after_c);
     /* and the same chunk twice in a row is one below the other */
-    learn(&b, (sp_segment[]){x, x, x}, 3);
-    assert_int_equal(known(&b, (sp_segment[]){x, x, x, x}, 4), 3);
-    bench_end(&b);
+    learn(b, (sp_segment[]){x, x, x}, 3);
+    assert_int_equal(known(b, (sp_segment[]){x, x, x, x}, 4), 3);
 }
 
 /* A hash discovers, tokens verify: an id forged to that of another segment finds nothing of it. */
 static void equal_ids_of_different_tokens_are_a_miss(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment good = numbered(1, 20), forged = numbered(1000, 20), longer = numbered(1, 21);
     forged.id = longer.id = good.id;
-    learn(&b, &good, 1);
-    assert_int_equal(known(&b, &forged, 1), 0);
-    assert_int_equal(known(&b, &longer, 1), 0);
-    assert_int_equal(learn(&b, &forged, 1), 0); /* both can live side by side */
-    match a = find(&b, &good, 1), c = find(&b, &forged, 1);
+    learn(b, &good, 1);
+    assert_int_equal(known(b, &forged, 1), 0);
+    assert_int_equal(known(b, &longer, 1), 0);
+    assert_int_equal(learn(b, &forged, 1), 0); /* both can live side by side */
+    match a = find(b, &good, 1), c = find(b, &forged, 1);
     assert_int_equal(a.n_path, 1);
     assert_int_equal(c.n_path, 1);
     assert_ptr_not_equal(tip_of(&a), tip_of(&c));
-    release(&b, &a);
-    release(&b, &c);
-    bench_end(&b);
+    release(b, &a);
+    release(b, &c);
 }
 
 static void ids_with_the_same_first_bytes_are_told_apart(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment s = numbered(1, 20), twin = s;
     twin.id.b[31] ^= 1; /* the tables hash the first bytes only */
-    learn(&b, &s, 1);
-    match m = find(&b, &twin, 1);
+    learn(b, &s, 1);
+    match m = find(b, &twin, 1);
     assert_int_equal(m.n_path, 0);
-    release(&b, &m);
-    bench_end(&b);
+    release(b, &m);
 }
 
 /* -- partial matches ------------------------------------------------------------------------ */
@@ -177,35 +167,31 @@ static void a_message_that_has_grown_finds_its_beginning(void **state)
 
 static void a_difference_in_the_first_block_shares_nothing(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment base = numbered(1, 4 * B), other = changed_at(&base, B - 1);
-    learn(&b, &base, 1);
-    match m = find(&b, &other, 1);
+    learn(b, &base, 1);
+    match m = find(b, &other, 1);
     assert_null(m.partial);
     assert_int_equal(m.n_partial, 0);
-    release(&b, &m);
-    bench_end(&b);
+    release(b, &m);
 }
 
 /* -- extending ------------------------------------------------------------------------------ */
 
 static void a_child_that_exists_is_walked_to(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment s[] = {numbered(1, 20), numbered(100, 20)};
-    match first = find(&b, s, 2), second = find(&b, s, 2); /* both know nothing yet */
-    assert_true(extend(&b, &first, &s[0]));
-    assert_true(extend(&b, &second, &s[0]));
+    match first = find(b, s, 2), second = find(b, s, 2); /* both know nothing yet */
+    assert_true(extend(b, &first, &s[0]));
+    assert_true(extend(b, &second, &s[0]));
     assert_ptr_equal(tip_of(&first), tip_of(&second));
-    assert_true(extend(&b, &second, &s[1]));
-    assert_int_equal(n_copies(&b), 2);
-    assert_int_equal(stats_of(&b).n_blocks, 4);
-    assert_int_equal(sp_kv_pool_n_free(b.pool), 16); /* the second copy was not kept */
-    release(&b, &first);
-    release(&b, &second);
-    bench_end(&b);
+    assert_true(extend(b, &second, &s[1]));
+    assert_int_equal(n_copies(b), 2);
+    assert_int_equal(stats_of(b).n_blocks, 4);
+    assert_int_equal(sp_kv_pool_n_free(b->pool), 16); /* the second copy was not kept */
+    release(b, &first);
+    release(b, &second);
 }
 
 static void what_was_handed_over_may_change(void **state)
@@ -258,14 +244,13 @@ static void blocks_may_be_shared_between_copies(void **state)
 
 static void it_counts_what_happens(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment s[] = {numbered(1, 20), numbered(100, 40)};
     sp_segment grown[] = {s[0], numbered(100, 60)};
-    learn(&b, s, 2);     /* 2 looked up, none found */
-    learn(&b, s, 2);     /* both found */
-    known(&b, grown, 2); /* one found, and 32 tokens of the other */
-    sp_ledger_stats st = stats_of(&b);
+    learn(b, s, 2);     /* 2 looked up, none found */
+    learn(b, s, 2);     /* both found */
+    known(b, grown, 2); /* one found, and 32 tokens of the other */
+    sp_ledger_stats st = stats_of(b);
     assert_int_equal(st.n_copies, 2);
     assert_int_equal(st.n_blocks, 5);
     assert_int_equal(st.max_blocks, 20);
@@ -274,13 +259,12 @@ static void it_counts_what_happens(void **state)
     assert_int_equal(st.tokens_looked_up, 60 + 60 + 80);
     assert_int_equal(st.tokens_hit, 60 + 20 + 32);
     assert_int_equal(st.n_evicted, 0);
-    sp_ledger_clear(b.ledger);
-    st = stats_of(&b);
+    sp_ledger_clear(b->ledger);
+    st = stats_of(b);
     assert_int_equal(st.n_copies, 0);
     assert_int_equal(st.n_blocks, 0);
     assert_int_equal(st.n_evicted, 2);
-    assert_int_equal(sp_kv_pool_n_free(b.pool), 20);
-    bench_end(&b);
+    assert_int_equal(sp_kv_pool_n_free(b->pool), 20);
 }
 
 /* Beyond 256 copies the tables widen, several times; every copy and every partial match stays. */
@@ -360,40 +344,38 @@ static void adding_survives_faults(void **state)
 /* I2: what is found by path is exact, to its root. */
 static void approximate_copies_are_refused(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment s = numbered(1, B), next = numbered(100, B);
     static const sp_digest head = {{1}};
     const sp_copy *c = NULL, *plain = NULL;
     uint32_t block;
-    sealed(b.pool, B, &block);
+    sealed(b->pool, B, &block);
     sp_copy_spec path = {.seg = &s, .facts.kind = SP_COPY_PATH, .blocks = &block};
-    assert_fails(sp_ledger_add(b.ledger, &path, 1, &c), SP_E_ARG, "must be exact");
+    assert_fails(sp_ledger_add(b->ledger, &path, 1, &c), SP_E_ARG, "must be exact");
     sp_copy_spec content = path;
     content.facts.kind = SP_COPY_PLAIN;
     content.facts.before = &head;
     content.facts.n_before = content.facts.n_head = 1;
-    assert_ok(sp_ledger_add(b.ledger, &content, 1, &plain));
-    assert_int_equal(known(&b, &s, 1), 0);
+    assert_ok(sp_ledger_add(b->ledger, &content, 1, &plain));
+    assert_int_equal(known(b, &s, 1), 0);
     path.facts.exact = true;
     path.seg = &next;
     path.parent = plain;
-    assert_fails(sp_ledger_add(b.ledger, &path, 1, &c), SP_E_ARG, "parent");
+    assert_fails(sp_ledger_add(b->ledger, &path, 1, &c), SP_E_ARG, "parent");
     path.parent = NULL;
     path.base = plain;
-    assert_fails(sp_ledger_add(b.ledger, &path, 1, &c), SP_E_ARG, "patch");
+    assert_fails(sp_ledger_add(b->ledger, &path, 1, &c), SP_E_ARG, "patch");
     path.base = NULL;
     assert_null(c);
-    assert_int_equal(n_copies(&b), 1);
-    assert_int_equal(sp_kv_refs(b.pool, block), 2);
-    assert_ok(sp_ledger_add(b.ledger, &path, 2, &c));
+    assert_int_equal(n_copies(b), 1);
+    assert_int_equal(sp_kv_refs(b->pool, block), 2);
+    assert_ok(sp_ledger_add(b->ledger, &path, 2, &c));
     content.facts.n_head = 2;
-    assert_fails(sp_ledger_add(b.ledger, &content, 3, &plain), SP_E_ARG, "2 of its head");
+    assert_fails(sp_ledger_add(b->ledger, &content, 3, &plain), SP_E_ARG, "2 of its head");
     content.facts.n_head = 1;
     content.parent = c;
-    assert_fails(sp_ledger_add(b.ledger, &content, 3, &plain), SP_E_ARG, "only a path copy");
-    sp_kv_release(b.pool, &block, 1);
-    bench_end(&b);
+    assert_fails(sp_ledger_add(b->ledger, &content, 3, &plain), SP_E_ARG, "only a path copy");
+    sp_kv_release(b->pool, &block, 1);
 }
 
 /* -- trees ---------------------------------------------------------------------------------- */
@@ -424,13 +406,12 @@ static int n_found(bench *b, const sp_segment *segs, int n, bool *which)
 /* Two branches after one system text; then the second alone, and beside a stranger. */
 static void nodes_are_found_by_their_ancestors(void **state)
 {
-    bench b;
+    bench *b = *state;
     bool which[6];
-    bench_begin(&b, 20, 20);
     sp_segment sys = numbered(1, 20), x = numbered(100, 5), y = numbered(200, 16),
                z = numbered(300, 3);
-    learn(&b, (sp_segment[]){sys, x, y}, 3); /* y after x */
-    learn(&b, (sp_segment[]){sys, z}, 2);
+    learn(b, (sp_segment[]){sys, x, y}, 3); /* y after x */
+    learn(b, (sp_segment[]){sys, z}, 2);
     sp_segment question = numbered(400, 4);
     question.parent = SP_PARENT_ALL;
     question.place = 1 + 41;
@@ -440,38 +421,37 @@ static void nodes_are_found_by_their_ancestors(void **state)
                                node(z, 0, 20),
                                node(x, 0, 20),
                                node(y, 4, 25)};
-    assert_int_equal(n_found(&b, both, 6, which), 4);
+    assert_int_equal(n_found(b, both, 6, which), 4);
     const bool want[] = {true, false, false, true, true, true};
     assert_memory_equal(which, want, sizeof want);
     const sp_segment moved[] = {sys, node(z, 0, 21), node(x, 0, 20), question};
-    assert_int_equal(n_found(&b, moved, 4, which), 2);
+    assert_int_equal(n_found(b, moved, 4, which), 2);
     assert_false(which[1]); /* it was computed for other positions */
     assert_false(which[3]); /* it looks at all: no path names it */
-    bench_end(&b);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nodes_are_found_by_their_ancestors),
+        BENCH_TEST(nodes_are_found_by_their_ancestors),
         cmocka_unit_test(an_empty_ledger_finds_nothing),
-        cmocka_unit_test(a_known_prompt_is_found_segment_by_segment),
-        cmocka_unit_test(the_longest_prefix_is_found),
-        cmocka_unit_test(a_chunk_after_two_parents_is_two_copies),
-        cmocka_unit_test(equal_ids_of_different_tokens_are_a_miss),
-        cmocka_unit_test(ids_with_the_same_first_bytes_are_told_apart),
+        BENCH_TEST(a_known_prompt_is_found_segment_by_segment),
+        BENCH_TEST(the_longest_prefix_is_found),
+        BENCH_TEST(a_chunk_after_two_parents_is_two_copies),
+        BENCH_TEST(equal_ids_of_different_tokens_are_a_miss),
+        BENCH_TEST(ids_with_the_same_first_bytes_are_told_apart),
         cmocka_unit_test(the_most_shared_blocks_win),
         cmocka_unit_test(a_message_that_has_grown_finds_its_beginning),
-        cmocka_unit_test(a_difference_in_the_first_block_shares_nothing),
-        cmocka_unit_test(a_child_that_exists_is_walked_to),
+        BENCH_TEST(a_difference_in_the_first_block_shares_nothing),
+        BENCH_TEST(a_child_that_exists_is_walked_to),
         cmocka_unit_test(what_was_handed_over_may_change),
         cmocka_unit_test(blocks_may_be_shared_between_copies),
-        cmocka_unit_test(it_counts_what_happens),
+        BENCH_TEST(it_counts_what_happens),
         cmocka_unit_test(thousands_of_copies_are_found),
         cmocka_unit_test(policies_have_names),
         cmocka_unit_test(creation_survives_faults),
         cmocka_unit_test(adding_survives_faults),
-        cmocka_unit_test(approximate_copies_are_refused),
+        BENCH_TEST(approximate_copies_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,18 +90,17 @@ static bool has_placed(bench *b, const sp_segment *seg, int n_before)
 
 static void everything_is_copied(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40);
     int32_t heavy[40];
     for (int i = 0; i < 40; i++) heavy[i] = i ^ 1;
     sp_copy_spec v = placed(3);
     v.facts.heavy = heavy;
     v.facts.cost_us = 12;
-    assert_true(enter(&b, &seg, v));
+    assert_true(enter(b, &seg, v));
     memset(heavy, 0, sizeof heavy);
     measured(0.9f); /* what was handed over may change */
-    const sp_copy *got = one(&b, &seg, 3, false);
+    const sp_copy *got = one(b, &seg, 3, false);
     assert_int_equal(got->facts.kind, SP_COPY_PLACED);
     assert_int_equal(got->facts.at, 21);
     assert_true(got->facts.cost_us == 12);
@@ -111,8 +110,7 @@ static void everything_is_copied(void **state)
         assert_int_equal(got->facts.stats.order[i], MANY - 1 - i);
         assert_int_equal(got->facts.heavy[i], i ^ 1);
     }
-    sp_ledger_unpin(b.ledger, got);
-    bench_end(&b);
+    sp_ledger_unpin(b->ledger, got);
 }
 
 static void all_measured_copies_are_found(void **state)
@@ -145,44 +143,40 @@ static void all_measured_copies_are_found(void **state)
 
 static void all_copies_with_heavy_tokens_are_found(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 20);
     int32_t heavy[20] = {0};
     sp_copy_spec v = placed(2);
     const sp_copy **list;
     sp_arena arena = {0};
     int n;
-    assert_true(enter(&b, &seg, placed(3)));
+    assert_true(enter(b, &seg, placed(3)));
     v.facts.heavy = heavy;
-    assert_true(enter(&b, &seg, v));
+    assert_true(enter(b, &seg, v));
     sp_content_query q = query(&seg, before, 1);
     q.heavy = true;
-    assert_ok(sp_by_content_all(b.ledger, &q, &arena, &list, &n));
+    assert_ok(sp_by_content_all(b->ledger, &q, &arena, &list, &n));
     assert_int_equal(n, 1);
     assert_int_equal(list[0]->facts.n_before, 2);
-    sp_ledger_unpin(b.ledger, list[0]);
-    assert_int_equal(n_all(&b, &seg), 2);
+    sp_ledger_unpin(b->ledger, list[0]);
+    assert_int_equal(n_all(b, &seg), 2);
     sp_arena_fini(&arena);
-    bench_end(&b);
 }
 
 static void finding_all_without_memory_holds_nothing(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 20);
     const sp_copy **list = NULL;
     sp_arena arena = {0};
     int n = 0;
-    assert_true(enter(&b, &seg, placed(2)) && enter(&b, &seg, placed(3)));
-    assert_survives_faults(find_all(&b, &seg, &arena, &list, &n), n == 0 && !list);
+    assert_true(enter(b, &seg, placed(2)) && enter(b, &seg, placed(3)));
+    assert_survives_faults(find_all(b, &seg, &arena, &list, &n), n == 0 && !list);
     assert_int_equal(n, 2);
-    for (int i = 0; i < n; i++) sp_ledger_unpin(b.ledger, list[i]);
+    for (int i = 0; i < n; i++) sp_ledger_unpin(b->ledger, list[i]);
     sp_arena_fini(&arena);
-    sp_ledger_clear(b.ledger); /* nothing was pinned by those that failed */
-    assert_int_equal(n_copies(&b), 0);
-    bench_end(&b);
+    sp_ledger_clear(b->ledger); /* nothing was pinned by those that failed */
+    assert_int_equal(n_copies(b), 0);
 }
 
 static void a_newer_fused_copy_replaces(void **state)
@@ -229,93 +223,85 @@ static sp_copy_spec patch_over(const sp_copy *base, int n_before)
 
 static void a_patch_costs_its_own_blocks(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40);
-    assert_true(enter(&b, &seg, placed(2)));
-    const sp_copy *base = one(&b, &seg, 2, false);
-    assert_true(enter(&b, &seg, patch_over(base, 3)));
-    assert_int_equal(stats_of(&b).n_blocks, 4);
-    assert_int_equal(sp_kv_pool_n_free(b.pool), 16);
-    const sp_copy *v = one(&b, &seg, 3, true);
+    assert_true(enter(b, &seg, placed(2)));
+    const sp_copy *base = one(b, &seg, 2, false);
+    assert_true(enter(b, &seg, patch_over(base, 3)));
+    assert_int_equal(stats_of(b).n_blocks, 4);
+    assert_int_equal(sp_kv_pool_n_free(b->pool), 16);
+    const sp_copy *v = one(b, &seg, 3, true);
     assert_ptr_equal(v->base, base);
     assert_int_equal(v->n, 40);
     assert_int_equal(v->n_patch, 4);
     assert_memory_equal(v->patch, ((int32_t[]){0, 3, 17, 39}), 16);
     assert_memory_equal(v->blocks, base->blocks, 3 * sizeof *v->blocks);
-    assert_int_equal(sp_kv_refs(b.pool, v->patch_blocks[0]), 1);
-    assert_int_equal(sp_kv_refs(b.pool, v->blocks[0]), 1);
-    assert_true(enter(&b, &seg, patch_over(base, 3))); /* known already */
-    assert_int_equal(n_copies(&b), 2);
-    sp_ledger_unpin(b.ledger, v);
-    sp_ledger_unpin(b.ledger, base);
-    bench_end(&b);
+    assert_int_equal(sp_kv_refs(b->pool, v->patch_blocks[0]), 1);
+    assert_int_equal(sp_kv_refs(b->pool, v->blocks[0]), 1);
+    assert_true(enter(b, &seg, patch_over(base, 3))); /* known already */
+    assert_int_equal(n_copies(b), 2);
+    sp_ledger_unpin(b->ledger, v);
+    sp_ledger_unpin(b->ledger, base);
 }
 
 static void a_base_stays_as_long_as_its_patches(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40), other = numbered(100, 16);
-    assert_true(enter(&b, &seg, placed(2)));
-    const sp_copy *base = one(&b, &seg, 2, false);
-    assert_true(enter(&b, &seg, patch_over(base, 3)) && enter(&b, &seg, patch_over(base, 4)));
-    sp_ledger_unpin(b.ledger, base);
-    assert_true(insert(&b, &other));
-    const sp_copy *patch = one(&b, &seg, 4, true);
-    assert_true(evict_one(&b)); /* the base is oldest, but the first patch goes */
-    assert_null(one(&b, &seg, 3, true));
-    assert_true(has_placed(&b, &seg, 2));
-    assert_true(evict_one(&b)); /* the other chunk: the rest is held */
-    assert_false(evict_one(&b));
-    sp_ledger_clear(b.ledger);
-    assert_int_equal(n_copies(&b), 2);
-    sp_ledger_unpin(b.ledger, patch);
-    assert_true(evict_one(&b)); /* patch, then base */
-    assert_true(has_placed(&b, &seg, 2));
-    assert_true(evict_one(&b));
-    assert_int_equal(n_copies(&b), 0);
-    bench_end(&b);
+    assert_true(enter(b, &seg, placed(2)));
+    const sp_copy *base = one(b, &seg, 2, false);
+    assert_true(enter(b, &seg, patch_over(base, 3)) && enter(b, &seg, patch_over(base, 4)));
+    sp_ledger_unpin(b->ledger, base);
+    assert_true(insert(b, &other));
+    const sp_copy *patch = one(b, &seg, 4, true);
+    assert_true(evict_one(b)); /* the base is oldest, but the first patch goes */
+    assert_null(one(b, &seg, 3, true));
+    assert_true(has_placed(b, &seg, 2));
+    assert_true(evict_one(b)); /* the other chunk: the rest is held */
+    assert_false(evict_one(b));
+    sp_ledger_clear(b->ledger);
+    assert_int_equal(n_copies(b), 2);
+    sp_ledger_unpin(b->ledger, patch);
+    assert_true(evict_one(b)); /* patch, then base */
+    assert_true(has_placed(b, &seg, 2));
+    assert_true(evict_one(b));
+    assert_int_equal(n_copies(b), 0);
 }
 
 static void using_a_patch_uses_its_base(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40), other = numbered(100, 16);
-    assert_true(enter(&b, &seg, placed(2)));
-    const sp_copy *base = one(&b, &seg, 2, false);
-    assert_true(enter(&b, &seg, patch_over(base, 3)));
-    sp_ledger_unpin(b.ledger, base);
-    assert_true(insert(&b, &other));
-    const sp_copy *patch = one(&b, &seg, 3, true);
-    sp_ledger_use(b.ledger, patch, 0.5f, ++b.now);
-    sp_ledger_unpin(b.ledger, patch);
-    assert_true(evict_one(&b));
-    assert_false(has(&b, &other)); /* older than both now */
-    assert_true(has_placed(&b, &seg, 2));
-    bench_end(&b);
+    assert_true(enter(b, &seg, placed(2)));
+    const sp_copy *base = one(b, &seg, 2, false);
+    assert_true(enter(b, &seg, patch_over(base, 3)));
+    sp_ledger_unpin(b->ledger, base);
+    assert_true(insert(b, &other));
+    const sp_copy *patch = one(b, &seg, 3, true);
+    sp_ledger_use(b->ledger, patch, 0.5f, ++b->now);
+    sp_ledger_unpin(b->ledger, patch);
+    assert_true(evict_one(b));
+    assert_false(has(b, &other)); /* older than both now */
+    assert_true(has_placed(b, &seg, 2));
 }
 
 static void a_patch_without_memory_changes_nothing(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40);
     const sp_copy *added = NULL;
     uint32_t block;
-    assert_true(enter(&b, &seg, placed(2)));
-    const sp_copy *base = one(&b, &seg, 2, false);
+    assert_true(enter(b, &seg, placed(2)));
+    const sp_copy *base = one(b, &seg, 2, false);
     sp_copy_spec v = patch_over(base, 3);
-    sealed(b.pool, 4, &block);
+    sealed(b->pool, 4, &block);
     v.seg = &seg;
     v.blocks = base->blocks;
     v.patch_blocks = &block;
-    assert_survives_faults(sp_ledger_add(b.ledger, &v, 9, &added),
-                           !added && sp_kv_refs(b.pool, block) == 1 && n_copies(&b) == 1);
-    sp_kv_release(b.pool, &block, 1);
-    sp_ledger_unpin(b.ledger, base);
-    bench_end(&b);
+    assert_survives_faults(sp_ledger_add(b->ledger, &v, 9, &added),
+                           !added && sp_kv_refs(b->pool, block) == 1 && n_copies(b) == 1);
+    sp_kv_release(b->pool, &block, 1);
+    sp_ledger_unpin(b->ledger, base);
 }
 
 /* -- worth ---------------------------------------------------------------------------------- */
@@ -378,25 +364,23 @@ static const sp_digest *const other_head = before + 1; /* copies are computed af
 
 static void a_miss_has_a_reason(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40), edited = numbered(0, 41), other = numbered(100, 40),
                tiny = numbered(0, 15);
-    assert_int_equal(why(&b, &seg, other_head), SP_MISS_NEVER_SEEN);
-    assert_true(insert(&b, &seg));
-    assert_int_equal(why(&b, &seg, other_head), SP_MISS_OTHER_HEAD);
-    assert_int_equal(why(&b, &seg, before), SP_MISS_UNMEASURED);
-    assert_int_equal(why(&b, &edited, other_head), SP_MISS_EDITED);
-    assert_int_equal(why(&b, &other, other_head), SP_MISS_NEVER_SEEN);
-    assert_int_equal(why(&b, &tiny, other_head), SP_MISS_NEVER_SEEN); /* less than a block */
-    sp_ledger_clear(b.ledger);
-    assert_int_equal(why(&b, &seg, other_head), SP_MISS_EVICTED);
-    assert_int_equal(why(&b, &edited, other_head), SP_MISS_EDITED);
-    assert_int_equal(why(&b, &other, other_head), SP_MISS_NEVER_SEEN);
-    assert_true(insert(&b, &tiny));
-    sp_ledger_clear(b.ledger);
-    assert_int_equal(why(&b, &tiny, other_head), SP_MISS_EVICTED);
-    bench_end(&b);
+    assert_int_equal(why(b, &seg, other_head), SP_MISS_NEVER_SEEN);
+    assert_true(insert(b, &seg));
+    assert_int_equal(why(b, &seg, other_head), SP_MISS_OTHER_HEAD);
+    assert_int_equal(why(b, &seg, before), SP_MISS_UNMEASURED);
+    assert_int_equal(why(b, &edited, other_head), SP_MISS_EDITED);
+    assert_int_equal(why(b, &other, other_head), SP_MISS_NEVER_SEEN);
+    assert_int_equal(why(b, &tiny, other_head), SP_MISS_NEVER_SEEN); /* less than a block */
+    sp_ledger_clear(b->ledger);
+    assert_int_equal(why(b, &seg, other_head), SP_MISS_EVICTED);
+    assert_int_equal(why(b, &edited, other_head), SP_MISS_EDITED);
+    assert_int_equal(why(b, &other, other_head), SP_MISS_NEVER_SEEN);
+    assert_true(insert(b, &tiny));
+    sp_ledger_clear(b->ledger);
+    assert_int_equal(why(b, &tiny, other_head), SP_MISS_EVICTED);
 }
 
 /* What was seen last is remembered, whatever had its place before. */
@@ -424,18 +408,18 @@ static void the_reason_is_that_of_what_was_seen_last(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everything_is_copied),
+        BENCH_TEST(everything_is_copied),
         cmocka_unit_test(all_measured_copies_are_found),
-        cmocka_unit_test(all_copies_with_heavy_tokens_are_found),
-        cmocka_unit_test(finding_all_without_memory_holds_nothing),
+        BENCH_TEST(all_copies_with_heavy_tokens_are_found),
+        BENCH_TEST(finding_all_without_memory_holds_nothing),
         cmocka_unit_test(a_newer_fused_copy_replaces),
-        cmocka_unit_test(a_patch_costs_its_own_blocks),
-        cmocka_unit_test(a_base_stays_as_long_as_its_patches),
-        cmocka_unit_test(using_a_patch_uses_its_base),
-        cmocka_unit_test(a_patch_without_memory_changes_nothing),
+        BENCH_TEST(a_patch_costs_its_own_blocks),
+        BENCH_TEST(a_base_stays_as_long_as_its_patches),
+        BENCH_TEST(using_a_patch_uses_its_base),
+        BENCH_TEST(a_patch_without_memory_changes_nothing),
         cmocka_unit_test(the_least_worth_makes_room),
         cmocka_unit_test(a_copy_without_room_is_refused),
-        cmocka_unit_test(a_miss_has_a_reason),
+        BENCH_TEST(a_miss_has_a_reason),
         cmocka_unit_test(the_reason_is_that_of_what_was_seen_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,10 +50,7 @@ static void start(machine *m)
     for (int i = 0; i < N; i++) m->segs[i] = numbered(100 * i, 20), m->pins[i] = 1;
     learn(&m->b, m->segs, 2);
     enter(&m->b, &m->segs[2],
-          (sp_copy_spec){.facts.kind = SP_COPY_PLAIN,
-                         .facts.before = before,
-                         .facts.n_before = 1,
-                         .facts.n_head = 1});
+          computed_after(SP_COPY_PLAIN, 1));
     while (evict_one(&m->b)) {
     }
     const sp_path_query q = {.segs = m->segs, .n_segs = 2};

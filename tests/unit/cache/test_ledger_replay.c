@@ -90,10 +90,7 @@ static void random_add(life *l)
     static const sp_copy_stats stats = {inter, 0.75f, order};
     sp_segment seg = random_seg(l);
     int what = random_below(l, 4);
-    sp_copy_spec spec = {.facts.kind = SP_COPY_PLAIN,
-                         .facts.before = before,
-                         .facts.n_before = 1,
-                         .facts.n_head = 1};
+    sp_copy_spec spec = computed_after(SP_COPY_PLAIN, 1);
     if (what == 1 || what == 2) {
         spec.facts.kind = what == 1 ? SP_COPY_FUSED : SP_COPY_PLACED;
         spec.facts.n_before = 2 + random_below(l, 3);

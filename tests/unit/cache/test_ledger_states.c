@@ -41,12 +41,18 @@ static sp_err load_ends(bench *b, const sp_copy *c)
 
 static sp_copy_spec plain_in(const sp_segment *seg, const uint32_t *blocks)
 {
-    return (sp_copy_spec){.seg = seg,
-                          .facts.kind = SP_COPY_PLAIN,
-                          .facts.before = before,
-                          .facts.n_before = 1,
-                          .facts.n_head = 1,
-                          .blocks = blocks};
+    sp_copy_spec spec = computed_after(SP_COPY_PLAIN, 1);
+    spec.seg = seg;
+    spec.blocks = blocks;
+    return spec;
+}
+
+/* measured -- after the head, with the attention that its tokens received. */
+static sp_copy_spec measured(sp_copy_kind kind, const int32_t *heavy)
+{
+    sp_copy_spec spec = computed_after(kind, 1);
+    spec.facts.heavy = heavy;
+    return spec;
 }
 
 /* -- loading -------------------------------------------------------------------------------- */
@@ -54,28 +60,25 @@ static sp_copy_spec plain_in(const sp_segment *seg, const uint32_t *blocks)
 /* What computing a copy of another process would cost is guessed: more, the more tokens it was computed after. */
 static void a_copy_far_behind_costs_more(void **state)
 {
-    bench b;
+    bench *b = *state;
     double costs[2];
-    bench_begin(&b, 20, 20);
     for (int i = 0; i < 2; i++) {
         sp_segment seg = numbered(100 * i, 40);
-        const sp_copy *c = adopted(&b, &seg);
+        const sp_copy *c = adopted(b, &seg);
         const sp_copy_facts loaded = {.before = before, .n_before = 1, .at = i ? 16384 : 9};
-        assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
-        assert_ok(sp_ledger_load_end(b.ledger, c, &loaded, SP_AT_DISK, ++b.now));
+        assert_ok(sp_ledger_load_begin(b->ledger, c, &seg, 0));
+        assert_ok(sp_ledger_load_end(b->ledger, c, &loaded, SP_AT_DISK, ++b->now));
         costs[i] = (double)c->mean_cost;
-        sp_ledger_unpin(b.ledger, c);
+        sp_ledger_unpin(b->ledger, c);
     }
     assert_true(costs[0] > 0 && costs[1] > 2 * costs[0]); /* 8,192 tokens to look at cost as much as a token */
-    bench_end(&b);
 }
 
 static void adopted_copies_are_known_by_name(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40), other = numbered(100, 40);
-    const sp_copy *c = adopted(&b, &seg);
+    const sp_copy *c = adopted(b, &seg);
     assert_null(c->tokens);
     assert_null(c->blocks);
     assert_int_equal(c->n, 0);
@@ -84,148 +87,139 @@ static void adopted_copies_are_known_by_name(void **state)
     assert_false(sp_copy_evictable(c));
     sp_content_query q = query(&seg, before, 1);
     q.ready_only = true;
-    assert_null(sp_by_content_find(b.ledger, &q, SP_COPY_PLAIN, ++b.now));
+    assert_null(sp_by_content_find(b->ledger, &q, SP_COPY_PLAIN, ++b->now));
     q = query(&seg, before, 1);
     q.heavy = true; /* no tier keeps that */
-    assert_null(sp_by_content_find(b.ledger, &q, SP_COPY_PLAIN, ++b.now));
-    assert_null(find_fused(&b, &seg, before));
-    assert_null(find_plain(&b, &seg, before + 1, 1));
-    assert_null(find_plain(&b, &seg, before, 2));
-    assert_false(has(&b, &other));
-    assert_int_equal(known(&b, &seg, 1), 0);
-    assert_int_equal(why(&b, &seg, before), SP_MISS_UNMEASURED);
-    assert_int_equal(why(&b, &seg, before + 1), SP_MISS_OTHER_HEAD);
-    assert_int_equal(stats_of(&b).n_free, 1);
-    assert_int_equal(stats_of(&b).n_blocks, 0);
-    sp_ledger_unpin(b.ledger, c);
-    bench_end(&b);
+    assert_null(sp_by_content_find(b->ledger, &q, SP_COPY_PLAIN, ++b->now));
+    assert_null(find_fused(b, &seg, before));
+    assert_null(find_plain(b, &seg, before + 1, 1));
+    assert_null(find_plain(b, &seg, before, 2));
+    assert_false(has(b, &other));
+    assert_int_equal(known(b, &seg, 1), 0);
+    assert_int_equal(why(b, &seg, before), SP_MISS_UNMEASURED);
+    assert_int_equal(why(b, &seg, before + 1), SP_MISS_OTHER_HEAD);
+    assert_int_equal(stats_of(b).n_free, 1);
+    assert_int_equal(stats_of(b).n_blocks, 0);
+    sp_ledger_unpin(b->ledger, c);
 }
 
 static void a_load_makes_a_free_copy_ready(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40);
-    const sp_copy *c = adopted(&b, &seg);
-    int64_t n_added = stats_of(&b).n_added;
-    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
-    sp_ledger_unpin(b.ledger, c); /* the load has a pin of its own */
+    const sp_copy *c = adopted(b, &seg);
+    int64_t n_added = stats_of(b).n_added;
+    assert_ok(sp_ledger_load_begin(b->ledger, c, &seg, 0));
+    sp_ledger_unpin(b->ledger, c); /* the load has a pin of its own */
     assert_int_equal(c->state, SP_COPY_LOADING);
     assert_int_equal(c->n, 40);
     assert_memory_equal(c->tokens, seg.tokens, 40 * sizeof *seg.tokens);
-    for (int i = 0; i < 3; i++) assert_false(sp_kv_is_sealed(b.pool, c->blocks[i]));
+    for (int i = 0; i < 3; i++) assert_false(sp_kv_is_sealed(b->pool, c->blocks[i]));
     uint32_t block = c->blocks[2];
-    assert_int_equal(stats_of(&b).n_blocks, 3);
-    assert_int_equal(stats_of(&b).n_free, 0);
-    sp_ledger_clear(b.ledger); /* it is no copy that may go */
-    const sp_copy *waiting = find_copy(&b, &seg);
+    assert_int_equal(stats_of(b).n_blocks, 3);
+    assert_int_equal(stats_of(b).n_free, 0);
+    sp_ledger_clear(b->ledger); /* it is no copy that may go */
+    const sp_copy *waiting = find_copy(b, &seg);
     assert_ptr_equal(waiting, c);
-    sp_ledger_unpin(b.ledger, waiting);
+    sp_ledger_unpin(b->ledger, waiting);
     sp_content_query q = query(&seg, before, 1);
     q.ready_only = true;
-    assert_null(sp_by_content_find(b.ledger, &q, SP_COPY_PLAIN, ++b.now));
-    assert_int_equal(stats_of(&b).n_added, n_added);
-    assert_ok(load_ends(&b, c));
-    assert_int_equal(stats_of(&b).n_added, n_added + 1);
+    assert_null(sp_by_content_find(b->ledger, &q, SP_COPY_PLAIN, ++b->now));
+    assert_int_equal(stats_of(b).n_added, n_added);
+    assert_ok(load_ends(b, c));
+    assert_int_equal(stats_of(b).n_added, n_added + 1);
     assert_int_equal(c->state, SP_COPY_READY);
     assert_int_equal(c->n_pins, 0);
     assert_int_equal(c->facts.at, 9);
     assert_int_equal(c->facts.n_before, 1);
     assert_true(sp_digest_eq(c->facts.before, before));
     assert_int_equal(c->blocks[2], block);
-    assert_int_equal(c->last_used, b.now);
+    assert_int_equal(c->last_used, b->now);
     assert_int_equal(c->places, SP_AT_DEVICE | SP_AT_DISK);
     for (int i = 0; i < 3; i++) {
-        assert_true(sp_kv_is_sealed(b.pool, c->blocks[i]));
-        assert_int_equal(sp_kv_refs(b.pool, c->blocks[i]), 1);
+        assert_true(sp_kv_is_sealed(b->pool, c->blocks[i]));
+        assert_int_equal(sp_kv_refs(b->pool, c->blocks[i]), 1);
     }
-    assert_true(has(&b, &seg));
-    bench_end(&b);
+    assert_true(has(b, &seg));
 }
 
 /* Costs are of requests that computed the copy: loading it adds none, whatever its record says, and the host's
  * policy knows the same mean. A copy that this ledger never computed has the cost of its size. */
 static void a_load_is_no_computation(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40), other = numbered(100, 40);
     uint32_t blocks[3];
     const sp_copy *c;
     sp_copy_spec spec = plain_in(&seg, blocks);
     spec.n_cached = 4000;
     spec.n_fresh = 100;
-    sealed(b.pool, 40, blocks);
-    assert_ok(sp_ledger_add(b.ledger, &spec, ++b.now, &c));
-    sp_kv_release(b.pool, blocks, 3);
+    sealed(b->pool, 40, blocks);
+    assert_ok(sp_ledger_add(b->ledger, &spec, ++b->now, &c));
+    sp_kv_release(b->pool, blocks, 3);
     const float computed = (float)(sp_cost_us(NULL, 4000, 100) / 100);
     assert_true(c->mean_cost == computed && c->n_costs == 1);
-    sp_ledger_placed(b.ledger, c, SP_AT_HOST);
+    sp_ledger_placed(b->ledger, c, SP_AT_HOST);
     assert_true(c->host->mean_cost == computed && c->host->n_costs == 1);
     for (int i = 0; i < 2; i++) {
-        sp_ledger_lose_device(b.ledger);
-        sp_ledger_pin(b.ledger, c);
-        assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
+        sp_ledger_lose_device(b->ledger);
+        sp_ledger_pin(b->ledger, c);
+        assert_ok(sp_ledger_load_begin(b->ledger, c, &seg, 0));
         sp_copy_facts loaded = {
             .before = before, .n_before = 1, .n_head = 1, .at = 9, .cost_us = 1e6f};
-        assert_ok(sp_ledger_load_end(b.ledger, c, &loaded, SP_AT_HOST, ++b.now));
-        sp_ledger_unpin(b.ledger, c);
+        assert_ok(sp_ledger_load_end(b->ledger, c, &loaded, SP_AT_HOST, ++b->now));
+        sp_ledger_unpin(b->ledger, c);
         assert_int_equal(c->state, SP_COPY_READY);
         assert_true(c->mean_cost == computed && c->n_costs == 1);
     }
-    const sp_copy *found = adopted(&b, &other);
-    assert_ok(sp_ledger_load_begin(b.ledger, found, &other, 0));
+    const sp_copy *found = adopted(b, &other);
+    assert_ok(sp_ledger_load_begin(b->ledger, found, &other, 0));
     sp_copy_facts loaded = {.before = before, .n_before = 1, .at = 9, .cost_us = 37000};
-    assert_ok(sp_ledger_load_end(b.ledger, found, &loaded, SP_AT_DISK, ++b.now));
+    assert_ok(sp_ledger_load_end(b->ledger, found, &loaded, SP_AT_DISK, ++b->now));
     assert_true(found->mean_cost == (float)(sp_cost_us(NULL, 9, 40) / 40));
-    sp_ledger_unpin(b.ledger, found);
-    bench_end(&b);
+    sp_ledger_unpin(b->ledger, found);
 }
 
 static void a_load_that_fails_leaves_a_miss(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40);
-    const sp_copy *c = adopted(&b, &seg);
-    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
-    assert_ok(load_fails(&b, c));
+    const sp_copy *c = adopted(b, &seg);
+    assert_ok(sp_ledger_load_begin(b->ledger, c, &seg, 0));
+    assert_ok(load_fails(b, c));
     assert_int_equal(c->state, SP_COPY_FREE); /* still pinned, but no use to anybody */
     assert_int_equal(c->places, 0);
     assert_false(sp_copy_loadable(c));
     assert_null(c->blocks);
-    assert_int_equal(sp_kv_pool_n_free(b.pool), 20);
-    assert_int_equal(stats_of(&b).n_blocks, 0);
-    assert_false(has(&b, &seg));
-    assert_int_equal(why(&b, &seg, before), SP_MISS_NEVER_SEEN);
-    assert_int_equal(n_copies(&b), 1);
-    sp_ledger_unpin(b.ledger, c);
-    assert_int_equal(n_copies(&b), 0);
-    c = adopted(&b, &seg);
-    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
-    sp_ledger_unpin(b.ledger, c);
-    assert_ok(load_fails(&b, c)); /* nobody waits: gone at once */
-    assert_int_equal(n_copies(&b), 0);
-    bench_end(&b);
+    assert_int_equal(sp_kv_pool_n_free(b->pool), 20);
+    assert_int_equal(stats_of(b).n_blocks, 0);
+    assert_false(has(b, &seg));
+    assert_int_equal(why(b, &seg, before), SP_MISS_NEVER_SEEN);
+    assert_int_equal(n_copies(b), 1);
+    sp_ledger_unpin(b->ledger, c);
+    assert_int_equal(n_copies(b), 0);
+    c = adopted(b, &seg);
+    assert_ok(sp_ledger_load_begin(b->ledger, c, &seg, 0));
+    sp_ledger_unpin(b->ledger, c);
+    assert_ok(load_fails(b, c)); /* nobody waits: gone at once */
+    assert_int_equal(n_copies(b), 0);
 }
 
 static void a_copy_in_another_tier_stays_known(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40);
-    const sp_copy *c = adopted(&b, &seg);
-    sp_ledger_placed(b.ledger, c, SP_AT_HOST);
-    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
-    sp_ledger_unpin(b.ledger, c);
-    assert_ok(load_fails(&b, c));
+    const sp_copy *c = adopted(b, &seg);
+    sp_ledger_placed(b->ledger, c, SP_AT_HOST);
+    assert_ok(sp_ledger_load_begin(b->ledger, c, &seg, 0));
+    sp_ledger_unpin(b->ledger, c);
+    assert_ok(load_fails(b, c));
     assert_int_equal(c->places, SP_AT_HOST);
-    assert_true(sp_copy_loadable(c) && has(&b, &seg));
-    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0)); /* and this time from there */
-    assert_ok(load_ends(&b, c));
+    assert_true(sp_copy_loadable(c) && has(b, &seg));
+    assert_ok(sp_ledger_load_begin(b->ledger, c, &seg, 0)); /* and this time from there */
+    assert_ok(load_ends(b, c));
     assert_int_equal(c->state, SP_COPY_READY);
     assert_int_equal(c->places, SP_AT_DEVICE | SP_AT_HOST);
-    bench_end(&b);
 }
 
 static void a_load_makes_room(void **state)
@@ -278,317 +272,268 @@ static void a_load_without_room_is_refused(void **state)
 
 static void an_evicted_copy_on_disk_stays_known(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40), other = numbered(100, 16);
-    assert_true(insert(&b, &seg) && insert(&b, &other));
-    const sp_copy *c = find_copy(&b, &seg), *gone = find_copy(&b, &other);
-    sp_ledger_placed(b.ledger, c, SP_AT_DISK);
-    sp_ledger_placed(b.ledger, gone, SP_AT_DISK);
-    sp_ledger_unplaced(b.ledger, gone, SP_AT_DISK); /* READY: the device still has it */
-    sp_ledger_unpin(b.ledger, c);
-    sp_ledger_unpin(b.ledger, gone);
-    sp_ledger_clear(b.ledger);
-    assert_int_equal(stats_of(&b).n_evicted, 2);
-    assert_int_equal(n_copies(&b), 1);
+    assert_true(insert(b, &seg) && insert(b, &other));
+    const sp_copy *c = find_copy(b, &seg), *gone = find_copy(b, &other);
+    sp_ledger_placed(b->ledger, c, SP_AT_DISK);
+    sp_ledger_placed(b->ledger, gone, SP_AT_DISK);
+    sp_ledger_unplaced(b->ledger, gone, SP_AT_DISK); /* READY: the device still has it */
+    sp_ledger_unpin(b->ledger, c);
+    sp_ledger_unpin(b->ledger, gone);
+    sp_ledger_clear(b->ledger);
+    assert_int_equal(stats_of(b).n_evicted, 2);
+    assert_int_equal(n_copies(b), 1);
     assert_int_equal(c->state, SP_COPY_FREE);
     assert_int_equal(c->places, SP_AT_DISK);
     assert_null(c->tokens);
-    assert_int_equal(sp_kv_pool_n_free(b.pool), 20);
-    assert_ptr_equal(find_copy(&b, &seg), c);
-    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
-    assert_ok(load_ends(&b, c));
-    sp_ledger_unpin(b.ledger, c);
-    sp_ledger_clear(b.ledger);
-    sp_ledger_unplaced(b.ledger, c, SP_AT_DISK); /* FREE: now nobody has it */
-    assert_int_equal(n_copies(&b), 0);
-    assert_int_equal(why(&b, &seg, before), SP_MISS_EVICTED);
-    bench_end(&b);
+    assert_int_equal(sp_kv_pool_n_free(b->pool), 20);
+    assert_ptr_equal(find_copy(b, &seg), c);
+    assert_ok(sp_ledger_load_begin(b->ledger, c, &seg, 0));
+    assert_ok(load_ends(b, c));
+    sp_ledger_unpin(b->ledger, c);
+    sp_ledger_clear(b->ledger);
+    sp_ledger_unplaced(b->ledger, c, SP_AT_DISK); /* FREE: now nobody has it */
+    assert_int_equal(n_copies(b), 0);
+    assert_int_equal(why(b, &seg, before), SP_MISS_EVICTED);
 }
 
 static void a_pinned_copy_may_lose_its_place(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40);
-    const sp_copy *c = adopted(&b, &seg);
-    sp_ledger_unplaced(b.ledger, c, SP_AT_DISK);
-    assert_int_equal(n_copies(&b), 1);
-    assert_false(sp_copy_loadable(c) || has(&b, &seg));
-    assert_true(insert(&b, &seg)); /* computed meanwhile: whoever waits has it */
+    const sp_copy *c = adopted(b, &seg);
+    sp_ledger_unplaced(b->ledger, c, SP_AT_DISK);
+    assert_int_equal(n_copies(b), 1);
+    assert_false(sp_copy_loadable(c) || has(b, &seg));
+    assert_true(insert(b, &seg)); /* computed meanwhile: whoever waits has it */
     assert_int_equal(c->state, SP_COPY_READY);
     assert_int_equal(c->places, SP_AT_DEVICE);
-    sp_ledger_unpin(b.ledger, c);
-    bench_end(&b);
+    sp_ledger_unpin(b->ledger, c);
 }
 
 static void what_is_computed_makes_a_free_copy_ready(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40);
-    const sp_copy *c = adopted(&b, &seg), *added = NULL;
+    const sp_copy *c = adopted(b, &seg), *added = NULL;
     uint32_t blocks[3];
-    sealed(b.pool, 40, blocks);
+    sealed(b->pool, 40, blocks);
     sp_copy_spec spec = plain_in(&seg, blocks);
-    assert_survives_faults(sp_ledger_add(b.ledger, &spec, ++b.now, &added),
-                           !added && c->state == SP_COPY_FREE && sp_kv_refs(b.pool, *blocks) == 1);
-    sp_kv_release(b.pool, blocks, 3);
+    assert_survives_faults(sp_ledger_add(b->ledger, &spec, ++b->now, &added),
+                           !added && c->state == SP_COPY_FREE && sp_kv_refs(b->pool, *blocks) == 1);
+    sp_kv_release(b->pool, blocks, 3);
     assert_ptr_equal(added, c);
     assert_int_equal(c->state, SP_COPY_READY);
     assert_int_equal(c->places, SP_AT_DEVICE | SP_AT_DISK);
     assert_int_equal(c->n_pins, 1);
-    assert_int_equal(n_copies(&b), 1);
-    assert_int_equal(stats_of(&b).n_free, 0);
-    sp_ledger_unpin(b.ledger, c);
-    bench_end(&b);
+    assert_int_equal(n_copies(b), 1);
+    assert_int_equal(stats_of(b).n_free, 0);
+    sp_ledger_unpin(b->ledger, c);
 }
 
 /* Another request has computed what is being loaded. */
 static void a_copy_may_be_computed_while_it_is_loaded(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40);
-    const sp_copy *c = adopted(&b, &seg);
-    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
-    assert_true(insert(&b, &seg));
-    assert_int_equal(n_copies(&b), 2);
-    const sp_copy *ready = find_copy(&b, &seg); /* READY before LOADING */
+    const sp_copy *c = adopted(b, &seg);
+    assert_ok(sp_ledger_load_begin(b->ledger, c, &seg, 0));
+    assert_true(insert(b, &seg));
+    assert_int_equal(n_copies(b), 2);
+    const sp_copy *ready = find_copy(b, &seg); /* READY before LOADING */
     assert_ptr_not_equal(ready, c);
-    sp_ledger_placed(b.ledger, ready, SP_AT_DISK);
-    sp_ledger_unpin(b.ledger, ready);
-    assert_ok(load_ends(&b, c));
-    sp_ledger_unpin(b.ledger, c);
+    sp_ledger_placed(b->ledger, ready, SP_AT_DISK);
+    sp_ledger_unpin(b->ledger, ready);
+    assert_ok(load_ends(b, c));
+    sp_ledger_unpin(b->ledger, c);
     assert_int_equal(c->state, SP_COPY_READY);
-    sp_ledger_clear(b.ledger); /* the disk has one copy of a name, and so has the ledger */
-    assert_int_equal(n_copies(&b), 1);
-    assert_int_equal(stats_of(&b).n_free, 1);
-    assert_true(has(&b, &seg));
-    bench_end(&b);
+    sp_ledger_clear(b->ledger); /* the disk has one copy of a name, and so has the ledger */
+    assert_int_equal(n_copies(b), 1);
+    assert_int_equal(stats_of(b).n_free, 1);
+    assert_true(has(b, &seg));
 }
 
 static void what_no_tier_keeps_is_gone(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40), path = numbered(100, 40);
     static const int32_t patch[] = {0, 3, 17};
-    assert_true(insert(&b, &seg));
-    const sp_copy *base = find_copy(&b, &seg);
-    assert_true(enter(&b, &seg,
-                      (sp_copy_spec){.facts.kind = SP_COPY_PLACED,
-                                     .facts.before = before,
-                                     .facts.n_before = 2,
-                                     .facts.n_head = 1}));
-    assert_true(enter(&b, &seg,
-                      (sp_copy_spec){.facts.kind = SP_COPY_PLACED,
-                                     .facts.before = before,
-                                     .facts.n_before = 3,
-                                     .facts.n_head = 1,
-                                     .base = base,
-                                     .n_patch = 3,
-                                     .patch = patch}));
-    learn(&b, &path, 1);
-    assert_int_equal(n_copies(&b), 4);
+    assert_true(insert(b, &seg));
+    const sp_copy *base = find_copy(b, &seg);
+    assert_true(enter(b, &seg, computed_after(SP_COPY_PLACED, 2)));
+    sp_copy_spec patched = computed_after(SP_COPY_PLACED, 3);
+    patched.base = base;
+    patched.n_patch = 3;
+    patched.patch = patch;
+    assert_true(enter(b, &seg, patched));
+    learn(b, &path, 1);
+    assert_int_equal(n_copies(b), 4);
     assert_int_equal(base->n_pins, 2);
-    sp_ledger_unpin(b.ledger, base);
-    sp_ledger_clear(b.ledger);
-    assert_int_equal(n_copies(&b), 0);
-    bench_end(&b);
+    sp_ledger_unpin(b->ledger, base);
+    sp_ledger_clear(b->ledger);
+    assert_int_equal(n_copies(b), 0);
 }
 
 static void an_adopted_copy_is_free(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40), other = numbered(100, 40);
     sp_adopted a = name_of(&seg, SP_COPY_PLAIN);
-    int64_t n_added = stats_of(&b).n_added;
-    assert_survives_faults(sp_ledger_adopt(b.ledger, &a), n_copies(&b) == 0);
-    assert_true(stats_of(&b).n_added > n_added);
+    int64_t n_added = stats_of(b).n_added;
+    assert_survives_faults(sp_ledger_adopt(b->ledger, &a), n_copies(b) == 0);
+    assert_true(stats_of(b).n_added > n_added);
     a.place = SP_AT_HOST;
-    assert_ok(sp_ledger_adopt(b.ledger, &a)); /* the same copy, in another tier too */
-    assert_int_equal(n_copies(&b), 1);
-    assert_int_equal(sp_ledger_next(b.ledger, NULL)->places, SP_AT_HOST | SP_AT_DISK);
-    assert_true(insert(&b, &other));
-    adopt(&b, &other, SP_COPY_PLAIN); /* READY, and now on disk as well */
-    adopt(&b, &other, SP_COPY_FUSED); /* another name */
-    assert_int_equal(n_copies(&b), 3);
-    sp_ledger_clear(b.ledger);
-    assert_int_equal(stats_of(&b).n_free, 3);
+    assert_ok(sp_ledger_adopt(b->ledger, &a)); /* the same copy, in another tier too */
+    assert_int_equal(n_copies(b), 1);
+    assert_int_equal(sp_ledger_next(b->ledger, NULL)->places, SP_AT_HOST | SP_AT_DISK);
+    assert_true(insert(b, &other));
+    adopt(b, &other, SP_COPY_PLAIN); /* READY, and now on disk as well */
+    adopt(b, &other, SP_COPY_FUSED); /* another name */
+    assert_int_equal(n_copies(b), 3);
+    sp_ledger_clear(b->ledger);
+    assert_int_equal(stats_of(b).n_free, 3);
     a.place = SP_AT_DEVICE;
-    assert_fails(sp_ledger_adopt(b.ledger, &a), SP_E_ARG, "device");
+    assert_fails(sp_ledger_adopt(b->ledger, &a), SP_E_ARG, "device");
     a = name_of(&seg, SP_COPY_PLACED);
-    assert_fails(sp_ledger_adopt(b.ledger, &a), SP_E_ARG, "computed after");
+    assert_fails(sp_ledger_adopt(b->ledger, &a), SP_E_ARG, "computed after");
     a = name_of(&seg, SP_COPY_PATH);
-    assert_fails(sp_ledger_adopt(b.ledger, &a), SP_E_ARG, "kind");
-    bench_end(&b);
+    assert_fails(sp_ledger_adopt(b->ledger, &a), SP_E_ARG, "kind");
 }
 
 /* I6: those that became FREE first are forgotten, but for pinned ones. */
 static void free_copies_are_bounded(void **state)
 {
     enum { MORE = 10 };
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment first = numbered(1000, 20);
-    const sp_copy *pinned = adopted(&b, &first);
+    const sp_copy *pinned = adopted(b, &first);
     for (int i = 1; i < SP_LEDGER_MAX_FREE + MORE; i++) {
         sp_adopted a = name_of(&first, SP_COPY_PLAIN);
         memcpy(a.facts.id.b, &i, sizeof i);
-        assert_ok(sp_ledger_adopt(b.ledger, &a));
+        assert_ok(sp_ledger_adopt(b->ledger, &a));
     }
-    assert_int_equal(stats_of(&b).n_free, SP_LEDGER_MAX_FREE);
+    assert_int_equal(stats_of(b).n_free, SP_LEDGER_MAX_FREE);
     for (int i = 1; i < 2 * MORE; i++) {
         sp_segment s = first;
         memcpy(s.id.b, &i, sizeof i);
-        assert_int_equal(has(&b, &s), i > MORE);
+        assert_int_equal(has(b, &s), i > MORE);
     }
-    assert_ptr_equal(find_copy(&b, &first), pinned);
-    sp_ledger_unpin(b.ledger, pinned);
-    sp_ledger_unpin(b.ledger, pinned);
-    bench_end(&b);
+    assert_ptr_equal(find_copy(b, &first), pinned);
+    sp_ledger_unpin(b->ledger, pinned);
+    sp_ledger_unpin(b->ledger, pinned);
 }
 
 /* -- replacement of copies that a tier has -------------------------------------------------- */
 
 static void a_measured_copy_keeps_the_place_of_the_other(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40);
     int32_t heavy[40] = {0};
-    assert_true(insert(&b, &seg));
-    const sp_copy *c = find_copy(&b, &seg);
-    sp_ledger_placed(b.ledger, c, SP_AT_DISK);
-    sp_ledger_unpin(b.ledger, c);
+    assert_true(insert(b, &seg));
+    const sp_copy *c = find_copy(b, &seg);
+    sp_ledger_placed(b->ledger, c, SP_AT_DISK);
+    sp_ledger_unpin(b->ledger, c);
     sp_content_query q = query(&seg, before, 1);
     q.heavy = true;
-    assert_null(sp_by_content_find(b.ledger, &q, SP_COPY_PLAIN, ++b.now));
-    assert_true(enter(&b, &seg,
-                      (sp_copy_spec){.facts.kind = SP_COPY_PLAIN,
-                                     .facts.before = before,
-                                     .facts.n_before = 1,
-                                     .facts.n_head = 1,
-                                     .facts.heavy = heavy}));
-    assert_int_equal(n_copies(&b), 1);
-    assert_int_equal(stats_of(&b).n_evicted, 0);
-    c = sp_by_content_find(b.ledger, &q, SP_COPY_PLAIN, ++b.now);
+    assert_null(sp_by_content_find(b->ledger, &q, SP_COPY_PLAIN, ++b->now));
+    assert_true(enter(b, &seg, measured(SP_COPY_PLAIN, heavy)));
+    assert_int_equal(n_copies(b), 1);
+    assert_int_equal(stats_of(b).n_evicted, 0);
+    c = sp_by_content_find(b->ledger, &q, SP_COPY_PLAIN, ++b->now);
     assert_non_null(c);
     assert_int_equal(c->places, SP_AT_DEVICE | SP_AT_DISK);
-    sp_ledger_unpin(b.ledger, c);
-    bench_end(&b);
+    sp_ledger_unpin(b->ledger, c);
 }
 
 /* The newer copy of a name is FREE again, the older one is still read. */
 static void a_ready_copy_serves_before_a_newer_free_one(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40);
     int32_t heavy[40] = {0};
-    assert_true(insert(&b, &seg));
-    const sp_copy *old = find_copy(&b, &seg);
-    sp_copy_spec spec = {.facts.kind = SP_COPY_PLAIN,
-                         .facts.before = before,
-                         .facts.n_before = 1,
-                         .facts.n_head = 1,
-                         .facts.heavy = heavy};
-    assert_true(enter(&b, &seg, spec));
-    const sp_copy *new = find_copy(&b, &seg);
+    assert_true(insert(b, &seg));
+    const sp_copy *old = find_copy(b, &seg);
+    assert_true(enter(b, &seg, measured(SP_COPY_PLAIN, heavy)));
+    const sp_copy *new = find_copy(b, &seg);
     assert_ptr_not_equal(new, old);
-    sp_ledger_placed(b.ledger, new, SP_AT_DISK);
-    sp_ledger_unpin(b.ledger, new);
-    sp_ledger_clear(b.ledger);
+    sp_ledger_placed(b->ledger, new, SP_AT_DISK);
+    sp_ledger_unpin(b->ledger, new);
+    sp_ledger_clear(b->ledger);
     assert_int_equal(new->state, SP_COPY_FREE);
-    assert_ptr_equal(find_copy(&b, &seg), old);
-    sp_ledger_unpin(b.ledger, old);
-    sp_ledger_unpin(b.ledger, old);
-    sp_ledger_clear(b.ledger);
-    assert_ptr_equal(find_copy(&b, &seg), new);
-    sp_ledger_unpin(b.ledger, new);
-    bench_end(&b);
+    assert_ptr_equal(find_copy(b, &seg), old);
+    sp_ledger_unpin(b->ledger, old);
+    sp_ledger_unpin(b->ledger, old);
+    sp_ledger_clear(b->ledger);
+    assert_ptr_equal(find_copy(b, &seg), new);
+    sp_ledger_unpin(b->ledger, new);
 }
 
 /* A placed copy after the head alone takes over from a plain one, but no tier keeps it. */
 static void a_placed_copy_forgets_the_tiers(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40);
     int32_t heavy[40] = {0};
-    assert_true(insert(&b, &seg));
-    const sp_copy *c = find_copy(&b, &seg);
-    sp_ledger_placed(b.ledger, c, SP_AT_DISK);
-    sp_ledger_unpin(b.ledger, c);
-    assert_true(enter(&b, &seg,
-                      (sp_copy_spec){.facts.kind = SP_COPY_PLACED,
-                                     .facts.before = before,
-                                     .facts.n_before = 1,
-                                     .facts.n_head = 1,
-                                     .facts.heavy = heavy}));
-    assert_int_equal(stats_of(&b).n_placed, 1);
-    sp_ledger_clear(b.ledger);
-    assert_int_equal(n_copies(&b), 0);
-    bench_end(&b);
+    assert_true(insert(b, &seg));
+    const sp_copy *c = find_copy(b, &seg);
+    sp_ledger_placed(b->ledger, c, SP_AT_DISK);
+    sp_ledger_unpin(b->ledger, c);
+    assert_true(enter(b, &seg, measured(SP_COPY_PLACED, heavy)));
+    assert_int_equal(stats_of(b).n_placed, 1);
+    sp_ledger_clear(b->ledger);
+    assert_int_equal(n_copies(b), 0);
 }
 
 static void a_fused_copy_in_a_tier_is_replaced(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40);
-    sp_copy_spec spec = {.facts.kind = SP_COPY_FUSED,
-                         .facts.before = before,
-                         .facts.n_before = 3,
-                         .facts.n_head = 1};
-    adopt(&b, &seg, SP_COPY_FUSED);
-    const sp_copy *c = find_fused(&b, &seg, before), *newer;
+    sp_copy_spec spec = computed_after(SP_COPY_FUSED, 3);
+    adopt(b, &seg, SP_COPY_FUSED);
+    const sp_copy *c = find_fused(b, &seg, before), *newer;
     assert_int_equal(c->state, SP_COPY_FREE);
-    assert_true(enter(&b, &seg, spec)); /* takes the FREE one's place */
+    assert_true(enter(b, &seg, spec)); /* takes the FREE one's place */
     assert_int_equal(c->state, SP_COPY_READY);
     assert_int_equal(c->facts.n_before, 3);
     spec.facts.n_before = 2;
-    assert_true(enter(&b, &seg, spec)); /* the older one is being read */
-    newer = find_fused(&b, &seg, before);
+    assert_true(enter(b, &seg, spec)); /* the older one is being read */
+    newer = find_fused(b, &seg, before);
     assert_ptr_not_equal(newer, c);
     assert_int_equal(newer->places, SP_AT_DEVICE);
-    sp_ledger_unpin(b.ledger, newer);
-    sp_ledger_unpin(b.ledger, c);
+    sp_ledger_unpin(b->ledger, newer);
+    sp_ledger_unpin(b->ledger, c);
     spec.facts.n_before = 4;
-    assert_true(enter(&b, &seg, spec)); /* replaces both */
-    assert_int_equal(n_copies(&b), 1);
-    newer = find_fused(&b, &seg, before);
+    assert_true(enter(b, &seg, spec)); /* replaces both */
+    assert_int_equal(n_copies(b), 1);
+    newer = find_fused(b, &seg, before);
     assert_int_equal(newer->facts.n_before, 4);
     assert_int_equal(newer->places, SP_AT_DEVICE | SP_AT_DISK);
-    sp_ledger_unpin(b.ledger, newer);
-    bench_end(&b);
+    sp_ledger_unpin(b->ledger, newer);
 }
 
 /* -- memory --------------------------------------------------------------------------------- */
 
 static void a_load_without_memory_changes_nothing(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40);
-    const sp_copy *c = adopted(&b, &seg);
-    assert_survives_faults(sp_ledger_load_begin(b.ledger, c, &seg, 0),
+    const sp_copy *c = adopted(b, &seg);
+    assert_survives_faults(sp_ledger_load_begin(b->ledger, c, &seg, 0),
                            c->state == SP_COPY_FREE && c->n_pins == 1 && sp_copy_loadable(c) &&
-                               sp_kv_pool_n_free(b.pool) == 20 && stats_of(&b).n_blocks == 0);
+                               sp_kv_pool_n_free(b->pool) == 20 && stats_of(b).n_blocks == 0);
     sp_fault_after(0);
-    sp_err err = load_ends(&b, c);
+    sp_err err = load_ends(b, c);
     sp_fault_after(-1);
     assert_int_equal(err, SP_E_NOMEM); /* FREE, with all its places: it may be tried again */
     assert_true(sp_copy_loadable(c));
     assert_int_equal(c->n_pins, 1);
-    assert_int_equal(sp_kv_pool_n_free(b.pool), 20);
-    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
-    assert_ok(load_ends(&b, c));
-    sp_ledger_unpin(b.ledger, c);
-    assert_true(has(&b, &seg));
-    bench_end(&b);
+    assert_int_equal(sp_kv_pool_n_free(b->pool), 20);
+    assert_ok(sp_ledger_load_begin(b->ledger, c, &seg, 0));
+    assert_ok(load_ends(b, c));
+    sp_ledger_unpin(b->ledger, c);
+    assert_true(has(b, &seg));
 }
 
 /* -- adopted paths -------------------------------------------------------------------------- */
@@ -609,95 +554,89 @@ static const sp_copy *adopt_path(bench *b, const sp_segment *seg, const sp_copy 
 
 static void adopted_paths_are_found(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment segs[2] = {numbered(0, 40), numbered(100, 40)}, longer = numbered(0, 60);
     const sp_copy *found[2];
-    const sp_copy *root = adopt_path(&b, &segs[0], NULL), *child = adopt_path(&b, &segs[1], root);
+    const sp_copy *root = adopt_path(b, &segs[0], NULL), *child = adopt_path(b, &segs[1], root);
     assert_true(root && child && child->parent == root && root->first_child == child);
     assert_true(child->facts.at == 40 && child->n_uses == 3 && sp_copy_loadable(child));
-    assert_ptr_equal(adopt_path(&b, &segs[1], root), child); /* once */
-    assert_int_equal(sp_ledger_stats_of(b.ledger).n_copies, 2);
-    sp_by_path_peek(b.ledger, segs, 2, found);
+    assert_ptr_equal(adopt_path(b, &segs[1], root), child); /* once */
+    assert_int_equal(sp_ledger_stats_of(b->ledger).n_copies, 2);
+    sp_by_path_peek(b->ledger, segs, 2, found);
     assert_true(found[0] == root && found[1] == child);
-    assert_fails(sp_ledger_adopt_path(b.ledger, &(sp_adopted_path){.seg = &longer,
+    assert_fails(sp_ledger_adopt_path(b->ledger, &(sp_adopted_path){.seg = &longer,
                                                                    .parent = root,
                                                                    .facts.at = 39,
                                                                    .facts.exact = true,
                                                                    .place = SP_AT_DISK}),
                  SP_E_FORMAT, "39");
-    assert_fails(sp_ledger_adopt_path(b.ledger,
+    assert_fails(sp_ledger_adopt_path(b->ledger,
                                       &(sp_adopted_path){.seg = &longer, .place = SP_AT_DEVICE}),
                  SP_E_ARG, "adopted");
-    sp_ledger_unplaced(b.ledger, root, SP_AT_DISK); /* and what continues it is gone, too */
-    assert_int_equal(sp_ledger_stats_of(b.ledger).n_copies, 0);
-    bench_end(&b);
+    sp_ledger_unplaced(b->ledger, root, SP_AT_DISK); /* and what continues it is gone, too */
+    assert_int_equal(sp_ledger_stats_of(b->ledger).n_copies, 0);
 }
 
 /* Of which tenant an adopted root is, only computing it tells: until then its first tokens find nothing. */
 static void an_adopted_root_learns_its_tenant(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment seg = numbered(0, 40), grown = numbered(0, 60);
-    adopt_path(&b, &seg, NULL);
+    adopt_path(b, &seg, NULL);
     sp_path_query q = {.segs = &grown, .n_segs = 1};
     const sp_copy *found[1];
-    assert_null(sp_by_path_match(b.ledger, &q, ++b.now, found).partial);
-    match m = find(&b, &seg, 1);
-    assert_true(m.n_path == 0 && extend(&b, &m, &seg));
+    assert_null(sp_by_path_match(b->ledger, &q, ++b->now, found).partial);
+    match m = find(b, &seg, 1);
+    assert_true(m.n_path == 0 && extend(b, &m, &seg));
     assert_int_equal(m.path[0]->places, SP_AT_DISK | SP_AT_DEVICE);
-    release(&b, &m);
-    m = find(&b, &grown, 1);
+    release(b, &m);
+    m = find(b, &grown, 1);
     assert_int_equal(m.n_partial, 32);
-    release(&b, &m);
-    bench_end(&b);
+    release(b, &m);
 }
 
 static void adopted_paths_are_bounded(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     enum { N = SP_LEDGER_MAX_FREE + 100 };
     sp_segment root = numbered(0, 40);
-    const sp_copy *parent = adopt_path(&b, &root, NULL);
+    const sp_copy *parent = adopt_path(b, &root, NULL);
     for (int i = 0; i < N; i++) {
         sp_segment seg = numbered(i + 1, 1);
-        adopt_path(&b, &seg, parent);
+        adopt_path(b, &seg, parent);
     }
-    adopt(&b, &root, SP_COPY_PLAIN);
-    sp_ledger_stats s = sp_ledger_stats_of(b.ledger);
+    adopt(b, &root, SP_COPY_PLAIN);
+    sp_ledger_stats s = sp_ledger_stats_of(b->ledger);
     assert_int_equal(s.n_free, SP_LEDGER_MAX_FREE);
-    assert_ptr_equal(sp_by_path_at(b.ledger, &root.id, 1), parent);
-    bench_end(&b);
+    assert_ptr_equal(sp_by_path_at(b->ledger, &root.id, 1), parent);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adopted_copies_are_known_by_name),
-        cmocka_unit_test(a_copy_far_behind_costs_more),
-        cmocka_unit_test(a_load_makes_a_free_copy_ready),
-        cmocka_unit_test(a_load_is_no_computation),
-        cmocka_unit_test(a_load_that_fails_leaves_a_miss),
-        cmocka_unit_test(a_copy_in_another_tier_stays_known),
+        BENCH_TEST(adopted_copies_are_known_by_name),
+        BENCH_TEST(a_copy_far_behind_costs_more),
+        BENCH_TEST(a_load_makes_a_free_copy_ready),
+        BENCH_TEST(a_load_is_no_computation),
+        BENCH_TEST(a_load_that_fails_leaves_a_miss),
+        BENCH_TEST(a_copy_in_another_tier_stays_known),
         cmocka_unit_test(a_load_makes_room),
         cmocka_unit_test(a_load_without_room_is_refused),
-        cmocka_unit_test(an_evicted_copy_on_disk_stays_known),
-        cmocka_unit_test(a_pinned_copy_may_lose_its_place),
-        cmocka_unit_test(what_is_computed_makes_a_free_copy_ready),
-        cmocka_unit_test(a_copy_may_be_computed_while_it_is_loaded),
-        cmocka_unit_test(what_no_tier_keeps_is_gone),
-        cmocka_unit_test(an_adopted_copy_is_free),
-        cmocka_unit_test(free_copies_are_bounded),
-        cmocka_unit_test(a_measured_copy_keeps_the_place_of_the_other),
-        cmocka_unit_test(a_ready_copy_serves_before_a_newer_free_one),
-        cmocka_unit_test(a_placed_copy_forgets_the_tiers),
-        cmocka_unit_test(a_fused_copy_in_a_tier_is_replaced),
-        cmocka_unit_test(a_load_without_memory_changes_nothing),
-        cmocka_unit_test(adopted_paths_are_found),
-        cmocka_unit_test(an_adopted_root_learns_its_tenant),
-        cmocka_unit_test(adopted_paths_are_bounded),
+        BENCH_TEST(an_evicted_copy_on_disk_stays_known),
+        BENCH_TEST(a_pinned_copy_may_lose_its_place),
+        BENCH_TEST(what_is_computed_makes_a_free_copy_ready),
+        BENCH_TEST(a_copy_may_be_computed_while_it_is_loaded),
+        BENCH_TEST(what_no_tier_keeps_is_gone),
+        BENCH_TEST(an_adopted_copy_is_free),
+        BENCH_TEST(free_copies_are_bounded),
+        BENCH_TEST(a_measured_copy_keeps_the_place_of_the_other),
+        BENCH_TEST(a_ready_copy_serves_before_a_newer_free_one),
+        BENCH_TEST(a_placed_copy_forgets_the_tiers),
+        BENCH_TEST(a_fused_copy_in_a_tier_is_replaced),
+        BENCH_TEST(a_load_without_memory_changes_nothing),
+        BENCH_TEST(adopted_paths_are_found),
+        BENCH_TEST(an_adopted_root_learns_its_tenant),
+        BENCH_TEST(adopted_paths_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,24 +120,22 @@ static void pinned_paths_survive(void **state)
 /* What a prompt adds is pinned like what it has found. */
 static void what_was_added_may_be_pinned(void **state)
 {
-    bench b;
-    bench_begin(&b, 20, 20);
+    bench *b = *state;
     sp_segment s[] = {numbered(1, B), numbered(100, B)};
-    match m = find(&b, s, 2);
-    assert_true(extend(&b, &m, &s[0]));
-    sp_ledger_clear(b.ledger);
-    assert_int_equal(n_copies(&b), 1);
-    assert_true(extend(&b, &m, &s[1]));
-    sp_ledger_clear(b.ledger);
-    assert_int_equal(n_copies(&b), 2);
-    sp_ledger_unpin(b.ledger, m.path[0]);
-    sp_ledger_clear(b.ledger); /* I3: the second one protects it */
-    assert_int_equal(n_copies(&b), 2);
-    sp_ledger_pin(b.ledger, m.path[0]);
-    release(&b, &m);
-    sp_ledger_clear(b.ledger);
-    assert_int_equal(n_copies(&b), 0);
-    bench_end(&b);
+    match m = find(b, s, 2);
+    assert_true(extend(b, &m, &s[0]));
+    sp_ledger_clear(b->ledger);
+    assert_int_equal(n_copies(b), 1);
+    assert_true(extend(b, &m, &s[1]));
+    sp_ledger_clear(b->ledger);
+    assert_int_equal(n_copies(b), 2);
+    sp_ledger_unpin(b->ledger, m.path[0]);
+    sp_ledger_clear(b->ledger); /* I3: the second one protects it */
+    assert_int_equal(n_copies(b), 2);
+    sp_ledger_pin(b->ledger, m.path[0]);
+    release(b, &m);
+    sp_ledger_clear(b->ledger);
+    assert_int_equal(n_copies(b), 0);
 }
 
 static void a_segment_beyond_the_budget_costs_nothing(void **state)
@@ -285,7 +283,7 @@ int main(void)
         cmocka_unit_test(retained_copies_leave_last),
         cmocka_unit_test(partial_matches_count_as_uses),
         cmocka_unit_test(pinned_paths_survive),
-        cmocka_unit_test(what_was_added_may_be_pinned),
+        BENCH_TEST(what_was_added_may_be_pinned),
         cmocka_unit_test(a_segment_beyond_the_budget_costs_nothing),
         cmocka_unit_test(eviction_frees_blocks_unless_others_hold_them),
         cmocka_unit_test(the_host_has_an_order_of_its_own),
