@@ -25,4 +25,21 @@ static inline void remove_folder(const char *dir)
     assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
+static inline int folder_setup(void **state)
+{
+    static char dir[128];
+    make_folder(dir, sizeof dir);
+    *state = dir;
+    return 0;
+}
+
+static inline int folder_teardown(void **state)
+{
+    remove_folder(*state);
+    return 0;
+}
+
+/* FOLDER_TEST -- a case whose *state is the name of an empty folder, which is removed after it. */
+#define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, folder_setup, folder_teardown)
+
 #endif

@@ -121,8 +121,7 @@ static void a_patch_leaves_with_its_base(void **state)
 /* The copy on the device would be recomputed in part; the one on disk fits. */
 static void the_least_cfo_serves_wherever_it_is(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     sp_context *c = open_at(dir, 99);
     sp_request_destroy(ask(c, "012", "Where?", 2));
     sp_request_destroy(ask(c, "210", "Where?", 2));
@@ -136,7 +135,6 @@ static void the_least_cfo_serves_wherever_it_is(void **state)
     r = ask(c, "012", "Where?", 2); /* of equal ones that on the device */
     assert_int_equal(n_chunks_from(r, "memory"), 3);
     let_go(c, r);
-    remove_folder(dir);
 }
 
 /* -- little memory --------------------------------------------------------------------------- */
@@ -224,8 +222,7 @@ static void a_chunk_has_so_many_copies_in_all_tiers(void **state)
 
 static void a_damaged_placed_copy_is_missed(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     sp_context *c = open_at(dir, 99);
     sp_request *r = ask(c, "012", "Where?", 6);
     char *text = strdup(sp_request_result(r)->text);
@@ -244,7 +241,6 @@ static void a_damaged_placed_copy_is_missed(void **state)
     assert_int_equal(n_chunks_from(r, "disk"), 3);
     let_go(c, r);
     free(text);
-    remove_folder(dir);
 }
 
 int main(void)
@@ -252,10 +248,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_restart_finds_placed_copies_and_patches),
         cmocka_unit_test(a_patch_leaves_with_its_base),
-        cmocka_unit_test(the_least_cfo_serves_wherever_it_is),
+        FOLDER_TEST(the_least_cfo_serves_wherever_it_is),
         cmocka_unit_test(nothing_known_is_missed_with_little_memory),
         cmocka_unit_test(a_chunk_has_so_many_copies_in_all_tiers),
-        cmocka_unit_test(a_damaged_placed_copy_is_missed),
+        FOLDER_TEST(a_damaged_placed_copy_is_missed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

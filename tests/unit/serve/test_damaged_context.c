@@ -69,8 +69,7 @@ static const sp_copy *copy_of(const sp_context *c, const sp_request *r, int i)
 /* One request reads the damaged chunk, another decodes and does not: it is not disturbed. */
 static void a_damaged_chunk_is_computed_again(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     sp_context *c = open_file(dir, &full, NULL);
     sp_request *first = ask(c, "01", "Which?", 6);
     sp_request *other = submit(c, "3", "Why?", 40);
@@ -94,7 +93,6 @@ static void a_damaged_chunk_is_computed_again(void **state)
     sp_request_destroy(reader);
     sp_request_destroy(again);
     sp_context_close(c);
-    remove_folder(dir);
 }
 
 /* All read the head: those that run continue where they were, those that come find it again. */
@@ -131,8 +129,7 @@ static void a_damaged_head_is_computed_again(void **state)
 /* Sparse decoding begins anew after the answer so far. */
 static void a_sparse_reader_continues(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     sp_context *c = open_file(dir, &full, "sparse:50%,depth=0");
     sp_request *reader = submit(c, "0123", "Which?", 40);
     while (reader->answer.tokens.n < 5) step(c);
@@ -145,15 +142,14 @@ static void a_sparse_reader_continues(void **state)
     assert_memory_equal(before, reader->answer.tokens.v, sizeof before);
     sp_request_destroy(reader);
     sp_context_close(c);
-    remove_folder(dir);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_damaged_chunk_is_computed_again),
+        FOLDER_TEST(a_damaged_chunk_is_computed_again),
         cmocka_unit_test(a_damaged_head_is_computed_again),
-        cmocka_unit_test(a_sparse_reader_continues),
+        FOLDER_TEST(a_sparse_reader_continues),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

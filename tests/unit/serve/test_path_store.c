@@ -65,9 +65,8 @@ static const sp_copy *find_same(const sp_context *c, const sp_copy *of)
 
 static void bits_are_those_of_a_cold_prompt(void **state)
 {
-    char dir[128];
+    const char *dir = *state;
     int n = 0;
-    make_folder(dir, sizeof dir);
     fill_store(dir, "012");
     sp_context *cold = open_policy(&prefix), *warm = open_store(dir);
     sp_request *a = ask(cold, "012", "Why?", 6), *b = ask(warm, "012", "Why?", 6);
@@ -85,15 +84,13 @@ static void bits_are_those_of_a_cold_prompt(void **state)
     sp_request_destroy(b);
     close_clean(cold);
     close_clean(warm);
-    remove_folder(dir);
 }
 
 /* -- restarts ------------------------------------------------------------------------------- */
 
 static void a_restart_finds_paths(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     for (int start = 0; start < 3; start++) {
         sp_context *c = open_store(dir);
         assert_asks(c, "012", start ? 4 : 0);
@@ -105,7 +102,6 @@ static void a_restart_finds_paths(void **state)
     assert_asks(c, "10", 0);  /* the head is on the device by now, "1" after it is nowhere */
     close_clean(c);
     assert_int_equal(n_stored(dir), 7);
-    remove_folder(dir);
 }
 
 /* assert_adopts -- of the store's paths so many, which are those of the head and chunk 1. */
@@ -130,8 +126,7 @@ static void assert_adopts(const char *dir, size_t most)
 static void the_paths_used_last_are_adopted(void **state)
 {
     static const char *const asked[] = {"0", "1", "01", "1"};
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     for (size_t i = 0; i < SP_COUNT(asked); i++) {
         fill_store(dir, asked[i]);
         if (i == 0) assert_adopts(dir, 1); /* the head, which chunk 0 continues */
@@ -139,13 +134,11 @@ static void the_paths_used_last_are_adopted(void **state)
     assert_int_equal(n_stored(dir), 4); /* the head, 0, 1, and 1 after 0 */
     assert_adopts(dir, 2);
     assert_int_equal(n_stored(dir), 4);
-    remove_folder(dir);
 }
 
 static void an_order_is_found_after_a_restart(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     const sp_context_opts o = {.tiers.store = dir, .reuse.policy = "set", .n_batch = 40};
     sp_context *c = open_with(o);
     sp_request *a = ask(c, "012", question, 6), *b;
@@ -155,15 +148,13 @@ static void an_order_is_found_after_a_restart(void **state)
     assert_int_equal(n_from_disk(b), 4);
     sp_request_destroy(b);
     close_clean(c);
-    remove_folder(dir);
 }
 
 /* Turns of a conversation: what a turn continues is stored, its own end is not. */
 static void turns_of_a_conversation_are_stored(void **state)
 {
-    char dir[128];
+    const char *dir = *state;
     int n[4] = {0};
-    make_folder(dir, sizeof dir);
     for (int turns = 1; turns <= 3; turns++) {
         sp_context *c = open_store(dir);
         sp_prompt *p;
@@ -181,7 +172,6 @@ static void turns_of_a_conversation_are_stored(void **state)
     }
     assert_int_equal(n[1], 0);
     assert_true(n[2] > 0 && n[3] > n[2]);
-    remove_folder(dir);
 }
 
 static void trees_are_found_after_a_restart(void **state)
@@ -228,8 +218,7 @@ static int ask_for(sp_context *c, const char *salt)
 
 static void no_tenant_finds_anothers(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     sp_context *c = open_with((sp_context_opts){.tiers.store = dir, .salt = "red"});
     sp_request_destroy(ask(c, "0", question, 2));
     assert_int_equal(ask_for(c, "blue"), 0);
@@ -242,7 +231,6 @@ static void no_tenant_finds_anothers(void **state)
     assert_int_equal(ask_for(c, "blue"), 2);
     assert_int_equal(ask_for(c, "red"), 2);
     close_clean(c);
-    remove_folder(dir);
 }
 
 /* -- what is lost --------------------------------------------------------------------------- */
@@ -285,8 +273,7 @@ static void what_follows_a_missing_parent_is_dropped(void **state)
 /* A copy that is gone while the store is open: the load misses, what continues it goes, too. */
 static void a_parent_that_goes_takes_its_children(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     fill_store(dir, "012");
     sp_context *c = open_store(dir);
     sp_prompt *p = prompt_of(c, "012", NULL);
@@ -306,13 +293,11 @@ static void a_parent_that_goes_takes_its_children(void **state)
     assert_true(n_from_disk(r) >= 2);
     sp_request_destroy(r);
     close_clean(c);
-    remove_folder(dir);
 }
 
 static void damaged_copies_are_missed(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     fill_store(dir, "012");
     stored_damage(dir, SP_COPY_PATH);
     for (int start = 0; start < 3; start++) {
@@ -325,7 +310,6 @@ static void damaged_copies_are_missed(void **state)
         sp_request_destroy(r);
         close_clean(c);
     }
-    remove_folder(dir);
 }
 
 /* assert_whole -- every path copy in the store was adopted after its parent, or there is none of them. */
@@ -342,10 +326,9 @@ static const char *const orders[] = {"012", "210", "01", "10", "1", "0110", "3",
 
 static void a_killed_writer_leaves_whole_copies(void **state)
 {
-    char dir[128];
+    const char *dir = *state;
     uint64_t seed = 3;
     int n_found = 0;
-    make_folder(dir, sizeof dir);
     const char *n = getenv("SPOLIA_CRASHES");
     for (int i = 0; i < (n ? atoi(n) : 12); i++) {
         pid_t child = fork();
@@ -367,7 +350,6 @@ static void a_killed_writer_leaves_whole_copies(void **state)
         close_clean(c);
     }
     assert_true(n_found > 0);
-    remove_folder(dir);
 }
 
 /* -- room ----------------------------------------------------------------------------------- */
@@ -375,10 +357,9 @@ static void a_killed_writer_leaves_whole_copies(void **state)
 static void a_small_budget_is_kept(void **state)
 {
     static const char *const policies[] = {NULL, "lfu", "pgdsf", "fr", "hazard", "lacr+ghosts"};
-    char dir[128];
+    const char *dir = *state;
     uint64_t seed = 11;
     int n_found = 0;
-    make_folder(dir, sizeof dir);
     for (size_t start = 0; start < SP_COUNT(policies); start++) {
         sp_context *c = open_with((sp_context_opts){.tiers.store = dir,
                                                     .tiers.store_bytes = 512 << 10,
@@ -404,14 +385,12 @@ static void a_small_budget_is_kept(void **state)
         sp_context_open(
             &(sp_context_opts){.model = MODEL, .tiers.store = dir, .tiers.store_evict = "mru"}, &c),
         SP_E_ARG, "lru, lfu");
-    remove_folder(dir);
 }
 
 /* Little memory: paths leave the device for the store, and come back from it. */
 static void the_store_is_below_the_device(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     for (int host = 0; host < 2; host++) {
         sp_context *c = open_with((sp_context_opts){.tiers.store = dir,
                                                     .cache.kv_bytes = 160 << 10,
@@ -428,14 +407,12 @@ static void the_store_is_below_the_device(void **state)
         assert_true(n_found > 0);
         close_clean(c);
     }
-    remove_folder(dir);
 }
 
 /* A second process finds what the first has stored, and writes nothing. */
 static void a_reader_finds_what_the_writer_stores(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     sp_context *writer = open_store(dir);
     sp_request_destroy(ask(writer, "01", question, 4));
     tiers_rest(writer->tiers);
@@ -447,15 +424,13 @@ static void a_reader_finds_what_the_writer_stores(void **state)
     close_clean(reader);
     close_clean(writer);
     assert_int_equal(n_stored(dir), 3);
-    remove_folder(dir);
 }
 
 /* -- erasing -------------------------------------------------------------------------------- */
 
 static void erasing_a_chunk_erases_paths_through_it(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     for (int restart = 0; restart < 2; restart++) {
         sp_context *c = open_store(dir);
         sp_request_destroy(ask(c, "012", question, 4));
@@ -481,7 +456,6 @@ static void erasing_a_chunk_erases_paths_through_it(void **state)
         sp_request_destroy(r);
         close_clean(c);
     }
-    remove_folder(dir);
 }
 
 /* retain_none -- of plain and fused copies; returns how many copies went. */
@@ -500,8 +474,7 @@ static int64_t retain_none(sp_context *c)
 /* A chunk that left the index: its own copies go, and paths through it; heads stay. */
 static void retaining_drops_what_is_not_wanted(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     fill_store(dir, "01");
     sp_context *c =
         open_with((sp_context_opts){.tiers.store = dir, .reuse.policy = "full", .n_batch = 40});
@@ -517,7 +490,6 @@ static void retaining_drops_what_is_not_wanted(void **state)
     assert_int_equal(retain_none(c), 2);
     assert_int_equal(n_stored(dir), 3);
     close_clean(c);
-    remove_folder(dir);
 }
 
 /* -- faults --------------------------------------------------------------------------------- */
@@ -548,22 +520,22 @@ static void opening_may_fail_at_every_allocation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_writer_leaves_whole_copies),
-        cmocka_unit_test(bits_are_those_of_a_cold_prompt),
-        cmocka_unit_test(a_restart_finds_paths),
-        cmocka_unit_test(the_paths_used_last_are_adopted),
-        cmocka_unit_test(an_order_is_found_after_a_restart),
-        cmocka_unit_test(turns_of_a_conversation_are_stored),
+        FOLDER_TEST(a_killed_writer_leaves_whole_copies),
+        FOLDER_TEST(bits_are_those_of_a_cold_prompt),
+        FOLDER_TEST(a_restart_finds_paths),
+        FOLDER_TEST(the_paths_used_last_are_adopted),
+        FOLDER_TEST(an_order_is_found_after_a_restart),
+        FOLDER_TEST(turns_of_a_conversation_are_stored),
         cmocka_unit_test(trees_are_found_after_a_restart),
-        cmocka_unit_test(no_tenant_finds_anothers),
+        FOLDER_TEST(no_tenant_finds_anothers),
         cmocka_unit_test(what_follows_a_missing_parent_is_dropped),
-        cmocka_unit_test(a_parent_that_goes_takes_its_children),
-        cmocka_unit_test(damaged_copies_are_missed),
-        cmocka_unit_test(a_small_budget_is_kept),
-        cmocka_unit_test(the_store_is_below_the_device),
-        cmocka_unit_test(a_reader_finds_what_the_writer_stores),
-        cmocka_unit_test(erasing_a_chunk_erases_paths_through_it),
-        cmocka_unit_test(retaining_drops_what_is_not_wanted),
+        FOLDER_TEST(a_parent_that_goes_takes_its_children),
+        FOLDER_TEST(damaged_copies_are_missed),
+        FOLDER_TEST(a_small_budget_is_kept),
+        FOLDER_TEST(the_store_is_below_the_device),
+        FOLDER_TEST(a_reader_finds_what_the_writer_stores),
+        FOLDER_TEST(erasing_a_chunk_erases_paths_through_it),
+        FOLDER_TEST(retaining_drops_what_is_not_wanted),
         cmocka_unit_test(opening_may_fail_at_every_allocation),
     };
     if (getenv("SPOLIA_CRASHES")) cmocka_set_test_filter("a_killed_writer_leaves_whole_copies"); /* make crash */

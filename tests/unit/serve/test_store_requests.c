@@ -40,9 +40,8 @@ static const policy full = {"full", 0};
 
 static void a_slow_load_stalls_nobody(void **state)
 {
-    char dir[128];
+    const char *dir = *state;
     barrier b;
-    make_folder(dir, sizeof dir);
     fill_store(dir, "01");
     sp_context *c = open_store(dir);
     sp_request *decodes = submit(c, "3", "Why?", 40);
@@ -68,7 +67,6 @@ static void a_slow_load_stalls_nobody(void **state)
     sp_request_destroy(decodes);
     barrier_end(&b);
     close_clean(c);
-    remove_folder(dir);
 }
 
 static void *open_later(void *b)
@@ -81,11 +79,10 @@ static void *open_later(void *b)
 /* With nothing else to compute, a step sleeps until the load ends. */
 static void waiting_for_a_load_does_not_spin(void **state)
 {
-    char dir[128];
+    const char *dir = *state;
     barrier b;
     pthread_t thread;
     int n_steps = 0;
-    make_folder(dir, sizeof dir);
     fill_store(dir, "01");
     sp_context *c = open_store(dir);
     barrier_close(&b, c);
@@ -98,7 +95,6 @@ static void waiting_for_a_load_does_not_spin(void **state)
     sp_request_destroy(r);
     barrier_end(&b);
     close_clean(c);
-    remove_folder(dir);
 }
 
 /* A request may leave while its copies are on their way; the next one waits for the same loads. */
@@ -139,8 +135,7 @@ static void a_request_may_leave_while_its_copies_load(void **state)
 
 static void damaged_copies_are_missed(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     fill_store(dir, "012");
     stored_damage(dir, SP_COPY_PLAIN);
     sp_context *c = open_store(dir);
@@ -157,15 +152,13 @@ static void damaged_copies_are_missed(void **state)
     for (int s = 1; s < 4; s++) assert_from(r, s, "disk", "");
     sp_request_destroy(r);
     close_clean(c);
-    remove_folder(dir);
 }
 
 /* A damaged fused copy gives way to the plain one in the store. */
 static void what_is_left_serves(void **state)
 {
-    char dir[128];
+    const char *dir = *state;
     bool fresh;
-    make_folder(dir, sizeof dir);
     sp_context *c = open_store(dir);
     sp_prompt *p = prompt_of(c, "01", NULL);
     assert_ok(sp_chunk_fuse(c, p, &fresh));
@@ -179,7 +172,6 @@ static void what_is_left_serves(void **state)
     assert_text(r, alone(&full, "21", "Which?", 8)); /* that of the plain copy */
     sp_request_destroy(r);
     close_clean(c);
-    remove_folder(dir);
 }
 
 /* An open segment serves although its folder is gone. */
@@ -200,8 +192,7 @@ static void a_folder_that_is_gone_still_serves(void **state)
 /* A running request has set all KV memory aside: what cannot be loaded is computed in its turn. */
 static void what_has_no_room_is_computed(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     fill_store(dir, "2");
     sp_context *c = open_store(dir);
     size_t block = sp_context_describe(c).kv_block_bytes;
@@ -231,15 +222,13 @@ static void what_has_no_room_is_computed(void **state)
     sp_request_destroy(holds);
     sp_request_destroy(r);
     close_clean(c);
-    remove_folder(dir);
 }
 
 /* -- writing back ---------------------------------------------------------------------------- */
 
 static void names_in_the_store_are_adopted(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     fill_store(dir, "012");
     assert_int_equal(stored_copies(dir, SP_COPY_PLAIN), 3);
     sp_context *c = open_store(dir);
@@ -251,7 +240,6 @@ static void names_in_the_store_are_adopted(void **state)
     for (int s = 0; s < 4; s++) assert_from(r, s, "disk", "");
     sp_request_destroy(r);
     close_clean(c);
-    remove_folder(dir);
 }
 
 static int n_lines;
@@ -292,10 +280,9 @@ static void *open_late(void *arg)
  * store. */
 static void memory_that_waits_to_be_written_is_waited_for(void **state)
 {
-    char dir[128];
+    const char *dir = *state;
     barrier b;
     pthread_t opens;
-    make_folder(dir, sizeof dir);
     sp_context *c = open_store(dir);
     size_t block = sp_context_describe(c).kv_block_bytes;
     close_clean(c);
@@ -311,7 +298,6 @@ static void memory_that_waits_to_be_written_is_waited_for(void **state)
     barrier_end(&b);
     close_clean(c);
     assert_int_equal(stored_copies(dir, SP_COPY_PLAIN), 4);
-    remove_folder(dir);
 }
 
 /* -- waiting --------------------------------------------------------------------------------- */
@@ -437,9 +423,8 @@ static void a_restart_finds_what_was_computed(void **state)
 
 static void a_store_is_described(void **state)
 {
-    char dir[128];
+    const char *dir = *state;
     sp_store_info info;
-    make_folder(dir, sizeof dir);
     fill_store(dir, "01");
     sp_context *c = open_with((sp_context_opts){.tiers.store = dir, .tiers.store_bytes = 1 << 20});
     assert_ok(sp_store_describe(c, &info));
@@ -450,27 +435,26 @@ static void a_store_is_described(void **state)
     c = open_with((sp_context_opts){0});
     assert_fails(sp_store_describe(c, &info), SP_E_ARG, "no store");
     close_clean(c);
-    remove_folder(dir);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slow_load_stalls_nobody),
-        cmocka_unit_test(waiting_for_a_load_does_not_spin),
+        FOLDER_TEST(a_slow_load_stalls_nobody),
+        FOLDER_TEST(waiting_for_a_load_does_not_spin),
         cmocka_unit_test(a_request_may_leave_while_its_copies_load),
-        cmocka_unit_test(damaged_copies_are_missed),
-        cmocka_unit_test(what_is_left_serves),
+        FOLDER_TEST(damaged_copies_are_missed),
+        FOLDER_TEST(what_is_left_serves),
         cmocka_unit_test(a_folder_that_is_gone_still_serves),
-        cmocka_unit_test(what_has_no_room_is_computed),
-        cmocka_unit_test(names_in_the_store_are_adopted),
+        FOLDER_TEST(what_has_no_room_is_computed),
+        FOLDER_TEST(names_in_the_store_are_adopted),
         cmocka_unit_test(a_store_that_cannot_be_written_costs_a_log_line),
-        cmocka_unit_test(memory_that_waits_to_be_written_is_waited_for),
+        FOLDER_TEST(memory_that_waits_to_be_written_is_waited_for),
         cmocka_unit_test(a_waiting_request_is_looked_up_once),
         cmocka_unit_test(a_waiting_request_finds_what_is_new),
         cmocka_unit_test(measurements_survive_a_restart),
         cmocka_unit_test(a_restart_finds_what_was_computed),
-        cmocka_unit_test(a_store_is_described),
+        FOLDER_TEST(a_store_is_described),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

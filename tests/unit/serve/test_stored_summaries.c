@@ -93,8 +93,7 @@ static int same_summaries(const sp_context *a, const sp_context *b, sp_summary_k
 /* A restart summarizes nothing, and its answer is that of a process without a store. */
 static void nothing_is_summarized_after_a_load(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     sp_context *plain = open_decoding(NULL, sparse);
     int64_t n;
     sp_request *want = answer(plain, &n);
@@ -111,7 +110,6 @@ static void nothing_is_summarized_after_a_load(void **state)
     sp_request_destroy(want);
     close_clean(c);
     close_clean(plain);
-    remove_folder(dir);
 }
 
 /* read_as -- a store that one process filled, read by another; returns blocks that it summarized. */
@@ -132,8 +130,7 @@ static int64_t read_as(const char *dir, const char *decode)
 /* Summaries of another kind, damaged ones, or none: the copy is used, its summaries are made again. */
 static void other_summaries_are_made_anew(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
+    const char *dir = *state;
     fill(dir, sparse);
     assert_true(read_as(dir, other_kind) > 10);
     assert_int_equal(read_as(dir, sparse), 0);
@@ -141,7 +138,6 @@ static void other_summaries_are_made_anew(void **state)
     stored_damage_after(dir, SP_COPY_PATH, sp_kv_pool_layer_block_bytes(c->pool));
     close_clean(c);
     assert_true(read_as(dir, sparse) > 10);
-    remove_folder(dir);
 }
 
 /* Each takes its stages from a store that another filled: of two those of one, and of one (as earlier
@@ -241,8 +237,8 @@ static void full_attention_reads_and_writes_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_summarized_after_a_load),
-        cmocka_unit_test(other_summaries_are_made_anew),
+        FOLDER_TEST(nothing_is_summarized_after_a_load),
+        FOLDER_TEST(other_summaries_are_made_anew),
         cmocka_unit_test(summaries_of_one_stage_and_two_are_read),
         cmocka_unit_test(the_host_tier_keeps_summaries),
         cmocka_unit_test(an_archive_has_summaries),
