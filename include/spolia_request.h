@@ -41,13 +41,24 @@ typedef enum sp_finish {
 /* What an answer may look like. Immutable; any number of requests and threads may use one. */
 typedef struct sp_grammar sp_grammar;
 
+/* What comes before the JSON of a call: a text, then, if after_number is not NULL, a whole number and that text. */
+typedef struct sp_grammar_head {
+    const char *before, *after_number;
+} sp_grammar_head;
+
 /* JSON that a schema accepts, one of several texts, or what a grammar or a regular expression
  * describes: at most one of schema, texts, gbnf, regex. */
 typedef struct sp_grammar_opts {
     const char *schema;         /* JSON Schema, as text; NULL: any JSON object */
     const char *before, *after; /* texts around the JSON; NULL: none */
     const char
-        *between; /* one or more times before JSON after, with this text between; NULL: once */
+        *between; /* one or more times before JSON after, with this text, or "", between; NULL: once */
+    const char *open, *close;     /* texts around all repetitions; NULL: none */
+    const sp_grammar_head *heads; /* [n_heads] of a schema {"anyOf": [n_heads schemas]}: JSON of schema i follows head
+                                     i; NULL: none */
+    int n_heads;
+    const char *const *keys; /* [3] an object's members are written as keys[0], its key, keys[1], its value, keys[2],
+                                and texts have no quotes; NULL: JSON */
     const char *const *texts; /* [n_texts] exactly one of these instead; NULL: JSON */
     int n_texts;
     const char *gbnf;  /* a grammar as llama.cpp has it; begins at the rule root */

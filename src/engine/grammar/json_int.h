@@ -60,6 +60,9 @@ int32_t sp_json_array(sp_json *b, json_t *schema, int32_t next);
 int32_t sp_json_string(sp_json *b, json_t *schema, int32_t next);
 int32_t sp_json_number(sp_json *b, json_t *schema, bool integer, int32_t next);
 
+/* sp_json_framed -- the root's JSON with the texts of *o around it, once or several times (json_calls.c). */
+int32_t sp_json_framed(sp_json *b, const sp_grammar_opts *o);
+
 /* sp_json_digits -- whole numbers lo .. hi without a sign that leave `rest` of `m`: 0 is for m 1. */
 int32_t sp_json_digits(sp_json *b, uint64_t lo, uint64_t hi, uint64_t m, int32_t next);
 

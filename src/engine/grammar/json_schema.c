@@ -469,20 +469,6 @@ static int32_t one_of(sp_json *b, const sp_grammar_opts *o)
     return at;
 }
 
-/* framed -- JSON between two texts, once or with a text between repetitions. */
-static int32_t framed(sp_json *b, const sp_grammar_opts *o)
-{
-    bool repeats = o->between && *o->between;
-    int32_t start = sp_gram_jump(b->g, b->ret, &b->err), end = b->ret;
-    if (repeats) end = sp_json_either(b, b->ret, sp_json_text(b, o->between, start));
-    if (o->after) end = sp_json_text(b, o->after, end);
-    int32_t first = sp_json_spaced(b, sp_json_use(b, b->root, end));
-    if (first < 0) return first;
-    if (o->before) first = sp_json_text(b, o->before, first);
-    sp_gram_lead(b->g, start, first, &b->err);
-    return start;
-}
-
 sp_err sp_json_schema_build(json_t *schema, const sp_grammar_opts *o, sp_grammar *g)
 {
     sp_json b = {.g = g, .any = json_object(), .made = json_array()};
@@ -491,7 +477,7 @@ sp_err sp_json_schema_build(json_t *schema, const sp_grammar_opts *o, sp_grammar
     b.root = schema ? schema : b.any_object;
     b.ret = add(&b, (sp_gram_node){.kind = SP_GRAM_RETURN});
     b.space = white_space(&b);
-    g->start = o->n_texts ? one_of(&b, o) : framed(&b, o);
+    g->start = o->n_texts ? one_of(&b, o) : sp_json_framed(&b, o);
     if (b.err == SP_OK && g->start < 0)
         b.err = sp_fail(SP_E_ARG, "schema: no value is valid: %s", *b.nothing ? b.nothing : "#");
     if (b.err == SP_OK) b.err = check_recursion(g, b.space);

@@ -73,25 +73,59 @@ void srv_tools_read(srv_tools *t, srv_fields *f)
     read_choice(t, f);
 }
 
-/* How a required call is written. Marks that are control tokens are left out: they do not show in the text. */
-static const struct {
-    const char *mark; /* in a template that teaches the form; NULL: none does */
+/* How a required call is written. Marks that are control tokens and do not show in the text are left out. Forms with
+ * a name in JSON have `name`; in the others `head` comes before the function's name, `tail` after it. */
+typedef struct form {
+    const char *marks[2]; /* in a template that teaches the form; NULL: none does, or one mark is enough */
     const char *name, *arguments, *before, *after;
     bool list;
-} forms[] = {
-    [SRV_TOOLS_HERMES] = {NULL, "name", "arguments", "<tool_call>\n", "\n</tool_call>", false},
-    [SRV_TOOLS_MISTRAL] = {"[TOOL_CALLS]", "name", "arguments", NULL, NULL, true},
-    [SRV_TOOLS_LLAMA3] = {NULL, "name", "parameters", NULL, NULL, false},
-    [SRV_TOOLS_GRANITE] = {"<|tool_call|>", "name", "arguments", NULL, NULL, true},
-    [SRV_TOOLS_COMMAND_R] = {"<|START_ACTION|>", "tool_name", "parameters", NULL, NULL, true},
+    const char *open, *close, *between; /* of all calls; between NULL: an answer has one call */
+    const char *head, *tail, *after_number;
+    const char *const *keys;
+} form;
+
+static const char *const glm_keys[] = {"<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n"};
+static const char *const qwen_keys[] = {"<parameter=", ">\n", "\n</parameter>\n"};
+
+static const form forms[] = {
+    [SRV_TOOLS_HERMES] = {.name = "name", .arguments = "arguments", .before = "<tool_call>\n",
+                          .after = "\n</tool_call>", .between = "\n"},
+    [SRV_TOOLS_MISTRAL] = {.marks = {"[TOOL_CALLS]"}, .name = "name", .arguments = "arguments", .list = true},
+    [SRV_TOOLS_LLAMA3] = {.name = "name", .arguments = "parameters"},
+    [SRV_TOOLS_GRANITE] = {.marks = {"<|tool_call|>"}, .name = "name", .arguments = "arguments", .list = true},
+    [SRV_TOOLS_COMMAND_R] = {.marks = {"<|START_ACTION|>"}, .name = "tool_name", .arguments = "parameters",
+                             .list = true},
+    [SRV_TOOLS_HARMONY] = {.marks = {"<|channel|>"}, .head = "<|channel|>commentary to=functions.",
+                           .tail = " <|constrain|>json<|message|>"},
+    [SRV_TOOLS_KIMI] = {.marks = {"<|tool_calls_section_begin|>"}, .open = "<|tool_calls_section_begin|>",
+                        .head = "<|tool_call_begin|>functions.", .tail = ":",
+                        .after_number = "<|tool_call_argument_begin|>", .after = "<|tool_call_end|>", .between = "",
+                        .close = "<|tool_calls_section_end|>"},
+    [SRV_TOOLS_DEEPSEEK] = {.marks = {"<｜tool▁sep｜>", "```json"}, .open = "<｜tool▁calls▁begin｜>",
+                            .head = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", .tail = "\n```json\n",
+                            .after = "\n```<｜tool▁call▁end｜>", .between = "\n", .close = "<｜tool▁calls▁end｜>"},
+    [SRV_TOOLS_DEEPSEEK_31] = {.marks = {"<｜tool▁sep｜>"}, .open = "<｜tool▁calls▁begin｜>",
+                               .head = "<｜tool▁call▁begin｜>", .tail = "<｜tool▁sep｜>",
+                               .after = "<｜tool▁call▁end｜>", .between = "", .close = "<｜tool▁calls▁end｜>"},
+    [SRV_TOOLS_GLM_45] = {.marks = {"<arg_key>"}, .head = "<tool_call>", .tail = "\n", .after = "</tool_call>",
+                          .between = "\n", .keys = glm_keys},
+    [SRV_TOOLS_GLM_4] = {.marks = {"<|observation|>"}, .head = "", .tail = "\n"},
+    [SRV_TOOLS_QWEN_CODER] = {.marks = {"<parameter=", "<tool_call>"}, .head = "<tool_call>\n<function=",
+                              .tail = ">\n", .after = "</function>\n</tool_call>", .between = "\n",
+                              .keys = qwen_keys},
 };
 
 srv_tool_form srv_tools_form(const char *jinja, bool *shows)
 {
     *shows = jinja && strstr(jinja, "tools");
-    if (!*shows || strstr(jinja, "<tool_call>")) return SRV_TOOLS_HERMES;
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (forms[i].mark && strstr(jinja, forms[i].mark)) return (srv_tool_form)i;
+    if (!*shows) return SRV_TOOLS_HERMES;
+    if (strstr(jinja, "<arg_key>")) return SRV_TOOLS_GLM_45;
+    if (strstr(jinja, "<tool_call>"))
+        return strstr(jinja, "<parameter=") ? SRV_TOOLS_QWEN_CODER : SRV_TOOLS_HERMES;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        const char *const *marks = forms[i].marks;
+        if (marks[0] && strstr(jinja, marks[0]) && (!marks[1] || strstr(jinja, marks[1]))) return (srv_tool_form)i;
+    }
     return strstr(jinja, "parameters") ? SRV_TOOLS_LLAMA3 : SRV_TOOLS_HERMES;
 }
 
@@ -114,56 +148,78 @@ static void move_refs(json_t *schema, const char *at)
     }
 }
 
-/* call_schema -- {"name": the name, "arguments": the parameters}. */
-static json_t *call_schema(const json_t *tool, srv_tool_form form, const char *at)
+/* call_schema -- {"name": the name, "arguments": the parameters}; where the name is no JSON, the parameters. */
+static json_t *call_schema(const json_t *tool, const form *w, const char *at)
 {
-    const char *arguments = forms[form].arguments, *name = forms[form].name;
     char place[100];
-    json_t *parameters =
-        json_deep_copy(json_object_get(json_object_get(tool, "function"), "parameters"));
-    snprintf(place, sizeof place, "%s/properties/%s", at, arguments);
+    json_t *parameters = json_deep_copy(json_object_get(json_object_get(tool, "function"), "parameters"));
+    snprintf(place, sizeof place, w->name ? "%s/properties/%s" : "%s", at, w->arguments);
     if (!json_is_object(parameters)) {
         json_decref(parameters);
         parameters = json_pack("{s:s}", "type", "object");
     }
     move_refs(parameters, place);
-    return json_pack("{s:s, s:{s:{s:s}, s:o}, s:[s, s]}", "type", "object", "properties", name,
-                     "const", name_of(tool), arguments, parameters, "required", name, arguments);
+    if (!w->name) return parameters;
+    return json_pack("{s:s, s:{s:{s:s}, s:o}, s:[s, s]}", "type", "object", "properties", w->name, "const",
+                     name_of(tool), w->arguments, parameters, "required", w->name, w->arguments);
 }
 
-static json_t *any_call(const srv_tools *t, srv_tool_form form)
+static json_t *any_call(const srv_tools *t, const form *w)
 {
     json_t *calls = json_array();
     for (size_t i = 0; i < json_array_size(t->list); i++) {
         const json_t *tool = json_array_get(t->list, i);
         char at[60];
         if (t->only && strcmp(t->only, name_of(tool)) != 0) continue;
-        snprintf(at, sizeof at, "#%s/anyOf/%zu", forms[form].list ? "/items" : "",
-                 json_array_size(calls));
-        json_array_append_new(calls, call_schema(tool, form, at));
+        snprintf(at, sizeof at, "#%s/anyOf/%zu", w->list ? "/items" : "", json_array_size(calls));
+        json_array_append_new(calls, call_schema(tool, w, at));
     }
     json_t *any = json_pack("{s:o}", "anyOf", calls);
-    if (!forms[form].list) return any;
-    return json_pack("{s:s, s:o, s:i, s:i}", "type", "array", "items", any, "minItems", 1,
-                     "maxItems", t->several && !t->only ? 16 : 1);
+    if (!w->list) return any;
+    return json_pack("{s:s, s:o, s:i, s:i}", "type", "array", "items", any, "minItems", 1, "maxItems",
+                     t->several && !t->only ? 16 : 1);
 }
 
-sp_grammar *srv_tools_grammar(const srv_tools *t, srv_tool_form form, srv_fields *f)
+/* heads_of -- of the functions of any_call. Owns: their texts. False: out of memory. */
+static bool heads_of(const srv_tools *t, const form *w, sp_grammar_head *heads, int *n)
+{
+    bool good = true;
+    for (size_t i = 0; w->head && i < json_array_size(t->list) && good; i++) {
+        const char *name = name_of(json_array_get(t->list, i));
+        char *text = NULL;
+        if (t->only && strcmp(t->only, name) != 0) continue;
+        good = asprintf(&text, "%s%s%s", w->head, name, w->tail) >= 0;
+        heads[*n] = (sp_grammar_head){.before = good ? text : NULL, .after_number = w->after_number};
+        *n += good;
+    }
+    return good;
+}
+
+sp_grammar *srv_tools_grammar(const srv_tools *t, srv_tool_form which, srv_fields *f)
 {
     sp_grammar *g = NULL;
+    sp_grammar_head heads[SRV_MAX_TOOLS];
+    int n = 0;
     if (!t->list || !t->must) return NULL;
-    json_t *schema = any_call(t, form);
+    const form *w = &forms[which];
+    json_t *schema = any_call(t, w);
     char *text = schema ? json_dumps(schema, JSON_COMPACT) : NULL;
-    const bool tagged = form == SRV_TOOLS_HERMES;
+    const bool good = text && heads_of(t, w, heads, &n);
     sp_grammar_opts o = {.schema = text,
-                         .before = forms[form].before,
-                         .after = forms[form].after,
-                         .between = tagged && t->several && !t->only ? "\n" : NULL};
+                         .before = w->before,
+                         .after = w->after,
+                         .open = w->open,
+                         .close = w->close,
+                         .between = t->several && !t->only ? w->between : NULL,
+                         .heads = heads,
+                         .n_heads = n,
+                         .keys = w->keys};
     sp_err err;
-    if (!text)
+    if (!good)
         srv_fields_refuse(f, "tools", "out of memory for tools");
     else if ((err = sp_grammar_compile(&o, &g)) != SP_OK)
         srv_fields_fail(f, "tools", "tools", err);
+    while (n > 0) free((char *)heads[--n].before);
     free(text);
     json_decref(schema);
     return g;

@@ -36,6 +36,13 @@ typedef enum srv_tool_form {
     SRV_TOOLS_LLAMA3,
     SRV_TOOLS_GRANITE,
     SRV_TOOLS_COMMAND_R,
+    SRV_TOOLS_HARMONY, /* gpt-oss */
+    SRV_TOOLS_KIMI,
+    SRV_TOOLS_DEEPSEEK,    /* V3, R1 */
+    SRV_TOOLS_DEEPSEEK_31,
+    SRV_TOOLS_GLM_45,
+    SRV_TOOLS_GLM_4,
+    SRV_TOOLS_QWEN_CODER,
 } srv_tool_form;
 
 typedef struct srv_tools {
