@@ -1,69 +1,135 @@
-"""Time to the first token of prompts whose chunks are on disk: loaded layer by layer, whole, or computed.
+"""What loading ahead is worth: a burst of requests whose documents are on a disk of a set bandwidth.
 
-    python3 bench/preload.py -m MODEL --chunks CHUNKS.jsonl [--k 8] [--prompts 6] [--rounds 5] [--question-words 8]
+Each way to load serves the same requests, all submitted at once, in a process of its own, in turn: `layers` and `request` load
+for waiting requests (a request begins when its first layers are there, or all), `none` loads for the request that is next alone,
+and with --parallel 1 nothing else runs meanwhile: a synchronous loader. `computed` has no store. The disk is the machine's, read
+no faster than --rates says: tests/support/faults.c is preloaded into the process. Medians of rounds; ratios are of the same round.
+Source: Cache-Craft sections 3.4.2 and 3.5 (C8, C9), FusionRAG section 4.2 (F6).
 
-CHUNKS has a text a line ({"id", "text"}). A first process computes all chunks and leaves their copies in a store. Then
-every way to load them runs in a process of its own, in turn: the store is read around the system's cache (O_DIRECT), so
-each run reads from the disk. `none` begins to load when a request is next, which for requests that come one after the
-other is when they come; `computed` is the same prompt without the store. Ratios are to `computed` of the same round.
+    .venv/bin/python bench/preload.py -m MODEL.gguf [--rates 50,100,200,400] [--requests 16] [--burst 16]
 """
 import argparse
 import json
+import os
 import pathlib
-import statistics
+import struct
 import subprocess
 import sys
 import tempfile
+import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import common
+from common import lib
+
+SOURCE = common.ROOT / "tests/support/faults.c"
+RATE_AT = 80  # of read_mb_s in its control
 WAYS = ("layers", "request", "none", "computed")
 
 
-def run(o, store: str, way: str, prompts: list) -> list:
-    """TTFT of each prompt, ms, and the share of tokens that came from disk."""
-    how = ["--reuse", "full", "--store", store, "--preload", way] if way != "computed" else ["--reuse", "off"]
-    command = [o.program, "bench", "trace", "-m", o.model, "-n", "1", "--kv-memory", str(o.kv_memory), "-c", str(o.ctx), *how]
-    done = subprocess.run(command, input="".join(json.dumps(p) + "\n" for p in prompts), capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(done.stderr)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+# -- one way, in a process of its own --------------------------------------------------------------
+
+def make_prompts(args) -> dict:
+    """Documents, and requests of some of them; every request has documents of its own."""
+    with common.open_engine(args) as engine:
+        words = common.Words(engine, args.seed)
+        n = args.requests * args.chunks
+        return {"documents": words.chunks(n, args.chunk_tokens),
+                "questions": [words.text("question", args.question) for _ in range(args.requests)]}
+
+
+def first_token(at: dict, i: int):
+    def noted(ids, n) -> None:
+        at.setdefault(i, time.monotonic_ns())
+    return noted
+
+
+def serve(args, engine, load: dict, burst: int) -> dict:
+    """All requests, in bursts; microseconds from a burst's begin to each first token, and in all."""
+    ttft, took, from_disk, n_prompt = [], 0, 0, 0
+    for first in range(0, args.requests, burst):
+        begun, mine, at = time.monotonic_ns(), [], {}
+        for i in range(first, min(first + burst, args.requests)):
+            chunks = load["documents"][i * args.chunks:(i + 1) * args.chunks]
+            with common.prompt_of(engine, chunks, load["questions"][i]) as p:
+                mine.append(common.Request(engine, p, first_token(at, i), max_tokens=args.predict, reuse="full"))
+        for r in mine:
+            lib.sp_request_wait(r.c, -1)
+            got = r.result
+            n_prompt += got.n_prompt
+            from_disk += sum(s.n_tokens for s in got.segments[0:got.n_segments] if common.text(getattr(s, "from")) == "disk")
+            r.close()
+        took += time.monotonic_ns() - begun
+        ttft += [(t - begun) / 1e3 for t in at.values()]
+    token_bytes = common.info(engine).kv_block_bytes / 16
+    return {"ttft_us": ttft, "took_us": took / 1e3, "from_disk": from_disk / n_prompt, "bytes": from_disk * token_bytes}
+
+
+def child(args) -> int:
+    load = json.loads(pathlib.Path(args.prompts).read_text()) if os.path.exists(args.prompts) else make_prompts(args)
+    pathlib.Path(args.prompts).write_text(json.dumps(load))
+    more = {"store": args.store} if args.child != "computed" else {}
+    if args.child not in ("computed", "fill"):
+        more["preload"] = getattr(lib, f"SP_PRELOAD_{args.child.upper()}")
+    with common.open_engine(args, max_requests=args.parallel, **more) as engine:
+        print(json.dumps(serve(args, engine, load, args.requests if args.child == "fill" else args.burst)))
+    return 0
+
+
+# -- all ways --------------------------------------------------------------------------------------
+
+def run(args, folder: str, way: str, rate: int) -> dict:
+    control = pathlib.Path(folder) / "control"
+    control.write_bytes(bytes(RATE_AT) + struct.pack("I", rate) + bytes(44))
+    env = {**os.environ, "LD_PRELOAD": f"{folder}/faults.so", "SPOLIA_FAULTS": str(control), "SPOLIA_FAULTS_DIR": f"{folder}/kv"}
+    command = [sys.executable, *sys.argv, "--child", way, "--store", f"{folder}/kv", "--prompts", f"{folder}/prompts.json"]
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
 
 
 def main() -> int:
-    args = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    args.add_argument("--program", default=ROOT / "build/spolia")
-    args.add_argument("-m", "--model", required=True)
-    args.add_argument("--chunks", type=pathlib.Path, required=True)
-    args.add_argument("--k", type=int, default=8, help="chunks in a prompt")
-    args.add_argument("--prompts", type=int, default=6)
-    args.add_argument("--rounds", type=int, default=5)
-    args.add_argument("--question-words", type=int, default=8, help="more of them: a longer prefill to hide loading in")
-    args.add_argument("--kv-memory", type=int, default=1024, help="MiB")
-    args.add_argument("--ctx", type=int, default=8192)
-    args.add_argument("--dir", help="of the store: the disk to read (the system's temporary folder)")
-    o = args.parse_args()
-    with open(o.chunks, encoding="utf-8") as f:
-        texts = [json.loads(line)["text"] for _, line in zip(range(o.k * o.prompts), f)]
-        words = " ".join(json.loads(line)["text"] for _, line in zip(range(100), f)).split()
-    question = " ".join(["What do these say of one another?", *words][:1 + max(0, o.question_words - 7)])
-    groups = [texts[i::o.prompts][:o.k] for i in range(o.prompts)]
-    prompts = [{"chunks": [{"text": t} for t in g], "question": question} for g in groups]
-    times = {way: [] for way in WAYS}
-    with tempfile.TemporaryDirectory(dir=o.dir) as folder:
-        run(o, f"{folder}/kv", "request", [{**p, "question": "First?"} for p in prompts])
-        tokens = 0
-        for _ in range(o.rounds):
-            for way in WAYS:
-                results = run(o, f"{folder}/kv", way, prompts)
-                times[way].append(statistics.median(r["timings"]["ttft_ms"] for r in results))
-                tokens = statistics.mean(r["usage"]["prompt_tokens"] for r in results)
-                if way != "computed" and any(s["from"] != "disk" for r in results for s in r["segments"] if s["kind"] == "chunk"):
-                    print(f"{way}: not all chunks came from disk", file=sys.stderr)
-    print(f"{o.prompts} prompts of {o.k} chunks, {tokens:.0f} tokens; medians of {o.rounds} rounds")
-    for way in WAYS:
-        ratio = statistics.median(c / t for c, t in zip(times["computed"], times[way]))
-        print(f"{way:9} {statistics.median(times[way]):9.1f} ms {ratio:8.2f}x   rounds {' '.join(f'{t:.0f}' for t in times[way])}")
+    p = common.parser(__doc__, kv_memory=2048)
+    p.add_argument("--rates", type=common.numbers(1, 100000), default=[50, 100, 200, 400], help="MB/s of the disk, comma-separated")
+    p.add_argument("--ways", default=",".join(WAYS))
+    p.add_argument("--requests", type=common.count, default=16)
+    p.add_argument("--burst", type=common.count, default=16, help="requests submitted at once; 1: one after another")
+    p.add_argument("--parallel", type=int, default=0, help="requests that run at once; 0: as the engine chooses")
+    p.add_argument("--chunks", type=common.count, default=4)
+    p.add_argument("--chunk-tokens", type=common.count, default=256)
+    p.add_argument("--question", type=common.count, default=256, help="tokens that are computed in any case")
+    p.add_argument("--predict", type=common.count, default=16)
+    p.add_argument("--rounds", type=common.count, default=3)
+    p.add_argument("--dir", help="of the store (the system's temporary folder)")
+    for name in ("--child", "--store", "--prompts"):
+        p.add_argument(name, help=argparse.SUPPRESS)
+    args = p.parse_args()
+    if args.child:
+        return child(args)
+    ways = args.ways.split(",")
+    if unknown := [way for way in ways if way not in WAYS]:
+        sys.exit(f"preload: --ways {unknown[0]}: one of {', '.join(WAYS)}")
+    with tempfile.TemporaryDirectory(dir=args.dir) as folder:
+        subprocess.run(["cc", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", "-o", f"{folder}/faults.so", SOURCE, "-ldl"], check=True)
+        run(args, folder, "fill", 0)
+        print(f"{args.requests} requests, {args.burst} at once, of {args.chunks} x {args.chunk_tokens} tokens on disk and {args.question} "
+              f"that are not; medians of {args.rounds} rounds")
+        print("MB/s  way       from disk  reading ms  mean TTFT ms  in all ms  computed / this: TTFT   in all")
+        for rate in args.rates:
+            rounds = [{way: run(args, folder, way, rate) for way in ways} for _ in range(args.rounds)]
+            for way in ways:
+                print(line(rate, way, rounds), flush=True)
     return 0
+
+
+def mean_ttft(got: dict) -> float:
+    return sum(got["ttft_us"]) / len(got["ttft_us"])
+
+
+def line(rate: int, way: str, rounds: list) -> str:
+    mine, base = [r[way] for r in rounds], [r.get("computed", r[way]) for r in rounds]
+    gains = [mean_ttft(b) / mean_ttft(m) for m, b in zip(mine, base)], [b["took_us"] / m["took_us"] for m, b in zip(mine, base)]
+    reading_ms = common.median(m["bytes"] / rate / 1e3 for m in mine)
+    return (f"{rate:4}  {way:8} {mine[0]['from_disk']:9.0%} {reading_ms:11.0f} {common.median(map(mean_ttft, mine)) / 1e3:13.0f} "
+            f"{common.median(m['took_us'] for m in mine) / 1e3:10.0f} {common.median(gains[0]):22.2f} {common.median(gains[1]):8.2f}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 /* faults.c -- to be preloaded into a server: calls fail at random while a test says so. The file SPOLIA_FAULTS, which
  * the test writes and this maps, says which: `one_in` of a kind is how many calls there are to one that fails (0:
- * none). Calls for files count only below the folder SPOLIA_FAULTS_DIR. io_uring is refused, so that all are seen. */
+ * none). Calls for files count only below the folder SPOLIA_FAULTS_DIR. io_uring is refused, so that all are seen.
+ * A disk with a set bandwidth: read_mb_s, of all threads together. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,8 @@ typedef struct control {
     uint32_t one_in[8];
     uint32_t n_failed[8];
     uint32_t seed, hang_ms;
-    int64_t clock_s; /* the wall clock is ahead of the machine's by this */
+    int64_t clock_s;    /* the wall clock is ahead of the machine's by this */
+    uint32_t read_mb_s; /* 0: as fast as the disk is */
 } control;
 
 void *__libc_malloc(size_t n);
@@ -120,12 +122,30 @@ static int is_watched(int fd)
     return 1;
 }
 
+/* pace -- returns when a disk of read_mb_s, which serves one read after another, would have read n bytes. */
+static void pace(ssize_t n)
+{
+    static int64_t free_ns; /* when the disk has served all reads so far */
+    const uint32_t rate = __atomic_load_n(&c->read_mb_s, __ATOMIC_RELAXED);
+    if (!rate || n <= 0) return;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    const int64_t now = t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+    int64_t last = __atomic_load_n(&free_ns, __ATOMIC_RELAXED), end;
+    do end = (last > now ? last : now) + n * 1000 / rate;
+    while (!__atomic_compare_exchange_n(&free_ns, &last, end, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    t = (struct timespec){.tv_sec = end / 1000000000, .tv_nsec = end % 1000000000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) continue;
+}
+
 #define PREAD(name, type)                                                                               \
     ssize_t name(int fd, void *to, size_t n, type at)                                                   \
     {                                                                                                   \
         if (is_watched(fd) && fails(READ)) return errno = EIO, -1;                                      \
         if (n > 1 && is_watched(fd) && fails(SHORT)) n /= 2;                                            \
-        return REAL(name)(fd, to, n, at);                                                               \
+        const ssize_t got = REAL(name)(fd, to, n, at);                                                  \
+        if (is_watched(fd)) pace(got);                                                                  \
+        return got;                                                                                     \
     }
 PREAD(pread, off_t)
 PREAD(pread64, off64_t)
