@@ -130,7 +130,7 @@ def test_a_server_that_hangs_or_dies_costs_no_answer(redis, replica):
         assert time.time() < end
         ask(two, f"Place {time.time()}")
         time.sleep(0.2)
-    assert "the remote tier does not answer: redis: " in two.read_log()
+    assert "the remote tier does not answer: redis at " in two.read_log()
 
 
 def test_a_server_that_ends_hands_over_what_the_others_lack(redis, replica):

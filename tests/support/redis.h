@@ -29,12 +29,22 @@ static inline int free_port(void)
     return good ? ntohs(a.sin_port) : 0;
 }
 
+/* redis_try -- one command, on a connection of its own. */
+static inline sp_err redis_try(const redis *r, const sp_redis_command *command)
+{
+    sp_redis_address a;
+    sp_redis *c;
+    assert_ok(sp_redis_parse(r->url, &a));
+    assert_ok(sp_redis_new(&a, 5000000, &c));
+    sp_err err = sp_redis_run(c, command);
+    sp_redis_free(c);
+    return err;
+}
+
 /* redis_run -- at r->port; `option` and `value`: one more setting, or NULL. */
 static inline void redis_run(redis *r, const char *option, const char *value)
 {
     char port[12];
-    redisContext *c = NULL;
-    sp_redis_address address;
     snprintf(port, sizeof port, "%d", r->port);
     r->pid = fork();
     if (r->pid == 0) {
@@ -44,13 +54,10 @@ static inline void redis_run(redis *r, const char *option, const char *value)
                "no", "--maxmemory-policy", "noeviction", option, value, (char *)NULL);
         _exit(127);
     }
-    assert_ok(sp_redis_parse(r->url, &address));
     for (int i = 0; i < 600; i++) {
         usleep(20000);
         if (waitpid(r->pid, NULL, WNOHANG) == r->pid) break; /* it could not start */
-        if (sp_redis_open(&address, 1000000, &c) != SP_OK) continue;
-        redisFree(c);
-        return;
+        if (redis_try(r, &(sp_redis_command){.words = {"PING"}, .n = 1, .anywhere = true}) == SP_OK) return;
     }
     r->pid = 0;
 }
@@ -77,15 +84,11 @@ static inline void redis_stop(redis *r)
 /* redis_do -- a command of the test itself, its words separated by blanks. */
 static inline void redis_do(const redis *r, const char *words)
 {
-    sp_redis_address a;
-    redisContext *c;
-    assert_ok(sp_redis_parse(r->url, &a));
-    assert_ok(sp_redis_open(&a, 5000000, &c));
-    redisReply *reply = redisCommand(c, words);
-    assert_non_null(reply);
-    assert_int_not_equal(reply->type, REDIS_REPLY_ERROR);
-    freeReplyObject(reply);
-    redisFree(c);
+    char text[512], *save = NULL;
+    sp_redis_command c = {.anywhere = true};
+    snprintf(text, sizeof text, "%s", words);
+    for (char *w = strtok_r(text, " ", &save); w; w = strtok_r(NULL, " ", &save)) c.words[c.n++] = w;
+    assert_ok(redis_try(r, &c));
 }
 
 #endif

@@ -1,133 +1,205 @@
 #include "store/remote/redis.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/mem.h"
-#include "store/remote/tls.h"
+#include "base/clock.h"
+#include "store/remote/redis_int.h"
 
-enum { PORT = 6379 };
+#define LEARN_AGAIN_US INT64_C(500000) /* after the servers were asked who has which slot */
+#define NO_LIMIT_US    INT64_C(3600000000)
 
-/* -- URLs ----------------------------------------------------------------------------------------- */
-
-static int hex_of(char c)
+sp_err sp_redis_new(const sp_redis_address *a, int64_t timeout_us, sp_redis **out)
 {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
+    uint16_t first;
+    sp_redis *r = SP_NEW(sp_redis);
+    if (!r) return sp_fail_nomem(sizeof *r, "a connection to redis");
+    r->address = *a;
+    r->timeout_us = timeout_us;
+    sp_slot_tags(r->tags);
+    sp_err err = sp_cluster_add(r, a, &first);
+    if (err != SP_OK) {
+        sp_redis_free(r);
+        return err;
+    }
+    r->nodes.v[first]->waits = true;
+    *out = r;
+    return SP_OK;
 }
 
-/* decode -- n bytes with %XX into out[size]; false: too long, or no such escape. */
-static bool decode(const char *from, size_t n, char *out, size_t size)
+void sp_redis_free(sp_redis *r)
 {
-    size_t k = 0;
-    for (size_t i = 0; i < n; i++) {
-        int c = (unsigned char)from[i];
-        if (c == '%') {
-            if (i + 2 >= n || hex_of(from[i + 1]) < 0 || hex_of(from[i + 2]) < 0) return false;
-            c = hex_of(from[i + 1]) * 16 + hex_of(from[i + 2]);
-            i += 2;
-        }
-        if (k + 1 >= size || c == 0) return false;
-        out[k++] = (char)c;
-    }
-    out[k] = '\0';
+    if (!r) return;
+    for (size_t i = 0; i < r->nodes.n; i++) sp_node_free(r->nodes.v[i]);
+    sp_vec_fini(&r->nodes);
+    sp_vec_fini(&r->polls);
+    sp_free(r);
+}
+
+bool sp_redis_is_idle(const sp_redis *r)
+{
+    for (size_t i = 0; i < r->nodes.n; i++)
+        if (sp_node_n_waiting(r->nodes.v[i]) && !r->nodes.v[i]->is_on_trial) return false;
     return true;
 }
 
-/* take_number -- parses all of the text; false: it is not a number within the limits. */
-static bool take_number(const char *text, size_t n, int least, int most, int *out)
+bool sp_redis_is_lost(const sp_redis *r)
 {
-    char *end, digits[12];
-    if (n == 0 || n >= sizeof digits || text[0] < '0' || text[0] > '9') return false;
-    memcpy(digits, text, n);
-    digits[n] = '\0';
-    long v = strtol(digits, &end, 10);
-    *out = (int)v;
-    return *end == '\0' && v >= least && v <= most;
+    for (size_t i = 0; i < r->nodes.n; i++)
+        if (sp_cluster_has(r, r->nodes.v[i]) && !sp_node_is_lost(r->nodes.v[i])) return false;
+    return true;
 }
 
-/* take_login -- "user:password", ":password" or "password" before the @. */
-static bool take_login(const char *text, size_t n, sp_redis_address *out)
+sp_err sp_redis_connect(sp_redis *r)
 {
-    const char *colon = memchr(text, ':', n);
-    const size_t n_user = colon ? (size_t)(colon - text) : 0;
-    const char *password = colon ? colon + 1 : text;
-    return decode(text, n_user, out->user, sizeof out->user) &&
-           decode(password, n - (size_t)(password - text), out->password, sizeof out->password);
+    const bool again = r->stale && sp_clock_us() - r->asked_us > LEARN_AGAIN_US;
+    if (r->known && !again) return SP_OK;
+    if (!sp_redis_is_idle(r)) return SP_OK; /* later: it is known already */
+    sp_err err = sp_cluster_learn(r);
+    return r->known ? SP_OK : err; /* what was known still holds */
 }
 
-sp_err sp_redis_parse(const char *url, sp_redis_address *out)
+int sp_redis_n_parts(const sp_redis *r)
 {
-    const bool tls = strncmp(url, "rediss://", 9) == 0;
-    *out = (sp_redis_address){.port = PORT, .tls = tls};
-    if (!tls && strncmp(url, "redis://", 8) != 0)
-        return sp_fail(SP_E_ARG,
-                       "a remote tier is redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// with TLS");
-    const char *rest = url + 8 + tls, *slash = strchr(rest, '/');
-    const char *end = slash ? slash : rest + strlen(rest), *at = end;
-    while (at > rest && *at != '@') at--;
-    if (*at == '@' && !take_login(rest, (size_t)(at - rest), out))
-        return sp_fail(SP_E_ARG, "redis://: the user or the password is too long, or has a wrong %%XX");
-    const char *host = *at == '@' ? at + 1 : rest, *colon = memchr(host, ':', (size_t)(end - host));
-    if (!decode(host, (size_t)((colon ? colon : end) - host), out->host, sizeof out->host) || !*out->host)
-        return sp_fail(SP_E_ARG, "redis://: there is no host");
-    if (colon && !take_number(colon + 1, (size_t)(end - colon - 1), 1, 65535, &out->port))
-        return sp_fail(SP_E_ARG, "redis://%s: the port is no number between 1 and 65535", out->host);
-    if (slash && slash[1] && !take_number(slash + 1, strlen(slash + 1), 0, 1 << 20, &out->database))
-        return sp_fail(SP_E_ARG, "redis://%s: the database is no number", out->host);
-    return SP_OK;
+    return r->cluster ? SP_SLOT_PARTS : 1;
+}
+
+void sp_redis_tag(const sp_redis *r, unsigned hash, char out[SP_REDIS_TAG])
+{
+    out[0] = '\0';
+    if (r->cluster) snprintf(out, SP_REDIS_TAG, "{%u}", r->tags[hash % SP_SLOT_PARTS]);
+}
+
+/* -- waiting ---------------------------------------------------------------------------------------- */
+
+static bool is_awaited(const sp_redis *r, const sp_redis_node *n)
+{
+    return n->c && (n == r->ear || sp_node_n_waiting(n) || sp_node_wants_out(n));
+}
+
+void sp_redis_wait(sp_redis *r, int64_t us)
+{
+    const int64_t now = sp_clock_us();
+    int64_t until = now + us;
+    r->polls.n = 0;
+    for (size_t i = 0; i < r->nodes.n; i++) {
+        const sp_redis_node *n = r->nodes.v[i];
+        if (!is_awaited(r, n)) continue;
+        const short out = sp_node_wants_out(n) ? POLLOUT : 0;
+        r->polls.v[r->polls.n++] = (struct pollfd){.fd = n->c->fd, .events = (short)(POLLIN | out)};
+        if (sp_node_n_waiting(n)) until = SP_MIN(until, n->moved_us + n->timeout_us);
+    }
+    if (!r->polls.n) return;
+    (void)poll(r->polls.v, r->polls.n, (int)(SP_MAX(until - now, 0) / 1000 + 1));
+    for (size_t i = 0, k = 0; i < r->nodes.n; i++) {
+        sp_redis_node *n = r->nodes.v[i];
+        if (is_awaited(r, n)) sp_node_move(n, r->polls.v[k++].revents & (POLLIN | POLLERR | POLLHUP));
+    }
 }
 
 /* -- commands --------------------------------------------------------------------------------------- */
 
-sp_err sp_redis_append(redisContext *c, const sp_redis_command *command)
+sp_err sp_redis_push(sp_redis_node *n, const sp_redis_command *c, uint32_t id, int slot, sp_redis_aim aim)
 {
-    size_t sizes[SP_COUNT(command->sizes)];
-    for (int i = 0; i < command->n; i++) sizes[i] = command->sizes[i] ? command->sizes[i] : strlen(command->words[i]);
-    if (redisAppendCommandArgv(c, command->n, (const char **)command->words, sizes) == REDIS_OK) return SP_OK;
-    return sp_fail(SP_E_NOMEM, "redis: %s", c->errstr);
-}
-
-sp_err sp_redis_next(redisContext *c, redisReply **out)
-{
-    void *reply = NULL;
-    *out = NULL;
-    if (redisGetReply(c, &reply) != REDIS_OK || !reply)
-        return sp_fail(SP_E_IO, "redis: %s", c->err ? c->errstr : "no reply");
-    redisReply *r = reply;
-    if (r->type != REDIS_REPLY_ERROR) {
-        *out = r;
-        return SP_OK;
-    }
-    bool full = strncmp(r->str, "OOM", 3) == 0;
-    sp_err err = sp_fail(full ? SP_E_LIMIT : SP_E_IO, "redis: %.160s", r->str);
-    freeReplyObject(r);
+    size_t sizes[SP_COUNT(c->sizes)];
+    sp_redis_pending p = {.id = id, .slot = slot, .aim = aim};
+    for (int i = 0; i < c->n; i++) sizes[i] = c->sizes[i] ? c->sizes[i] : strlen(c->words[i]);
+    const int size = redisFormatCommandArgv(&p.text, c->n, (const char **)c->words, sizes);
+    if (size < 0) return sp_fail(SP_E_NOMEM, "a command to redis");
+    p.n = (size_t)size;
+    sp_err err = sp_node_push(n, &p);
+    if (err != SP_OK) redisFreeCommand(p.text);
     return err;
 }
 
-sp_err sp_redis_call(redisContext *c, const sp_redis_command *command, redisReply **out)
+sp_err sp_redis_send(sp_redis *r, const sp_redis_command *c, uint32_t id)
 {
-    *out = NULL;
-    SP_TRY(sp_redis_append(c, command));
-    return sp_redis_next(c, out);
+    sp_redis_node *n;
+    SP_TRY(sp_redis_connect(r));
+    const char *key = c->anywhere ? NULL : c->words[1];
+    const int slot = key ? sp_slot_of(key, strlen(key)) : -1;
+    SP_TRY(sp_cluster_node_of(r, slot, &n));
+    sp_err err = sp_redis_push(n, c, id, slot, SP_AIM_ANSWER);
+    if (err == SP_E_IO) r->stale |= r->cluster;
+    return err;
 }
 
-sp_err sp_redis_run(redisContext *c, const sp_redis_command *command)
+static sp_err refusal(const char *text)
 {
-    redisReply *r;
-    SP_TRY(sp_redis_call(c, command, &r));
-    freeReplyObject(r);
+    return sp_fail(strncmp(text, "OOM", 3) == 0 ? SP_E_LIMIT : SP_E_IO, "redis: %.160s", text);
+}
+
+/* take_answer -- of one node; false: it has none yet. */
+static bool take_answer(sp_redis *r, sp_redis_node *n, sp_redis_answer *out)
+{
+    sp_redis_pending p;
+    redisReply *reply;
+    while (sp_node_pop(n, &p, &reply)) {
+        const bool refused = reply && reply->type == REDIS_REPLY_ERROR;
+        if (refused && sp_cluster_redirect(r, n, &p, reply->str)) {
+            freeReplyObject(reply);
+            continue;
+        }
+        *out = (sp_redis_answer){.id = p.id, .reply = refused ? NULL : reply};
+        if (refused) out->err = refusal(reply->str);
+        if (refused) freeReplyObject(reply);
+        if (!reply) out->err = sp_fail(n->err, "%s", n->why);
+        if (!reply) r->stale |= r->cluster;
+        redisFreeCommand(p.text);
+        return true;
+    }
+    return false;
+}
+
+bool sp_redis_receive(sp_redis *r, sp_redis_answer *out)
+{
+    for (;;) {
+        for (size_t i = 0; i < r->nodes.n; i++, r->turn++)
+            if (take_answer(r, r->nodes.v[r->turn % r->nodes.n], out)) return true;
+        if (sp_redis_is_idle(r)) return false;
+        sp_redis_wait(r, NO_LIMIT_US);
+    }
+}
+
+static sp_err take_only(sp_redis *r, redisReply **out)
+{
+    sp_redis_answer a;
+    if (!sp_redis_receive(r, &a)) return sp_fail(SP_E_IO, "redis: a command without an answer");
+    *out = a.reply;
+    return a.err;
+}
+
+sp_err sp_redis_ask_node(sp_redis *r, sp_redis_node *n, const sp_redis_command *c, redisReply **out)
+{
+    *out = NULL;
+    SP_TRY(sp_redis_push(n, c, 0, -1, SP_AIM_ANSWER));
+    return take_only(r, out);
+}
+
+sp_err sp_redis_call(sp_redis *r, const sp_redis_command *c, redisReply **out)
+{
+    *out = NULL;
+    SP_TRY(sp_redis_send(r, c, 0));
+    return take_only(r, out);
+}
+
+sp_err sp_redis_run(sp_redis *r, const sp_redis_command *c)
+{
+    redisReply *reply;
+    SP_TRY(sp_redis_call(r, c, &reply));
+    freeReplyObject(reply);
     return SP_OK;
 }
 
-/* take_page -- the words of one reply. */
-static sp_err take_page(const redisReply *page, bool pairs, sp_err (*each)(void *, const char *, const char *),
-                        void *user)
+/* -- scans ------------------------------------------------------------------------------------------ */
+
+/* take_page -- the words of one reply, and the cursor of the next. */
+static sp_err take_page(const redisReply *r, bool pairs, char cursor[24], sp_redis_each each, void *user)
 {
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || r->element[0]->type != REDIS_REPLY_STRING)
+        return sp_fail(SP_E_IO, "redis: a reply to SCAN that is none");
+    const redisReply *page = r->element[1];
+    snprintf(cursor, 24, "%s", r->element[0]->str);
     for (size_t i = 0; i + pairs < page->elements; i += 1 + (size_t)pairs) {
         const redisReply *word = page->element[i], *value = page->element[i + pairs];
         if (word->type != REDIS_REPLY_STRING || value->type != REDIS_REPLY_STRING) continue;
@@ -136,59 +208,38 @@ static sp_err take_page(const redisReply *page, bool pairs, sp_err (*each)(void 
     return SP_OK;
 }
 
-sp_err sp_redis_scan(redisContext *c, const char *key, const char *pattern,
-                     sp_err (*each)(void *user, const char *word, const char *value), void *user)
+sp_err sp_redis_scan_hash(sp_redis *r, const char *key, sp_redis_each each, void *user)
 {
     char cursor[24] = "0";
-    sp_err err = SP_OK;
     do {
-        redisReply *r;
-        const sp_redis_command hash = {.words = {"HSCAN", key, cursor, "COUNT", "1000"}, .n = 5};
-        const sp_redis_command all = {.words = {"SCAN", cursor, "MATCH", pattern, "COUNT", "1000"}, .n = 6};
-        SP_TRY(sp_redis_call(c, key ? &hash : &all, &r));
-        if (r->type == REDIS_REPLY_ARRAY && r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING) {
-            snprintf(cursor, sizeof cursor, "%s", r->element[0]->str);
-            err = take_page(r->element[1], key != NULL, each, user);
-        } else {
-            err = sp_fail(SP_E_IO, "redis: a reply to SCAN that is none");
-        }
-        freeReplyObject(r);
-    } while (err == SP_OK && strcmp(cursor, "0") != 0);
-    return err;
+        redisReply *page;
+        const sp_redis_command c = {.words = {"HSCAN", key, cursor, "COUNT", "1000"}, .n = 5};
+        SP_TRY(sp_redis_call(r, &c, &page));
+        sp_err err = take_page(page, true, cursor, each, user);
+        freeReplyObject(page);
+        if (err != SP_OK) return err;
+    } while (strcmp(cursor, "0") != 0);
+    return SP_OK;
 }
 
-/* -- opening ---------------------------------------------------------------------------------------- */
-
-static sp_err log_in(redisContext *c, const sp_redis_address *a)
+static sp_err scan_node(sp_redis *r, sp_redis_node *n, const char *pattern, sp_redis_each each, void *user)
 {
-    if (*a->user) return sp_redis_run(c, &(sp_redis_command){.words = {"AUTH", a->user, a->password}, .n = 3});
-    return *a->password ? sp_redis_run(c, &(sp_redis_command){.words = {"AUTH", a->password}, .n = 2}) : SP_OK;
+    char cursor[24] = "0";
+    do {
+        redisReply *page;
+        const sp_redis_command c = {.words = {"SCAN", cursor, "MATCH", pattern, "COUNT", "1000"}, .n = 6};
+        SP_TRY(sp_redis_ask_node(r, n, &c, &page));
+        sp_err err = take_page(page, false, cursor, each, user);
+        freeReplyObject(page);
+        if (err != SP_OK) return err;
+    } while (strcmp(cursor, "0") != 0);
+    return SP_OK;
 }
 
-static sp_err select_database(redisContext *c, const sp_redis_address *a)
+sp_err sp_redis_scan_keys(sp_redis *r, const char *pattern, sp_redis_each each, void *user)
 {
-    char number[12];
-    snprintf(number, sizeof number, "%d", a->database);
-    return a->database ? sp_redis_run(c, &(sp_redis_command){.words = {"SELECT", number}, .n = 2}) : SP_OK;
-}
-
-sp_err sp_redis_open(const sp_redis_address *a, int64_t timeout_us, redisContext **out)
-{
-    const struct timeval limit = {.tv_sec = timeout_us / 1000000, .tv_usec = timeout_us % 1000000};
-    int fd = -1;
-    if (a->tls) SP_TRY(sp_tls_connect(a->host, a->port, a->ca_file, timeout_us, &fd));
-    redisContext *c = a->tls ? redisConnectFd(fd) : redisConnectWithTimeout(a->host, a->port, limit);
-    if (!c && a->tls) close(fd);
-    if (!c) return sp_fail_nomem(sizeof *c, "a connection to redis");
-    c->reader->maxbuf = 0; /* the reply buffer is kept: replies are megabytes and follow each other */
-    sp_err err = c->err ? sp_fail(SP_E_IO, "redis at %s:%d: %s", a->host, a->port, c->errstr) : SP_OK;
-    if (err == SP_OK && redisSetTimeout(c, limit) != REDIS_OK)
-        err = sp_fail(SP_E_IO, "redis at %s:%d: %s", a->host, a->port, c->errstr);
-    if (err == SP_OK) err = log_in(c, a);
-    if (err == SP_OK) err = select_database(c, a);
-    if (err == SP_OK)
-        *out = c;
-    else
-        redisFree(c);
-    return err;
+    SP_TRY(sp_redis_connect(r));
+    for (size_t i = 0; i < r->nodes.n; i++)
+        if (sp_cluster_has(r, r->nodes.v[i])) SP_TRY(scan_node(r, r->nodes.v[i], pattern, each, user));
+    return SP_OK;
 }

@@ -16,12 +16,12 @@ enum {
     MOMENT_US = 1000000,           /* by then a copy that is being written has its index entry */
 };
 
-static sp_err open_server(const sp_remote_site *s, redisContext **out)
+static sp_err open_server(const sp_remote_site *s, sp_redis **out)
 {
     sp_redis_address a;
     SP_TRY(sp_redis_parse(s->url, &a));
     a.ca_file = s->ca_file;
-    return sp_redis_open(&a, s->timeout_us, out);
+    return sp_redis_new(&a, s->timeout_us, out);
 }
 
 /* -- lists of words --------------------------------------------------------------------------------- */
@@ -45,22 +45,27 @@ static sp_err add_word(void *user, const char *word, const char *value)
     return SP_OK;
 }
 
-/* list_keys -- all that match. */
-static sp_err list_keys(redisContext *c, const char *pattern, words *out)
+static int compare_words(const void *a, const void *b)
 {
-    sp_err err = sp_redis_scan(c, NULL, pattern, add_word, out);
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* list_keys -- all that match. */
+static sp_err list_keys(sp_redis *c, const char *pattern, words *out)
+{
+    sp_err err = sp_redis_scan_keys(c, pattern, add_word, out);
     if (err != SP_OK) words_fini(out);
     return err;
 }
 
 /* -- namespaces -------------------------------------------------------------------------------------- */
 
-/* read_space -- of "SPOLIA:<space>:index"; false: another key. */
+/* read_space -- of "SPOLIA:<space>:index", or "SPOLIA:<space>{<part>}:index" in a cluster; false: another key. */
 static bool read_space(const char *key, sp_digest *out)
 {
     unsigned byte;
     *out = (sp_digest){0};
-    if (strlen(key) != PREFIX + SPACE_HEX + sizeof ":index" - 1) return false;
+    if (strlen(key) < PREFIX + SPACE_HEX || !strchr(":{", key[PREFIX + SPACE_HEX])) return false;
     for (size_t i = 0; i < SPACE_BYTES; i++) {
         if (sscanf(key + PREFIX + 2 * i, "%2x", &byte) != 1) return false;
         out->b[i] = (uint8_t)byte;
@@ -70,21 +75,26 @@ static bool read_space(const char *key, sp_digest *out)
 
 sp_err sp_redis_each_space(const sp_remote_site *s, sp_err (*each)(void *user, const sp_digest *space), void *user)
 {
-    redisContext *c;
+    sp_redis *c;
     words keys = {0};
     sp_digest space;
     SP_TRY(open_server(s, &c));
     sp_err err = list_keys(c, "SPOLIA:*:index", &keys);
-    redisFree(c);
-    for (size_t i = 0; i < keys.n && err == SP_OK; i++)
-        if (read_space(keys.v[i], &space)) err = each(user, &space);
+    sp_redis_free(c);
+    if (keys.n) qsort(keys.v, keys.n, sizeof *keys.v, compare_words); /* in a cluster a namespace has many */
+    sp_digest last = {0};
+    for (size_t i = 0; i < keys.n && err == SP_OK; i++) {
+        if (!read_space(keys.v[i], &space) || sp_digest_eq(&space, &last)) continue;
+        last = space;
+        err = each(user, &space);
+    }
     words_fini(&keys);
     return err;
 }
 
 /* -- cleaning ---------------------------------------------------------------------------------------- */
 
-static sp_err ask_integer(redisContext *c, const sp_redis_command *command, bool *out)
+static sp_err ask_integer(sp_redis *c, const sp_redis_command *command, bool *out)
 {
     redisReply *r;
     SP_TRY(sp_redis_call(c, command, &r));
@@ -105,7 +115,7 @@ static bool index_of(const char *key, char out[64], const char **name)
 }
 
 /* keep_orphans -- those of the copies that have a header, which is written last, and no index entry. */
-static sp_err keep_orphans(redisContext *c, words *keys)
+static sp_err keep_orphans(sp_redis *c, words *keys)
 {
     size_t n = 0;
     sp_err err = SP_OK;
@@ -127,7 +137,7 @@ static sp_err keep_orphans(redisContext *c, words *keys)
     return err;
 }
 
-static sp_err drop_orphans(redisContext *c, int64_t *n)
+static sp_err drop_orphans(sp_redis *c, int64_t *n)
 {
     words keys = {0};
     *n = 0;
@@ -146,14 +156,14 @@ static sp_err drop_orphans(redisContext *c, int64_t *n)
 }
 
 /* strike_out_gone -- removes the entries of one index whose copies are gone. */
-static sp_err strike_out_gone(redisContext *c, const char *index, int64_t *n)
+static sp_err strike_out_gone(sp_redis *c, const char *index, int64_t *n)
 {
     words names = {0};
-    sp_err err = sp_redis_scan(c, index, NULL, add_word, &names);
+    sp_err err = sp_redis_scan_hash(c, index, add_word, &names);
     for (size_t i = 0; i < names.n && err == SP_OK; i++) {
         char key[192];
         bool there;
-        snprintf(key, sizeof key, "%.*scopy:%s", PREFIX + SPACE_HEX + 1, index, names.v[i]);
+        snprintf(key, sizeof key, "%.*s:copy:%s", (int)(strrchr(index, ':') - index), index, names.v[i]);
         err = ask_integer(c, &(sp_redis_command){.words = {"EXISTS", key}, .n = 2}, &there);
         if (err != SP_OK || there) continue;
         err = sp_redis_run(c, &(sp_redis_command){.words = {"HDEL", index, names.v[i]}, .n = 3});
@@ -163,7 +173,7 @@ static sp_err strike_out_gone(redisContext *c, const char *index, int64_t *n)
     return err;
 }
 
-static sp_err strike_out_all(redisContext *c, int64_t *n)
+static sp_err strike_out_all(sp_redis *c, int64_t *n)
 {
     words keys = {0};
     sp_digest space;
@@ -178,10 +188,10 @@ static sp_err strike_out_all(redisContext *c, int64_t *n)
 
 sp_err sp_redis_clean(const sp_remote_site *s, int64_t *n_orphans, int64_t *n_gone)
 {
-    redisContext *c;
+    sp_redis *c;
     SP_TRY(open_server(s, &c));
     sp_err err = drop_orphans(c, n_orphans);
     if (err == SP_OK) err = strike_out_all(c, n_gone);
-    redisFree(c);
+    sp_redis_free(c);
     return err;
 }

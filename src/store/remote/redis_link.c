@@ -1,32 +1,50 @@
-/* redis_link.c -- copies in a Redis or Valkey server.
+/* redis_link.c -- copies in a Redis or Valkey server, or in a cluster of them. There a key has the tag of one of some
+ * hundred parts, "SPOLIA:<space>{<part>}:copy:<name>", and so has the index: a copy, its lock and the index that names
+ * it are in one slot, so that a server that is lost takes no others along.
  *
  *   SPOLIA:<space>:copy:<name>       a hash: "head", the header; "0", "1" ..., groups of layers. Without a head it
  *                                    expires soon
  *   SPOLIA:<space>:copy:<name>:lock  the tier that is writing the copy
  *   SPOLIA:<space>:index             a hash: name -> notice
  *   SPOLIA:<space>:news              a channel: "SENDER + NAME NOTICE" of each put, "SENDER - NAME" of each drop */
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "store/remote/notice.h"
 #include "store/remote/redis.h"
 #include "store/remote/redis_clean.h"
+#include "store/remote/slots.h"
 
-enum { FIELD_SIZE = 12, KEY_SIZE = 160, LOCK_SIZE = 176, NEWS_SIZE = 288, POLL_MS = 200 };
+enum {
+    FIELD_SIZE = 12,
+    KEY_SIZE = 160, LOCK_SIZE = 176, INDEX_SIZE = 64, NEWS_SIZE = 288,
+    POLL_MS = 200,
+    PART_BITS = 16, /* of an answer's id; a copy has fewer groups (sp_remote_read_notice) */
+};
 
 #define UNFINISHED_S "300" /* that a copy without a head is kept */
 #define LOCK_S       "60"  /* how long others wait for the process that writes a copy */
+#define LEAST_PAUSE_US INT64_C(100000) /* after a part of the index could not be read; doubles each time */
+#define MOST_PAUSE_US  INT64_C(5000000)
+
+/* Parts of the index that the listener has still to read. */
+typedef struct unread {
+    bool part[SP_SLOT_PARTS];
+    int n;
+    int64_t pause_us, again_us;
+} unread;
 
 typedef struct redis_link {
     sp_remote_link base; /* first */
     const sp_remote_site *site;
-    redisContext *c;
-    char prefix[48], index[64], news[64];
+    sp_redis *redis;
+    char prefix[48], news[64]; /* prefix: of all keys, without the tag of a part */
     char name[SP_REMOTE_NAME], key[KEY_SIZE], lock[LOCK_SIZE]; /* of the put under way */
-    bool is_subscribed;
+    sp_redis *index; /* the listener's second one: the first has a subscription; NULL: not subscribed */
+    unread unread;
 } redis_link;
 
 static redis_link *link_of(sp_remote_link *l)
@@ -49,38 +67,67 @@ static sp_err check(const sp_remote_site *s)
 
 static void close_link(sp_remote_link *base)
 {
-    redisFree(link_of(base)->c);
+    sp_redis_free(link_of(base)->redis);
+    sp_redis_free(link_of(base)->index);
     sp_free(base);
+}
+
+static sp_err open_redis(const sp_remote_site *s, sp_redis **out)
+{
+    sp_redis_address a;
+    sp_redis *r;
+    SP_TRY(address_of(s, &a));
+    SP_TRY(sp_redis_new(&a, s->timeout_us, &r));
+    sp_err err = sp_redis_connect(r);
+    if (err == SP_OK)
+        *out = r;
+    else
+        sp_redis_free(r);
+    return err;
 }
 
 static sp_err open_link(const sp_remote_site *s, sp_remote_link **out)
 {
-    sp_redis_address a;
-    SP_TRY(address_of(s, &a));
     redis_link *l = SP_NEW(redis_link);
     if (!l) return sp_fail_nomem(sizeof *l, "a connection to redis");
     *l = (redis_link){.site = s};
-    sp_err err = sp_redis_open(&a, s->timeout_us, &l->c);
+    sp_err err = open_redis(s, &l->redis);
     if (err != SP_OK) {
         sp_free(l);
         return err;
     }
-    snprintf(l->prefix, sizeof l->prefix, "SPOLIA:%s:", s->space);
-    snprintf(l->index, sizeof l->index, "%sindex", l->prefix);
-    snprintf(l->news, sizeof l->news, "%snews", l->prefix);
+    snprintf(l->prefix, sizeof l->prefix, "SPOLIA:%s", s->space);
+    snprintf(l->news, sizeof l->news, "%s:news", l->prefix);
     *out = &l->base;
     return SP_OK;
 }
 
-static void key_of(const redis_link *l, const char *name, char out[KEY_SIZE])
+/* tag_of -- of the part that has a copy. */
+static void tag_of(const redis_link *l, const char *name, char out[SP_REDIS_TAG])
 {
-    snprintf(out, KEY_SIZE, "%scopy:%s", l->prefix, name);
+    sp_tier_key k = {0};
+    SP_UNUSED(sp_remote_read_name(name, &k));
+    sp_redis_tag(l->redis, k.id.b[0], out);
 }
 
-/* broken -- passes an error on, and notes what it means for the link. */
+static void key_of(const redis_link *l, const char *name, char out[KEY_SIZE])
+{
+    char tag[SP_REDIS_TAG];
+    tag_of(l, name, tag);
+    snprintf(out, KEY_SIZE, "%s%s:copy:%s", l->prefix, tag, name);
+}
+
+static void index_of(const redis_link *l, const char *name, char out[INDEX_SIZE])
+{
+    char tag[SP_REDIS_TAG];
+    tag_of(l, name, tag);
+    snprintf(out, INDEX_SIZE, "%s%s:index", l->prefix, tag);
+}
+
+/* noted -- passes an error on, and notes what it means for the link. */
 static sp_err noted(redis_link *l, sp_err err)
 {
-    l->base.broken = l->c->err != 0;
+    l->base.broken = sp_redis_is_lost(l->redis);
     return err;
 }
 
@@ -91,50 +138,70 @@ static void field_of(int part, char out[FIELD_SIZE])
     snprintf(out, FIELD_SIZE, part == SP_PART_HEAD ? "head" : "%d", part);
 }
 
-static sp_err ask(redis_link *l, const sp_remote_ask *a)
+/* An ask under way. */
+typedef struct asking {
+    int n_left; /* answers to come */
+    sp_err err; /* the first */
+    char why[200];
+} asking;
+
+static void fail_ask(asking *a, sp_err err)
+{
+    if (err == SP_OK || a->err != SP_OK) return;
+    a->err = err;
+    snprintf(a->why, sizeof a->why, "%s", sp_error_detail());
+}
+
+static void end_ask(const asking *a, const sp_remote_ask *ask)
+{
+    ask->end(ask->user, a->err == SP_OK ? SP_OK : sp_fail(a->err, "%s", a->why));
+}
+
+/* send_ask -- for all parts; the ids of the answers are that of the ask and, of the groups, 1, 2 ... */
+static void send_ask(redis_link *l, asking *a, const sp_remote_ask *ask, uint32_t id)
 {
     char field[FIELD_SIZE], key[KEY_SIZE];
-    key_of(l, a->name, key);
-    SP_TRY(sp_redis_append(l->c, &(sp_redis_command){.words = {"HGET", key, "head"}, .n = 3}));
-    for (int i = 0; i < a->n; i++) {
-        field_of(a->first + i, field);
-        SP_TRY(sp_redis_append(l->c, &(sp_redis_command){.words = {"HGET", key, field}, .n = 3}));
+    key_of(l, ask->name, key);
+    for (int i = 0; i <= ask->n && a->err == SP_OK; i++) {
+        field_of(i ? ask->first + i - 1 : SP_PART_HEAD, field);
+        const sp_redis_command c = {.words = {"HGET", key, field}, .n = 3};
+        fail_ask(a, sp_redis_send(l->redis, &c, id << PART_BITS | (uint32_t)i));
+        a->n_left += a->err == SP_OK;
     }
-    return SP_OK;
+    if (!a->n_left) end_ask(a, ask);
 }
 
-static sp_err take_reply(const sp_remote_ask *a, int part, const redisReply *r)
+/* take_answer -- answers of one copy come in order, unless it is moving to another server. */
+static void take_answer(asking *a, const sp_remote_ask *ask, int i, const sp_redis_answer *answer)
 {
-    if (r->type != REDIS_REPLY_STRING) return a->take(a->user, part, NULL, 0);
-    return a->take(a->user, part, (const uint8_t *)r->str, r->len);
-}
-
-/* take_replies -- reads all replies of one ask, so that the next reply belongs to the next ask; *of_ask: how the ask
- * ends. Errors: SP_E_IO of the connection. */
-static sp_err take_replies(redis_link *l, const sp_remote_ask *a, sp_err *of_ask)
-{
-    *of_ask = SP_OK;
-    for (int i = -1; i < a->n; i++) {
-        redisReply *r;
-        sp_err err = sp_redis_next(l->c, &r);
-        if (err != SP_OK && l->c->err) return err;
-        if (err == SP_OK && *of_ask == SP_OK) *of_ask = take_reply(a, i < 0 ? SP_PART_HEAD : a->first + i, r);
-        if (err != SP_OK && *of_ask == SP_OK) *of_ask = err;
-        if (err == SP_OK) freeReplyObject(r);
+    const redisReply *r = answer->reply;
+    const int part = i ? ask->first + i - 1 : SP_PART_HEAD;
+    sp_err err = answer->err;
+    if (err == SP_OK && a->err == SP_OK && a->n_left != ask->n + 1 - i)
+        err = sp_fail(SP_E_IO, "redis: parts of a copy out of order");
+    if (err == SP_OK && a->err == SP_OK) {
+        const bool there = r->type == REDIS_REPLY_STRING;
+        err = ask->take(ask->user, part, there ? (const uint8_t *)r->str : NULL, there ? r->len : 0);
     }
-    return SP_OK;
+    fail_ask(a, err);
+    if (--a->n_left == 0) end_ask(a, ask);
 }
 
 static void get(sp_remote_link *base, const sp_remote_ask *asks, int n)
 {
     redis_link *l = link_of(base);
-    sp_err err = SP_OK;
-    for (int i = 0; i < n && err == SP_OK; i++) err = noted(l, ask(l, &asks[i]));
-    for (int i = 0; i < n; i++) {
-        sp_err of_ask = err;
-        if (err == SP_OK) err = noted(l, take_replies(l, &asks[i], &of_ask));
-        asks[i].end(asks[i].user, err == SP_OK ? of_ask : err);
+    sp_redis_answer answer;
+    asking *all = SP_NEW_N(asking, (size_t)n);
+    for (int i = 0; i < n && !all; i++) asks[i].end(asks[i].user, sp_fail_nomem(sizeof *all, "a get of copies"));
+    if (!all) return;
+    for (int i = 0; i < n; i++) send_ask(l, &all[i], &asks[i], (uint32_t)i);
+    while (sp_redis_receive(l->redis, &answer)) {
+        const uint32_t i = answer.id >> PART_BITS;
+        take_answer(&all[i], &asks[i], (int)(answer.id & ((1u << PART_BITS) - 1)), &answer);
+        freeReplyObject(answer.reply);
     }
+    sp_free(all);
+    SP_UNUSED(noted(l, SP_OK));
 }
 
 /* -- put ---------------------------------------------------------------------------------------------- */
@@ -147,12 +214,12 @@ static sp_err begin(sp_remote_link *base, const char *name, const sp_remote_shap
     snprintf(l->name, sizeof l->name, "%s", name);
     key_of(l, name, l->key);
     snprintf(l->lock, sizeof l->lock, "%s:lock", l->key);
-    SP_TRY(noted(l, sp_redis_call(l->c, &(sp_redis_command){.words = {"HEXISTS", l->key, "head"}, .n = 3}, &r)));
+    SP_TRY(noted(l, sp_redis_call(l->redis, &(sp_redis_command){.words = {"HEXISTS", l->key, "head"}, .n = 3}, &r)));
     *taken = r->type == REDIS_REPLY_INTEGER && r->integer == 1;
     freeReplyObject(r);
     if (*taken) return SP_OK;
     const sp_redis_command lock = {.words = {"SET", l->lock, l->site->self, "NX", "EX", LOCK_S}, .n = 6};
-    SP_TRY(noted(l, sp_redis_call(l->c, &lock, &r)));
+    SP_TRY(noted(l, sp_redis_call(l->redis, &lock, &r)));
     *taken = r->type == REDIS_REPLY_NIL;
     freeReplyObject(r);
     return SP_OK;
@@ -164,30 +231,37 @@ static sp_err add(sp_remote_link *base, int part, const uint8_t *data, size_t n)
     char field[FIELD_SIZE];
     field_of(part, field);
     const sp_redis_command set = {.words = {"HSET", l->key, field, (const char *)data}, .sizes = {0, 0, 0, n}, .n = 4};
-    SP_TRY(noted(l, sp_redis_run(l->c, &set)));
+    SP_TRY(noted(l, sp_redis_run(l->redis, &set)));
     if (part != 0) return SP_OK;
-    return noted(l, sp_redis_run(l->c, &(sp_redis_command){.words = {"EXPIRE", l->key, UNFINISHED_S}, .n = 3}));
+    return noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"EXPIRE", l->key, UNFINISHED_S}, .n = 3}));
 }
 
 /* unlock -- a lock that stays expires. */
 static void unlock(redis_link *l)
 {
-    if (noted(l, sp_redis_run(l->c, &(sp_redis_command){.words = {"DEL", l->lock}, .n = 2})) != SP_OK)
+    if (noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"DEL", l->lock}, .n = 2})) != SP_OK)
         sp_log(SP_LOG_DEBUG, "a lock expires by itself");
+}
+
+static sp_err publish(redis_link *l, const char *news)
+{
+    const sp_redis_command c = {.words = {"PUBLISH", l->news, news}, .n = 3, .anywhere = true};
+    return noted(l, sp_redis_run(l->redis, &c));
 }
 
 static sp_err finish(sp_remote_link *base, const char *says, bool *taken)
 {
     redis_link *l = link_of(base);
-    char news[NEWS_SIZE], ttl[24];
+    char news[NEWS_SIZE], index[INDEX_SIZE], ttl[24];
     *taken = false;
+    index_of(l, l->name, index);
     snprintf(news, sizeof news, "%s + %s %s", l->site->self, l->name, says);
     snprintf(ttl, sizeof ttl, "%lld", (long long)l->site->ttl_s);
     sp_redis_command keep = {.words = {"EXPIRE", l->key, ttl}, .n = 3};
     if (!l->site->ttl_s) keep = (sp_redis_command){.words = {"PERSIST", l->key}, .n = 2};
-    SP_TRY(noted(l, sp_redis_run(l->c, &keep)));
-    SP_TRY(noted(l, sp_redis_run(l->c, &(sp_redis_command){.words = {"HSET", l->index, l->name, says}, .n = 4})));
-    SP_TRY(noted(l, sp_redis_run(l->c, &(sp_redis_command){.words = {"PUBLISH", l->news, news}, .n = 3})));
+    SP_TRY(noted(l, sp_redis_run(l->redis, &keep)));
+    SP_TRY(noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"HSET", index, l->name, says}, .n = 4})));
+    SP_TRY(publish(l, news));
     unlock(l);
     return SP_OK;
 }
@@ -196,7 +270,7 @@ static void abandon(sp_remote_link *base)
 {
     redis_link *l = link_of(base);
     if (l->base.broken) return; /* the lock expires, and what was written */
-    if (noted(l, sp_redis_run(l->c, &(sp_redis_command){.words = {"DEL", l->key}, .n = 2})) != SP_OK)
+    if (noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"DEL", l->key}, .n = 2})) != SP_OK)
         sp_log(SP_LOG_DEBUG, "a copy that was not finished expires by itself");
     unlock(l);
 }
@@ -204,65 +278,90 @@ static void abandon(sp_remote_link *base)
 static sp_err drop(sp_remote_link *base, const char *name)
 {
     redis_link *l = link_of(base);
-    char key[KEY_SIZE], news[NEWS_SIZE];
+    char key[KEY_SIZE], index[INDEX_SIZE], news[NEWS_SIZE];
     key_of(l, name, key);
+    index_of(l, name, index);
     snprintf(news, sizeof news, "%s - %s", l->site->self, name);
-    SP_TRY(noted(l, sp_redis_run(l->c, &(sp_redis_command){.words = {"DEL", key}, .n = 2})));
-    SP_TRY(noted(l, sp_redis_run(l->c, &(sp_redis_command){.words = {"HDEL", l->index, name}, .n = 3})));
-    return noted(l, sp_redis_run(l->c, &(sp_redis_command){.words = {"PUBLISH", l->news, news}, .n = 3}));
+    SP_TRY(noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"DEL", key}, .n = 2})));
+    SP_TRY(noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"HDEL", index, name}, .n = 3})));
+    return publish(l, news);
 }
 
 /* -- what others say ---------------------------------------------------------------------------------- */
 
+/* What a message is for. */
+typedef struct hearing {
+    const redis_link *link;
+    const sp_remote_ears *ears;
+} hearing;
+
 /* hear_message -- "SENDER + NAME NOTICE" or "SENDER - NAME". */
-static sp_err hear_message(const redis_link *l, const sp_remote_ears *ears, char *says)
+static sp_err hear_message(void *user, char *says)
 {
+    const hearing *h = user;
     char *save = NULL, *sender = strtok_r(says, " ", &save), *what = strtok_r(NULL, " ", &save);
     char *name = strtok_r(NULL, " ", &save);
-    if (!sender || !what || !name || strcmp(sender, l->site->self) == 0) return SP_OK;
-    if (strcmp(what, "+") == 0) SP_TRY(ears->learn(ears->user, name, save));
-    if (strcmp(what, "-") == 0) ears->forget(ears->user, name);
+    if (!sender || !what || !name || strcmp(sender, h->link->site->self) == 0) return SP_OK;
+    if (strcmp(what, "+") == 0) SP_TRY(h->ears->learn(h->ears->user, name, save));
+    if (strcmp(what, "-") == 0) h->ears->forget(h->ears->user, name);
     return SP_OK;
 }
 
-/* hear_replies -- handles the messages that have arrived. */
-static sp_err hear_replies(redis_link *l, const sp_remote_ears *ears)
+/* read_index -- what is unread. Errors: that of a part which cannot be read; the others are read. */
+static sp_err read_index(redis_link *l, const sp_remote_ears *ears)
 {
-    void *reply = NULL;
-    sp_err err = SP_OK;
-    if (redisBufferRead(l->c) != REDIS_OK) return sp_fail(SP_E_IO, "redis: %s", l->c->errstr);
-    while (err == SP_OK && redisGetReplyFromReader(l->c, &reply) == REDIS_OK && reply) {
-        redisReply *r = reply;
-        if (r->type == REDIS_REPLY_ARRAY && r->elements == 3 && r->element[0]->type == REDIS_REPLY_STRING &&
-            strcmp(r->element[0]->str, "message") == 0 && r->element[2]->type == REDIS_REPLY_STRING)
-            err = hear_message(l, ears, r->element[2]->str);
-        freeReplyObject(r);
+    char why[200] = "", tag[SP_REDIS_TAG], key[INDEX_SIZE];
+    sp_err any = SP_OK;
+    for (unsigned i = 0; i < SP_SLOT_PARTS && any != SP_E_CANCELED; i++) {
+        if (!l->unread.part[i]) continue;
+        sp_redis_tag(l->index, i, tag);
+        snprintf(key, sizeof key, "%s%s:index", l->prefix, tag);
+        sp_err err = sp_redis_scan_hash(l->index, key, ears->learn, ears->user);
+        l->unread.part[i] = err != SP_OK;
+        l->unread.n -= err == SP_OK;
+        if (err == SP_OK) continue;
+        any = err;
+        snprintf(why, sizeof why, "%s", sp_error_detail());
     }
-    return l->c->err ? sp_fail(SP_E_IO, "redis: %s", l->c->errstr) : err;
+    return any == SP_OK ? SP_OK : sp_fail(any, "%s", why);
 }
 
-/* read_index -- over a connection of its own: this one listens. */
-static sp_err read_index(const redis_link *l, const sp_remote_ears *ears)
+/* subscribe -- before the index is read, so that no news is missed in between. */
+static sp_err subscribe(redis_link *l)
 {
-    sp_redis_address a;
-    redisContext *c;
-    SP_TRY(address_of(l->site, &a));
-    SP_TRY(sp_redis_open(&a, l->site->timeout_us, &c));
-    sp_err err = sp_redis_scan(c, l->index, NULL, ears->learn, ears->user);
-    redisFree(c);
-    return err;
+    SP_TRY(noted(l, sp_redis_subscribe(l->redis, l->news)));
+    sp_redis_free(l->index);
+    l->index = NULL;
+    SP_TRY(open_redis(l->site, &l->index));
+    l->unread = (unread){.n = sp_redis_n_parts(l->index)};
+    for (int i = 0; i < l->unread.n; i++) l->unread.part[i] = true;
+    return SP_OK;
+}
+
+/* catch_up -- reads the index. What a lost server of a cluster has of it is read when it is back. */
+static sp_err catch_up(redis_link *l, const sp_remote_ears *ears)
+{
+    unread *u = &l->unread;
+    if (!u->n || sp_clock_us() < u->again_us) return SP_OK;
+    sp_err err = read_index(l, ears);
+    if (err == SP_OK || sp_redis_n_parts(l->index) == 1) return err;
+    if (!u->pause_us) sp_log(SP_LOG_WARN, "a part of the remote tier does not answer: %s", sp_error_detail());
+    u->pause_us = SP_MIN(SP_MAX(2 * u->pause_us, LEAST_PAUSE_US), MOST_PAUSE_US);
+    u->again_us = sp_clock_us() + u->pause_us;
+    return sp_redis_is_lost(l->index) ? err : SP_OK;
 }
 
 static sp_err hear(sp_remote_link *base, const sp_remote_ears *ears)
 {
     redis_link *l = link_of(base);
-    if (!l->is_subscribed) { /* before the index is read, so that no news is missed in between */
-        SP_TRY(noted(l, sp_redis_run(l->c, &(sp_redis_command){.words = {"SUBSCRIBE", l->news}, .n = 2})));
-        l->is_subscribed = true;
-        return read_index(l, ears);
-    }
-    struct pollfd p = {.fd = l->c->fd, .events = POLLIN};
-    return poll(&p, 1, POLL_MS) > 0 ? noted(l, hear_replies(l, ears)) : SP_OK;
+    hearing h = {.link = l, .ears = ears};
+    const bool fresh = !l->index;
+    if (fresh) SP_TRY(subscribe(l));
+    SP_TRY(catch_up(l, ears));
+    if (fresh) return SP_OK;
+    sp_err err = noted(l, sp_redis_hear(l->redis, POLL_MS, hear_message, &h));
+    if (err != SP_E_IO || sp_redis_n_parts(l->redis) == 1) return err;
+    return subscribe(l); /* at another server of the cluster */
 }
 
 const sp_remote_kind sp_remote_redis = {.check = check,

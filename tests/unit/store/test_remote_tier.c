@@ -138,19 +138,9 @@ static void a_copy_of_somebody_without_the_key_is_a_miss(void **state)
     redis_stop(&r);
 }
 
-/* damage -- field `field` of the only copy is something else. */
 static void damage(const redis *r, const char *script)
 {
-    sp_redis_address a;
-    redisContext *c;
-    redisReply *reply;
-    assert_ok(sp_redis_parse(r->url, &a));
-    assert_ok(sp_redis_open(&a, 5000000, &c));
-    reply = redisCommand(c, "EVAL %s 0", script);
-    assert_non_null(reply);
-    if (reply->type == REDIS_REPLY_ERROR) fail_msg("%s", reply->str);
-    freeReplyObject(reply);
-    redisFree(c);
+    assert_ok(redis_try(r, &(sp_redis_command){.words = {"EVAL", script, "0"}, .n = 3, .anywhere = true}));
 }
 
 #define ONLY_COPY "local k = nil; for _, x in ipairs(redis.call('KEYS', 'SPOLIA:*:copy:*')) do k = x end; "
