@@ -8,6 +8,7 @@
  *   spolia_tokens.h     tokens, templates, logits
  *   spolia_index.h      documents -> an index -> the best chunks
  *   spolia_store.h      copies on disk
+ *   spolia_copies.h     what is cached, as a tree
  *   spolia_graph.h      knowledge graphs
  *   spolia_documents.h  documents with a life cycle: registered, computed ahead, replaced, deleted
  *   spolia_quality.h    quality: exact, balanced, fast, as calibrated for a model
@@ -28,6 +29,7 @@
 #include "spolia_tokens.h"
 #include "spolia_index.h"
 #include "spolia_store.h"
+#include "spolia_copies.h"
 #include "spolia_graph.h"
 #include "spolia_documents.h"
 #include "spolia_quality.h"

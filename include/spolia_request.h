@@ -212,6 +212,24 @@ SP_API sp_err sp_request_submit(sp_context *c, const sp_prompt *p, const sp_requ
  * decodes. done and total may be NULL.
  * Thread: that of the context; with an engine thread, any. */
 SP_API void sp_request_progress(sp_request *r, int *done, int *total);
+/* Where a request is. */
+typedef enum sp_phase {
+    SP_PHASE_WAITING, /* in the queue */
+    SP_PHASE_LOADING, /* the same, while copies come from a tier */
+    SP_PHASE_PROMPT,
+    SP_PHASE_ANSWER,
+    SP_PHASE_DONE,
+} sp_phase;
+
+typedef struct sp_request_view {
+    sp_phase phase;
+    int n_done, n_todo; /* tokens, as sp_request_progress has them */
+    int n_generated;
+} sp_request_view;
+
+/* sp_requests_look -- at requests [n] of one context, all at the same moment between two steps; out [n].
+ * Thread: as sp_request_progress. */
+SP_API void sp_requests_look(sp_request *const *requests, int n, sp_request_view *out);
 /* sp_request_cancel -- it finishes at the next step, or at the next layer of its prompt. Segments of the prompt that
  * steps have computed whole are kept as copies. Thread: any. */
 SP_API void sp_request_cancel(sp_request *r);

@@ -60,7 +60,7 @@ struct sp_copy {
     /* -- what it is: constant while READY; of a FREE copy only kind, id, head and cost are known; of a measured one
      *    also before and stats without their order; of a FREE path copy also tokens, position and parent. */
     sp_copy_facts facts;
-    uint64_t tenant;       /* of the segment */
+    uint64_t tenant;       /* of the segment; of one that a tier had: of nobody, until it has blocks */
     const int32_t *tokens; /* [n]; NULL while FREE, unless it is a path copy */
     int32_t n;             /* tokens; 0 without `tokens` */
     sp_copy *parent;       /* path: the copy of the preceding segment; NULL: the first */
@@ -77,7 +77,8 @@ struct sp_copy {
     sp_copy_state state;
     unsigned places; /* set of sp_place */
     struct {
-        bool stats, heavy; /* what the form below the device has of these */
+        bool stats, heavy, exact; /* what the form below the device has of these */
+        int32_t n;                /* its tokens; 0: unknown */
     } stored;
     int64_t retained_until; /* microseconds; until then others leave first: sp_ledger_retain */
     int n_pins;           /* users, the load that fills it, and patches over it */
@@ -96,7 +97,7 @@ struct sp_copy {
     float expected;    /* uses by waiting requests, the sooner the more; of the look ... */
     int64_t expected_look; /* ... with this number (cache/evict.h) */
     bool aside;            /* among those that the current look-up expects, not in a rank */
-    uint64_t name;         /* hash of kind, path or head, and id: what a policy remembers it by */
+    uint64_t name;         /* hash of kind, path or head, and id: what policies and readers (tree.h) call it */
     struct {
         sp_copy *newer, *older;
     } used;                 /* order of use: of all READY copies, or of all FREE ones ... */

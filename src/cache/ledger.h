@@ -126,7 +126,8 @@ void sp_ledger_set_tiers(sp_ledger *l, const sp_ledger_tiers *tiers);
 
 /* The name of a copy in a lower tier. */
 typedef struct sp_adopted {
-    sp_copy_facts facts; /* kind, id, head, cost; before and stats if known: those of a placed copy must be */
+    sp_copy_facts facts; /* kind, id, head, exact, cost; before and stats if known: those of a placed copy must be */
+    int32_t n;           /* tokens */
     sp_place place;      /* below the device */
     bool measured;       /* it has sp_copy_facts.stats there */
     bool heavy;          /* it has sp_copy_facts.heavy there */

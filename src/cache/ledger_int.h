@@ -38,6 +38,9 @@ static inline sp_copy *sp_ledger_own(const sp_ledger *l, const sp_copy *c)
 
 /* sp_ledger_name -- what policies remember the copy by: of a path copy the whole path is in it. Never 0. */
 uint64_t sp_ledger_name(const sp_copy *c);
+/* sp_ledger_nobody -- stands in for the tenant of a copy that a tier had. No prompt has it, so none finds a path copy
+ * by its first tokens alone. */
+uint64_t sp_ledger_nobody(const sp_digest *id);
 /* sp_ledger_touch -- a READY copy, its base and its ancestors are used. */
 void sp_ledger_touch(sp_ledger *l, sp_copy *c, int64_t now);
 

@@ -104,6 +104,8 @@ sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
             sp_free(c);
             return err;
         }
+        c->tenant = sp_ledger_nobody(&c->facts.id);
+        c->name = sp_ledger_name(c);
         sp_ledger_enter(l, c);
         sp_by_content_add(l, c);
     } else {
@@ -113,6 +115,8 @@ sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
     c->places |= a->place;
     c->stored.stats |= a->measured;
     c->stored.heavy |= a->heavy;
+    c->stored.exact |= a->facts.exact;
+    if (a->n) c->stored.n = a->n;
     if (a->facts.cost_us > 0) c->facts.cost_us = a->facts.cost_us;
     adopt_uses(c, a->n_uses);
     l->stats.n_added++;
@@ -120,9 +124,7 @@ sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
     return SP_OK;
 }
 
-/* unknown_tenant -- stands in for the tenant of a path copy in a tier. No prompt has it, so none finds the copy by its
- * first tokens alone. */
-static uint64_t unknown_tenant(const sp_digest *id)
+uint64_t sp_ledger_nobody(const sp_digest *id)
 {
     return sp_hash64(id->b, sizeof id->b);
 }
@@ -132,7 +134,7 @@ static sp_err enter_adopted(sp_ledger *l, const sp_adopted_path *a, sp_copy **ou
 {
     sp_segment seg = *a->seg;
     sp_copy contents = {0}, *c;
-    seg.tenant = unknown_tenant(&seg.id);
+    seg.tenant = sp_ledger_nobody(&seg.id);
     SP_TRY(sp_copy_fill(&contents, &(sp_copy_spec){.seg = &seg,
                                                    .facts.kind = SP_COPY_PATH,
                                                    .facts.exact = a->facts.exact,
@@ -145,6 +147,7 @@ static sp_err enter_adopted(sp_ledger *l, const sp_adopted_path *a, sp_copy **ou
     }
     sp_copy_move_contents(c, &contents);
     if (a->parent) c->parent = sp_ledger_own(l, a->parent);
+    c->name = sp_ledger_name(c);
     sp_ledger_enter(l, c);
     sp_ledger_enter_path(l, c);
     *out = c;
@@ -176,6 +179,8 @@ void sp_ledger_placed(sp_ledger *l, const sp_copy *placed, sp_place place)
     c->places |= place;
     c->stored.stats = sp_copy_is_measured(&c->facts);
     c->stored.heavy = c->facts.heavy != NULL;
+    c->stored.exact = c->facts.exact;
+    if (c->n) c->stored.n = c->n;
 }
 
 void sp_ledger_unplaced(sp_ledger *l, const sp_copy *unplaced, sp_place place)

@@ -48,6 +48,7 @@ static bool open_server(srv_server *s, const srv_options *o, sp_context *c, int 
     srv_pace_init(&s->pace);
     pthread_mutex_init(&s->graph_lock, NULL);
     pthread_mutex_init(&s->counting, NULL);
+    pthread_mutex_init(&s->job_lock, NULL);
     if (o->keys_path && !srv_keys_open(o->keys_path, &s->keys)) return false;
     s->explain = srv_explain_open();
     s->quotas = srv_quotas_open(o->n_parallel + o->n_queue);
@@ -86,6 +87,7 @@ static void close_server(srv_server *s)
     srv_keys_close(s->keys);
     srv_quotas_close(s->quotas);
     pthread_mutex_destroy(&s->counting);
+    pthread_mutex_destroy(&s->job_lock);
     srv_metrics_fini(&s->metrics);
     srv_pace_fini(&s->pace);
 }

@@ -38,7 +38,7 @@ def index(tmp_path_factory):
 def test_schemas_are_schemas():
     caches = {f"cache-{name}" for name in ("list", "show", "verify", "export", "import", "drop", "gc", "gc-remote")}
     assert caches | {"error", "run", "ask", "search", "index", "precompute", "tokenize", "embed", "inspect", "config", "pull",
-                     "doctor"} == set(SCHEMAS)
+                     "doctor", "copies", "requests"} == set(SCHEMAS)
     for schema in SCHEMAS.values():
         Draft202012Validator.check_schema(schema)
 

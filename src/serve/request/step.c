@@ -132,28 +132,46 @@ void sp_request_computed(sp_request *r, int n, const float *logits)
         prompt_done(r, logits);
 }
 
-typedef struct progress {
-    const sp_request *request;
-    int done, total;
-} progress;
+typedef struct views {
+    sp_request *const *requests;
+    int n;
+    sp_request_view *out;
+} views;
+
+static sp_request_view view_of(const sp_request *r)
+{
+    static const sp_phase phases[] = {
+        [SP_REQ_QUEUED] = SP_PHASE_WAITING, [SP_REQ_LOADING] = SP_PHASE_LOADING, [SP_REQ_PREFILL] = SP_PHASE_PROMPT,
+        [SP_REQ_DECODE] = SP_PHASE_ANSWER,  [SP_REQ_STORING] = SP_PHASE_ANSWER,  [SP_REQ_FINISHED] = SP_PHASE_DONE,
+    };
+    const bool reads = r->state == SP_REQ_PREFILL;
+    return (sp_request_view){.phase = phases[r->state],
+                             .n_done = reads ? r->plans.next_todo : 0,
+                             .n_todo = reads ? r->plans.now.n_todo : 0,
+                             .n_generated = (int)r->answer.tokens.n};
+}
 
 static sp_err look(sp_context *c, void *arg)
 {
-    progress *p = arg;
+    const views *v = arg;
     SP_UNUSED(c);
-    if (p->request->state == SP_REQ_PREFILL) {
-        p->done = p->request->plans.next_todo;
-        p->total = p->request->plans.now.n_todo;
-    }
+    for (int i = 0; i < v->n; i++) v->out[i] = view_of(v->requests[i]);
     return SP_OK;
+}
+
+void sp_requests_look(sp_request *const *requests, int n, sp_request_view *out)
+{
+    views v = {requests, n, out};
+    if (n < 1 || !requests || !requests[0] || !out) return;
+    if (sp_driver_call(requests[0]->ctx, look, &v) != SP_OK) assert(false); /* it has no error */
 }
 
 void sp_request_progress(sp_request *r, int *done, int *total)
 {
-    progress p = {.request = r};
-    if (r && sp_driver_call(r->ctx, look, &p) != SP_OK) assert(false); /* it has no error */
-    if (done) *done = p.done;
-    if (total) *total = p.total;
+    sp_request_view v = {0};
+    sp_requests_look(&r, 1, &v);
+    if (done) *done = v.n_done;
+    if (total) *total = v.n_todo;
 }
 
 void sp_request_settle(sp_request *r)

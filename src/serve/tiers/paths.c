@@ -128,6 +128,7 @@ static sp_err adopt_path(const sp_tiers *t, const header *h, bool *useless)
 static sp_err adopt_chunk(const sp_tiers *t, const header *h)
 {
     sp_adopted a = {.facts = h->r.facts,
+                    .n = h->r.n,
                     .place = SP_AT_DISK,
                     .measured = h->info.facts & SP_FACT_STATS,
                     .heavy = h->info.facts & SP_FACT_HEAVY,

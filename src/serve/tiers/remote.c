@@ -64,6 +64,8 @@ static sp_err adopt(void *user, const sp_tier_info *info)
     return sp_ledger_adopt(t->ledger, &(sp_adopted){.facts.id = info->key.id,
                                                     .facts.kind = kind,
                                                     .facts.head = info->key.head,
+                                                    .facts.exact = info->facts & SP_FACT_EXACT,
+                                                    .n = info->n,
                                                     .place = SP_AT_REMOTE,
                                                     .measured = info->facts & SP_FACT_STATS,
                                                     .heavy = info->facts & SP_FACT_HEAVY,

@@ -9,6 +9,7 @@
 #include "server/api/dialect.h"
 #include "server/api/documents.h"
 #include "server/api/explain.h"
+#include "server/api/jobs.h"
 #include "server/http/exchange.h"
 #include "server/http/memory.h"
 
@@ -38,6 +39,7 @@ srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, s
     pthread_mutex_init(&j->lock, NULL);
     pthread_cond_init(&j->changed, &clock);
     pthread_condattr_destroy(&clock);
+    srv_jobs_enter(j);
     return j;
 }
 
@@ -285,6 +287,7 @@ bool srv_job_is_gone(srv_job *j)
 void srv_job_destroy(srv_job *j)
 {
     if (!j) return;
+    srv_jobs_leave(j);
     srv_job_leave(j);
     srv_job_wait(j);
     srv_job_settle(j);

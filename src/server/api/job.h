@@ -46,11 +46,13 @@ typedef struct srv_job {
     json_t *body;
     json_t *asked;              /* the body as it came, where `body` is made of it; or NULL */
     srv_echo echoes[SRV_MAX_N]; /* [n_prompts] */
-    int n_prompt;               /* tokens of the first prompt */
+    _Atomic int n_prompt;       /* tokens of the first prompt */
     char id[48];
     unsigned long long number;
     char tenant[SRV_SALT_SIZE]; /* "": none */
-    bool settled, is_wrong;
+    bool settled;
+    _Atomic bool is_wrong; /* given up */
+    struct srv_job *older, *newer; /* of all (jobs.h) */
     long long created;    /* seconds since 1970 */
     pthread_mutex_t lock; /* guards n_done, gone, and text, n, tokens, done of choices */
     pthread_cond_t changed;

@@ -148,8 +148,10 @@ const srv_route srv_routes[] = {
     {"PUT", "/v1/documents/", srv_documents_one, .below = true, .form = true},
     {"PATCH", "/v1/documents/", srv_documents_one, .below = true},
     {"DELETE", "/v1/documents/", srv_documents_one, .below = true},
+    {"GET", "/v1/copies", srv_copies},
     {"POST", "/v1/search", srv_search},
     {"POST", "/v1/graph", srv_graph},
+    {"GET", "/v1/requests", srv_requests, .probe = true},
     {"GET", "/v1/requests/", explain, .below = true},
     {NULL, NULL, NULL},
 };

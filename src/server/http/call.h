@@ -48,6 +48,8 @@ typedef struct srv_server {
     srv_collections *collections;
     struct srv_work *work;       /* api/work.h */
     struct srv_explain *explain; /* api/explain.h */
+    struct srv_job *jobs;        /* under way, newest first; under job_lock (api/jobs.h) */
+    pthread_mutex_t job_lock;
     pthread_mutex_t counting; /* held while documents of a key with limits are counted and one is registered */
     pthread_mutex_t graph_lock;
     sp_graph *graph;      /* under graph_lock; or NULL */

@@ -1,0 +1,53 @@
+"""`GET /v1/requests`: what waits and runs."""
+import threading
+import time
+
+from jsonschema import Draft202012Validator
+
+from test_json import SCHEMAS
+from test_server import LONG, Server, start  # noqa: F401 (a fixture)
+
+
+def listed(server, key=None):
+    status, o = server.call("/v1/requests", key=key)
+    assert status == 200, o
+    Draft202012Validator(SCHEMAS["requests"]).validate(o)
+    return o["data"]
+
+
+def until(check, seconds=60):
+    end = time.time() + seconds
+    while not (found := check()):
+        assert time.time() < end
+        time.sleep(0.02)
+    return found
+
+
+def test_running_and_waiting_ones_are_listed(start, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("a-key\nb-key\n")
+    s = start("--parallel", "1", "--api-keys", keys)
+    assert listed(s, "a-key") == []
+    threads = [threading.Thread(target=s.call, args=("/v1/completions", {**LONG, "n": n, "max_tokens": 600}, "a-key")) for n in (1, 2)]
+    threads[0].start()
+    first, = until(lambda: [r for r in listed(s, "a-key") if r["generated"] > 3])
+    assert (first["state"], first["path"], first["prompt_tokens"] > 0) == ("answer", "/v1/completions", True)
+    threads[1].start()
+    both = until(lambda: (lambda l: len(l) == 2 and l)(listed(s, "a-key")))
+    assert both[0]["id"] == first["id"] and both[0]["generated"] >= first["generated"]
+    assert (both[1]["state"], both[1]["generated"]) == ("waiting", 0)
+    assert listed(s, "b-key") == [] # another tenant's
+    assert s.call("/v1/requests")[0] == 401
+    for t in threads:
+        t.join()
+    assert until(lambda: not listed(s, "a-key"))
+
+
+def test_a_long_prompt_says_how_far_it_is(start):
+    s = start()
+    body = {"prompt": "The harbour of Velm was built by the town. " * 260, "max_tokens": 1}
+    thread = threading.Thread(target=s.call, args=("/v1/completions", body))
+    thread.start()
+    seen = until(lambda: [r for r in listed(s) if r["state"] == "prompt" and r["computed"] > 0])[0]
+    assert seen["computed"] < seen["to_compute"] <= seen["prompt_tokens"]
+    thread.join()
