@@ -1,5 +1,5 @@
-"""Faults of the remote tier: a Redis server that dies, hangs, is full, read-only, damaged, locked or slow, while clients
-ask a server that shares its copies there.
+"""Faults of the remote tier: a Redis server that dies, hangs, is full, read-only, damaged, locked or slow, while
+clients ask a server that shares its copies there.
 
     python tests/remote_faults.py [--n 10000] [--seed 1] [--kinds killed,stopped,...] [--build build]
 
@@ -34,7 +34,7 @@ from reference import random_model  # noqa: E402
 from support.redis_server import Proxy, Redis  # noqa: E402
 
 KEY = b"a key that all replicas have, 32"
-DOCUMENTS, WORDS, MEMORY_MIB, SLOWER = 60, 40, 1, 100
+DOCUMENTS, WORDS, MEMORY_MIB, SLOWER = 24, 120, 1, 100
 BETWEEN = 25  # requests between one fault, or its end, and the next
 
 
@@ -53,7 +53,8 @@ class Server:
     def __init__(self, program, model, folder, name, *options):
         self.log = open(folder / f"{name}.log", "w+")
         command = [program, "serve", "-m", model, "--port", "0", "--reuse", "full", "--guard", "0", "--log-format",
-                   "none", "--threads", "1", "--kv-memory", MEMORY_MIB, "--ctx-size", "1024", "--parallel", "1", *options]
+                   "none", "--threads", "1", "--kv-memory", MEMORY_MIB, "--ctx-size", "1024", "--parallel", "1",
+                   *options]
         env = {**os.environ, "SPOLIA_CONFIG": "", "SPOLIA_ARG_NO_STORE": "1"}
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=self.log, text=True,
                                         env=env)
@@ -101,11 +102,18 @@ class Server:
         self.process.wait()
 
 
+PASSWORD = "right"
+LOST = ("the remote tier does not answer", "did not deliver")
+
+
 # -- what happens to Redis: begin(world), end(world) ------------------------------------------------------------
 
 
 class Fault:
-    """A fault that is there for a while."""
+    """A fault that is there for a while. signs: what the server's log must say of it, any of them; code: of errors
+    that Redis must have answered; key: whether copies carry an HMAC."""
+
+    signs, code, key = (), None, True
 
     def begin(self, world):
         raise NotImplementedError
@@ -117,6 +125,8 @@ class Fault:
 class Killed(Fault):
     """It dies at a random moment of the requests that follow, and comes back without its copies."""
 
+    signs = LOST
+
     def begin(self, world):
         world.later(world.redis.kill)
 
@@ -126,6 +136,8 @@ class Killed(Fault):
 
 
 class Stopped(Fault):
+    signs = LOST
+
     def begin(self, world):
         world.later(lambda: world.redis.signal(signal.SIGSTOP))
 
@@ -133,12 +145,16 @@ class Stopped(Fault):
         world.redis.signal(signal.SIGCONT)
 
 
+HALVE = "for i, k in ipairs(redis.call('KEYS', 'SPOLIA:*:copy:*')) do if i % 2 == 0 then redis.call('DEL', k) end end"
+
+
 class Full(Fault):
     """It loses a half, so that there is something to put, and takes nothing more."""
 
+    code = "OOM"
+
     def begin(self, world):
-        world.redis.do("EVAL", "for i, k in ipairs(redis.call('KEYS', 'SPOLIA:*:copy:*')) do if i % 2 == 0 then "
-                               "redis.call('DEL', k) end end", "0")
+        world.redis.do("EVAL", HALVE, "0")
         world.redis.do("CONFIG", "SET", "maxmemory", "1")
 
     def end(self, world):
@@ -146,7 +162,12 @@ class Full(Fault):
 
 
 class ReadOnly(Fault):
+    """The same for a replica of a server that is gone."""
+
+    code = "READONLY"
+
     def begin(self, world):
+        world.redis.do("EVAL", HALVE, "0")
         world.redis.do("REPLICAOF", "127.0.0.1", "1")
 
     def end(self, world):
@@ -168,6 +189,8 @@ return #names
 
 class Damaged(Fault):
     """A bit of every copy is flipped, in its header or in a layer; when it ends, the copies are deleted."""
+
+    signs = ("not authentic", "checksum", "layers", "record", "header")
 
     def begin(self, world):
         said = world.redis.do("EVAL", FLIP % tuple(world.rng.randrange(1, 2**20) for _ in range(3)), "0")
@@ -193,8 +216,16 @@ return #names
 """
 
 
+class Unsealed(Damaged):
+    """The same without a key: checksums notice."""
+
+    signs, key = ("checksum", "damaged", "not a"), False
+
+
 class Foreign(Fault):
     """Every copy is replaced: by one of another model, or by one of another document of this model."""
+
+    signs = ("not authentic",)
 
     def __init__(self):
         self.n = 0
@@ -213,15 +244,19 @@ class Foreign(Fault):
 class Locked(Fault):
     """Its password has changed."""
 
-    def begin(self, world):
-        world.redis.do("CONFIG", "SET", "requirepass", "another")
-        world.redis.password = "another"
+    code = "WRONGPASS"
+
+    def lock(self, world, password):
+        world.redis.do("CONFIG", "SET", "requirepass", password)
+        world.redis.password = password
         world.redis.do("CLIENT", "KILL", "TYPE", "normal")
         world.redis.do("CLIENT", "KILL", "TYPE", "pubsub")
 
+    def begin(self, world):
+        self.lock(world, "another")
+
     def end(self, world):
-        world.redis.do("CONFIG", "SET", "requirepass", "")
-        world.redis.password = None
+        self.lock(world, PASSWORD)
 
 
 class Slow(Fault):
@@ -232,10 +267,11 @@ class Slow(Fault):
 
     def end(self, world):
         world.proxy.latency_s = world.proxy.rate = 0
+        check(world.proxy.n_delayed, "nothing was slow")
 
 
 KINDS = {"noise": None, "well": None, "killed": Killed, "stopped": Stopped, "full": Full, "read-only": ReadOnly,
-         "damaged": Damaged, "foreign": Foreign, "locked": Locked, "slow": Slow}
+         "damaged": Damaged, "unsealed": Unsealed, "foreign": Foreign, "locked": Locked, "slow": Slow}
 
 
 # -- requests -------------------------------------------------------------------------------------------------------
@@ -262,7 +298,7 @@ class World:
         self.texts = texts(random.Random(args.seed))
         self.program, self.model = ROOT / args.build / "spolia", ROOT / "demo/model.gguf"
         self.sources, self.pairs, self.n_faults = collections.Counter(), [], 0
-        self.redis, self.servers, self.timers = Redis(), [], []
+        self.redis, self.servers, self.timers = Redis(PASSWORD), [], []
         self.fault = KINDS[kind]() if KINDS[kind] else None
         self.key = folder / "key"
         self.key.write_bytes(KEY)
@@ -270,7 +306,8 @@ class World:
         if kind == "slow":
             self.proxy = Proxy(self.redis.port)
             port = self.proxy.port
-        self.remote = ["--remote", f"redis://127.0.0.1:{port}", *(["--remote-key-file", self.key] if args.mac else [])]
+        key = ["--remote-key-file", self.key] if not self.fault or self.fault.key else []
+        self.remote = ["--remote", f"redis://:{PASSWORD}@127.0.0.1:{port}", *key]
         self.plain = self.start("plain", self.model)
         self.shares = self.start("shares", self.model, *(self.remote if kind != "noise" else []))
         self.other_space = None
@@ -294,14 +331,14 @@ class World:
 
     def fill(self):
         """Every document is read once."""
-        for i in range(0, DOCUMENTS, 3):
-            self.shares.call("/v1/chat/completions", self.body(range(i, i + 3)))
+        for i in range(DOCUMENTS):
+            self.shares.call("/v1/chat/completions", self.body([i]))
 
-    def body(self, chosen=None):
-        chosen = chosen or self.rng.sample(range(DOCUMENTS), self.rng.randint(1, 3))
+    def body(self, chosen=None, length=None):
+        chosen = chosen or [self.rng.randrange(DOCUMENTS)]
         return json.dumps({"messages": [{"role": "user", "content": "What does it say?"}], "max_tokens": 3,
                            "temperature": 0, "logprobs": True,
-                           "documents": [{"id": str(i), "text": self.texts[i]} for i in chosen]}).encode()
+                           "documents": [{"id": str(i), "text": self.texts[i][:length]} for i in chosen]}).encode()
 
     def ask(self, turn):
         body = self.body()
@@ -318,6 +355,8 @@ class World:
     def learn_speed(self):
         """What reading from Redis takes here: latency, and bytes a second."""
         with socket.create_connection(("127.0.0.1", self.redis.port)) as s, s.makefile("rb") as f:
+            s.sendall(f"AUTH {PASSWORD}\r\n".encode())
+            f.readline()
             times = []
             for _ in range(20):
                 began = time.perf_counter()
@@ -346,9 +385,9 @@ class World:
         path = self.folder / "another.gguf"
         if not path.exists():
             random_model.write_gguf(path, random_model.PRESETS["tiny-llama"], "f32")
-        other = self.start(f"other-{self.n_faults}", path, *self.remote)
-        for _ in range(10):
-            status, text, _ = other.call("/v1/chat/completions", self.body())
+        other = self.start(f"other-{self.n_faults}", path, "--ctx-size", "512", *self.remote)
+        for i in range(5):
+            status, text, _ = other.call("/v1/chat/completions", self.body([i], length=60))
             check(status == 200, "another model answers", status, text)
         limit = time.time() + 30
         while not (self.other_space or "") and time.time() < limit:
@@ -376,8 +415,16 @@ class World:
             self.is_faulty = False
         if self.kind != "noise":
             self.check_recovery()
+        if self.n_faults:
+            self.check_signs()
         for s in (self.shares, self.plain):
             s.end()
+
+    def check_signs(self):
+        """The server has met the fault."""
+        said, fault = self.shares.said(), self.fault
+        check(not fault.signs or any(x in said for x in fault.signs), self.kind, "was not noticed:", said[-2000:])
+        check(not fault.code or self.redis.errors(fault.code), self.kind, "was not noticed: no", fault.code)
 
     def check_recovery(self):
         """Redis works again: so do loads from it."""
@@ -385,7 +432,8 @@ class World:
         self.sources.clear()
         turn = 0
         while not self.sources["remote"]:
-            check(time.time() < limit, self.kind, "is over, and nothing is loaded from Redis:", self.shares.said()[-2000:])
+            check(time.time() < limit, self.kind, "is over, and nothing is loaded from Redis:",
+                  self.shares.said()[-2000:])
             self.ask(turn := turn + 1)
         self.pairs, self.sources = pairs, sources
 
@@ -405,7 +453,8 @@ def row_of(world):
     return {"kind": world.kind, "requests": len(ratios), "faults": world.n_faults, "from": dict(world.sources),
             "pairs p50": statistics.median(ratios), "p50": quantile(ours, .5) / quantile(plain, .5),
             "p99": quantile(ours, .99) / quantile(plain, .99), "during p50": statistics.median(bad),
-            "slowest ms": max(ours), "slowest plain ms": max(plain), "slower": sum(r > 1.1 for r in ratios) / len(ratios),
+            "slowest ms": max(ours), "slowest plain ms": max(plain),
+            "slower": sum(r > 1.1 for r in ratios) / len(ratios),
             "median difference ms": statistics.median(a - b for a, b, _ in world.pairs)}
 
 
@@ -423,7 +472,6 @@ def main():
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--build", default="build")
     parser.add_argument("--recovery", type=float, default=90, help="seconds until a mended server must be used again")
-    parser.add_argument("--no-mac", dest="mac", action="store_false", help="without --remote-key-file")
     parser.add_argument("--json", help="file for the rows of the table")
     args = parser.parse_args()
     kinds = args.kinds.split(",")

@@ -1,8 +1,13 @@
 #include "store/moves.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
+
+/* Of the blocks of a move:  FREE <--begin, end--> BUSY,  FREE --sp_move_cut--> CUT */
+enum { FREE, BUSY, CUT };
+enum { CUT_TRIES = 20, CUT_PAUSE_US = 100 };
 
 sp_tier_key sp_move_key(const sp_move *m)
 {
@@ -135,21 +140,44 @@ static sp_err read_blocks(const sp_move *m, int layer, void *to)
     return SP_OK;
 }
 
+static sp_err begin_access(sp_move *m)
+{
+    int now = FREE;
+    if (atomic_compare_exchange_strong(&m->access, &now, BUSY)) return SP_OK;
+    return sp_fail(SP_E_CANCELED, "a copy is no longer waited for");
+}
+
+static void end_access(sp_move *m)
+{
+    atomic_store(&m->access, FREE);
+}
+
+bool sp_move_cut(sp_move *m)
+{
+    for (int i = 0; i < CUT_TRIES; i++) {
+        int now = FREE;
+        if (atomic_compare_exchange_strong(&m->access, &now, CUT) || now == CUT) return true;
+        usleep(CUT_PAUSE_US);
+    }
+    return false;
+}
+
 static sp_err read_layer(void *user, int layer, void *to)
 {
     sp_move *m = user;
-    SP_TRY(read_blocks(m, layer, to));
-    if (m->patch.blocks) SP_TRY(sp_kv_merge(m->pool, layer, &m->patch, m->seg.n, to));
+    SP_TRY(begin_access(m));
+    sp_err err = read_blocks(m, layer, to);
+    if (err == SP_OK && m->patch.blocks) err = sp_kv_merge(m->pool, layer, &m->patch, m->seg.n, to);
+    end_access(m);
+    if (err != SP_OK) return err;
     atomic_store_explicit(&m->n_there, layer + 1, memory_order_release);
     if (m->there) m->there(m->user);
     return SP_OK;
 }
 
-static sp_err write_layer(void *user, int layer, const void *from)
+static sp_err write_blocks(sp_move *m, int layer, const uint8_t *in)
 {
-    sp_move *m = user;
     const size_t bytes = sp_kv_pool_layer_block_bytes(m->pool);
-    const uint8_t *in = from;
     for (int32_t i = 0; i < sp_blocks_for(m->seg.n);) {
         sp_kv_run run = next_run(m, layer, i);
         SP_TRY(sp_kv_pool_write(m->pool, run, in));
@@ -157,6 +185,16 @@ static sp_err write_layer(void *user, int layer, const void *from)
         i += run.n;
     }
     sp_notes_write(m->pool, &m->notes, layer, m->blocks, m->seg.n, in);
+    return SP_OK;
+}
+
+static sp_err write_layer(void *user, int layer, const void *from)
+{
+    sp_move *m = user;
+    SP_TRY(begin_access(m));
+    sp_err err = write_blocks(m, layer, from);
+    end_access(m);
+    if (err != SP_OK) return err;
     atomic_store_explicit(&m->n_there, layer + 1, memory_order_release);
     if (m->there) m->there(m->user);
     return SP_OK;

@@ -16,16 +16,17 @@ class Redis:
     """A server of its own, without files."""
 
     options = []
-    password = None
 
-    def __init__(self):
+    def __init__(self, password=None):
+        self.password = password
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.start()
 
     def start(self):
         self.process = subprocess.Popen(["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
-                                         "--appendonly", "no", *map(str, self.options)], stdout=subprocess.DEVNULL)
+                                         "--appendonly", "no", "--requirepass", self.password or "",
+                                         *map(str, self.options)], stdout=subprocess.DEVNULL)
         end = time.time() + 60
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
@@ -34,14 +35,19 @@ class Redis:
             time.sleep(0.05)
 
     def do(self, *words):
-        """The first line of the reply."""
+        """The first line of the reply, or the bytes of a bulk."""
         sent = [("AUTH", self.password)] * bool(self.password) + [words]
         with socket.create_connection(("127.0.0.1", self.port), 30) as s, s.makefile("rb") as f:
             for command in sent:
                 s.sendall(b"*%d\r\n" % len(command) + b"".join(
                     b"$%d\r\n%s\r\n" % (len(w), w) for w in (str(w).encode() for w in command)))
                 line = f.readline().decode().strip()
-            return line
+            return f.read(int(line[1:])).decode() if line.startswith("$") and line != "$-1" else line
+
+    def errors(self, code):
+        """How often it has answered with an error of this code: OOM, READONLY ..."""
+        script = f"return redis.call('INFO', 'errorstats'):match('errorstat_{code}:count=(%d+)') or '0'"
+        return int(self.do("EVAL", script, "0"))
 
     def copies(self):
         return int(self.do("EVAL", "return #redis.call('KEYS', 'SPOLIA:*:copy:*')", "0").lstrip(":"))
@@ -63,7 +69,7 @@ class Proxy:
     second; 0: at once."""
 
     def __init__(self, port):
-        self.port_of_server, self.latency_s, self.rate, self.n_bytes = port, 0.0, 0.0, 0
+        self.port_of_server, self.latency_s, self.rate, self.n_delayed = port, 0.0, 0.0, 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
@@ -82,7 +88,7 @@ class Proxy:
             while data := source.recv(65536):
                 if delayed and (self.latency_s or self.rate):
                     time.sleep(self.latency_s + (len(data) / self.rate if self.rate else 0))
-                self.n_bytes += len(data) if delayed else 0
+                    self.n_delayed += 1
                 to.sendall(data)
         for s in (source, to):
             with contextlib.suppress(OSError):

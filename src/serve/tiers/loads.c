@@ -8,8 +8,8 @@
  *                v
  *              FREE: a miss
  *
- * A get without progress for timeout_us is abandoned: its copy is FREE at once, its blocks are released when the tier
- * is done with them. Until then no other load from that tier begins: it would wait as long.
+ * A get without progress for timeout_us is abandoned: its copy and its blocks are FREE at once. Until the tier is done
+ * with it no other load from that tier begins: it would wait as long.
  *
  * The tiers read on threads of their own; what has arrived is acknowledged on the engine thread, a
  * path copy after the one that it continues. A load pins its copy until then. */
@@ -42,6 +42,7 @@ struct sp_load {
     _Atomic bool cancelled;
     _Atomic bool ended; /* no further layer will arrive */
     bool arrived;       /* done, and not acknowledged */
+    bool holds;         /* abandoned, with blocks that the tier still writes */
     sp_load *next;
 };
 
@@ -280,7 +281,7 @@ static void came_late(sp_load *x)
 {
     sp_tiers *t = x->tiers;
     sp_level *l = x->from;
-    sp_kv_release(t->pool, x->move.blocks, n_blocks_of(x));
+    if (x->holds) sp_kv_release(t->pool, x->move.blocks, n_blocks_of(x));
     if (x->post.err != SP_E_IO) l->late_bytes += bytes_of(&x->move, sp_kv_pool_shape(t->pool)->n_layers);
     if (--l->n_abandoned == 0 && sp_tier_answers(l->tier)) {
         sp_log(SP_LOG_INFO, "a tier answers again");
@@ -303,7 +304,7 @@ static void done(sp_post *post)
 
 /* -- time-outs ------------------------------------------------------------------------------ */
 
-/* abandon -- LOADING -> FREE; the load keeps the blocks, which the tier may still write. */
+/* abandon -- LOADING -> FREE. */
 static void abandon(sp_load *x)
 {
     sp_tiers *t = x->tiers;
@@ -311,7 +312,8 @@ static void abandon(sp_load *x)
     sp_log(SP_LOG_WARN, "the %s tier did not deliver a copy within %lld ms: it is computed instead",
            x->from->name, (long long)((sp_clock_us() - t->busy_since_us) / 1000));
     x->cancelled = true;
-    sp_kv_retain(t->pool, x->move.blocks, n_blocks_of(x));
+    x->holds = !sp_move_cut(&x->move);
+    if (x->holds) sp_kv_retain(t->pool, x->move.blocks, n_blocks_of(x));
     unlink_load(&t->loading, x);
     x->copy = NULL;
     x->next = t->abandoned;

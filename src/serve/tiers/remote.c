@@ -15,6 +15,7 @@
 
 enum {
     MOST_SHARES = 64,    /* under way; what is computed beyond is not put */
+    SHARE = 4,           /* nor beyond 1 / SHARE of the memory: a server that hangs holds no more */
 };
 
 struct sp_share {
@@ -103,6 +104,7 @@ static void done(sp_post *post)
     while (*link != x) link = &(*link)->next;
     *link = x->next;
     t->n_sharing--;
+    t->n_sharing_blocks -= n_blocks_of(x);
     if (post->err == SP_OK)
         sp_ledger_placed(t->ledger, x->copy, SP_AT_REMOTE);
     else
@@ -146,6 +148,8 @@ sp_err sp_tiers_share(sp_tiers *t, const sp_tiers_key *key)
         note_failure(t, SP_E_IO, "the remote tier does not answer");
         return SP_OK;
     }
+    if (t->n_sharing && (t->n_sharing_blocks + sp_blocks_for(c->n)) * SHARE > sp_kv_pool_n_blocks(t->pool))
+        return SP_OK;
     sp_share *x = SP_NEW(sp_share);
     if (!x) return sp_fail_nomem(sizeof *x, "sharing a copy");
     *x = (sp_share){.post.done = done, .tiers = t, .copy = c};
@@ -162,6 +166,7 @@ sp_err sp_tiers_share(sp_tiers *t, const sp_tiers_key *key)
     x->next = t->sharing;
     t->sharing = x;
     t->n_sharing++;
+    t->n_sharing_blocks += n_blocks_of(x);
     return SP_OK;
 }
 

@@ -53,6 +53,7 @@ struct sp_tiers {
     int64_t took_us;         /* ... and since when it has been so */
     sp_share *sharing; /* puts to the remote tier */
     int n_sharing;
+    int64_t n_sharing_blocks;
     int64_t n_unshared; /* puts that failed */
     sp_err err;       /* of the last write that failed */
     char detail[256]; /* its explanation */
@@ -61,7 +62,7 @@ struct sp_tiers {
     int n_left_sweeps;         /* whose caller has stopped waiting */
 
     sp_load *loading;     /* under way */
-    sp_load *abandoned;   /* timed out: the tier keeps their blocks and memory until they end */
+    sp_load *abandoned;   /* timed out: the tier keeps their memory until they end */
     int64_t timeout_us;
     int piece;            /* layers of a get; 0: all */
     pthread_mutex_t lock; /* with `more`: a layer has arrived, or a get has ended */
