@@ -68,9 +68,9 @@ sp_err sp_move_put_here(sp_move *m, sp_tier *t, const sp_record *r) SP_MUST_CHEC
 /* sp_move_get -- submits an urgent get. A copy that was replaced since its first layers were read ends it with
  * SP_E_NOTFOUND. A get of layer 0 starts over, also after one that failed. Errors, Owns: as put. */
 sp_err sp_move_get(sp_move *m, sp_tier *t, sp_move_done *done) SP_MUST_CHECK;
-/* sp_move_cut -- from now on the tier neither reads nor writes the blocks, though its operation may last: it ends with
- * SP_E_CANCELED. false: a layer is on its way and does not end within milliseconds; the blocks stay in use. Thread: the
- * owner's. */
+/* sp_move_cut -- from now on the tier neither reads nor writes the blocks, though its operation may last: it ends
+ * with SP_E_CANCELED. false: a layer is on its way and does not end within milliseconds; the blocks stay in use.
+ * Thread: the owner's. */
 bool sp_move_cut(sp_move *m);
 /* sp_move_fini -- frees what the move has, and releases its operation. */
 void sp_move_fini(sp_move *m);
