@@ -9,7 +9,8 @@ has the tables, each with its command, its number of questions, and the machine.
 of bench/questions; with it the report halves of the full sets (bench/split_questions.py). --limit N: the first N
 questions of each set; a larger N continues. --report runs nothing and shows what is there.
 
-Intervals: 95 % of 2,000 resamples of the questions, paired with full attention. Times are medians of ratios.
+Intervals: 95 % of 2,000 resamples of the questions, paired with full attention, whose mean is resampled with them.
+Times are medians of ratios.
 """
 import argparse
 import csv
@@ -29,6 +30,9 @@ SYSTEM = "Answer the question from the documents, in a few words."
 MODELS = {"SmolLM2 135M": "SmolLM2-135M-Instruct.Q4_1.gguf", "Gemma 3 270M": "gemma-3-270m-q4_k_m.gguf"}
 STREAM = "full,random@0.15,fusion@0.15,craft@0.15,inplace@0,inplace@0.15"
 CURVE = "full,fusion@0.15,inplace@0,inplace@0.15,inplace@0.3,inplace@0.5"
+PAPERS = "full,random@0.15,h2o@0.15,blend@0.15,fusion@0.15,craft@0.15,full+fused,blend+fused@0.15,fusion+fused@0.15"
+FUSED = "full,full+fused,fusion+fused@0.15"
+CRAFT = "full,craft@0,craft@0.15,craft:focus=0@0.15,craft:alpha=0.25,craft:alpha=1"
 
 
 @dataclass
@@ -37,6 +41,7 @@ class Table:
     questions: str                              # of the set; "": a table of speed
     policies: str
     options: list = field(default_factory=list)
+    measure: str = "both"                       # likelihood: without answers, so without F1
 
 
 TABLES = {
@@ -44,6 +49,12 @@ TABLES = {
     "hotpotqa": Table("HotpotQA, all paragraphs known", "hotpotqa", CURVE, ["--order", "shuffled"]),
     "2wiki": Table("2WikiMultihopQA, all paragraphs known", "2wiki", CURVE, ["--order", "shuffled"]),
     "musique": Table("MuSiQue, all paragraphs known", "musique", CURVE, ["--order", "shuffled"]),
+    "papers": Table("HotpotQA, the papers' policies, on plain copies and on copies fused with one similar paragraph",
+                    "hotpotqa", PAPERS, ["--order", "shuffled", "--fuse", "1"], "likelihood"),
+    "random": Table("HotpotQA, on copies fused with one random paragraph", "hotpotqa", FUSED,
+                    ["--order", "shuffled", "--fuse", "1", "--similar", "random"], "likelihood"),
+    "craft": Table("HotpotQA, Cache-Craft: shares, alpha, focused chunks", "hotpotqa", CRAFT, ["--order", "shuffled"],
+                   "likelihood"),
     "speed": Table("Time to the first token, 8 known chunks of 256 tokens in a new order", "", "full,fusion,inplace"),
 }
 
@@ -84,8 +95,8 @@ def command_of(given, name, model, prefix):
     given_docs = [] if "--cold" in table.options else ["-d", docs]
     limit = ["--limit", given.limit] if given.limit else []
     return ["eval", "-m", model, "-q", questions, "-i", index, *given_docs, *table.options, "-p", table.policies,
-            "--measure", "both", "-n", "16", "-t", "1", "--system", SYSTEM, "--shots", "4", "--shots-from", examples,
-            "--stop", "\n", "--out", prefix, *limit]
+            "--measure", table.measure, "-n", "16", "-t", "1", "--system", SYSTEM, "--shots", "4",
+            "--shots-from", examples, "--stop", "\n", "--out", prefix, *limit]
 
 
 def run(given, name, model, prefix):
@@ -112,10 +123,14 @@ def rows_of(path):
     return {setting: {i: row for i, row in rows.items() if i in whole} for setting, rows in settings.items()}
 
 
-def interval(values):
-    """95 % of 2,000 resampled means of values [n_questions, n_columns], by column; the same on every run."""
+def interval(values, of=None):
+    """95 % of 2,000 resampled means of values [n_questions], or of their ratios to those of `of`; the same each time.
+    Not a number for fewer than 8 questions."""
+    if len(values) < 8:
+        return numpy.full(2, math.nan)
     picks = numpy.random.default_rng(1).integers(0, len(values), (2000, len(values)))
-    return numpy.percentile(values[picks].mean(axis=1), [2.5, 97.5], axis=0)
+    means = values[picks].mean(axis=1)
+    return numpy.percentile(means / of[picks].mean(axis=1) if of is not None else means, [2.5, 97.5])
 
 
 def compared(settings, setting):
@@ -127,25 +142,48 @@ def compared(settings, setting):
 
     nll, f1 = column(off, "nll"), column(off, "f1") * 100
     more, better = column(rows, "nll") - nll, column(rows, "f1") * 100 - f1
-    enough = len(off) >= 8
-    both = numpy.stack([more / nll.mean() * 100, better], axis=1)
-    ranges = interval(both) if enough else numpy.full((2, 2), math.nan)
+    kl = column(rows, "kl_all")
     reused = column(rows, "n_reused").sum() / column(rows, "n_prompt").sum()
-    return {"nll": nll.mean(), "f1": f1.mean(), "more": more.mean() / nll.mean() * 100, "more_range": ranges[:, 0],
-            "better": better.mean(), "better_range": ranges[:, 1], "kl": column(rows, "kl_all").mean(),
-            "reused": reused * 100, "speedup": statistics.median(column(rows, "speedup"))}
+    return {"nll": nll.mean(), "f1": f1.mean(), "more": more.mean() / nll.mean() * 100,
+            "more_range": interval(more * 100, nll), "better": better.mean(), "better_range": interval(better),
+            "kl": kl.mean(), "kl_range": interval(kl), "reused": reused * 100,
+            "speedup": statistics.median(column(rows, "speedup"))}
 
 
 def label(setting):
     policy, share = setting
-    names = {("inplace", 0.15): ", 15 % (balanced)", ("inplace", 0.0): ", 0 % (fast)", ("full", 0.0): ""}
-    return policy + names.get(setting, f", {share * 100:g} %")
+    names = {("inplace", 0.15): ", 15 % (balanced)", ("inplace", 0.0): ", 0 % (fast)"}
+    bare = policy.startswith("full") or "alpha=" in policy
+    return policy + ("" if bare else names.get(setting, f", {share * 100:g} %"))
 
 
 def ranged(value, low_high, unit=""):
+    if math.isnan(value):
+        return ""
     if math.isnan(low_high[0]):
         return f"{value:+.1f}{unit}"
     return f"{value:+.1f}{unit} ({low_high[0]:+.1f} to {low_high[1]:+.1f})"
+
+
+def spanned(value, low_high):
+    if math.isnan(low_high[0]):
+        return f"{value:.3f}"
+    return f"{value:.3f} ({low_high[0]:.3f} to {low_high[1]:.3f})"
+
+
+def over_time(path, width=50):
+    """Of a stream: a table with a line for each `width` questions, as the caches fill."""
+    settings = rows_of(path)
+    shown = [s for s in settings if s[0] in ("full", "fusion", "inplace")]
+    lines = ["", f"| questions | reused | {' | '.join(label(s) for s in shown)} |", "|---" * (len(shown) + 2) + "|"]
+    ids = list(settings["off", 0.0])
+    for first in range(0, len(ids) - width + 1, width):
+        part = ids[first:first + width]
+        window = {s: {i: settings[s][i] for i in part} for s in settings}
+        of = {s: compared(window, s) for s in shown}
+        cells = [f"{ranged(c['more'], c['more_range'], ' %')}, {c['kl']:.3f}" for c in of.values()]
+        lines.append(f"| {first + 1} to {first + width} | {of[shown[0]]['reused']:.0f} % | {' | '.join(cells)} |")
+    return lines if len(ids) >= 2 * width else []
 
 
 def quality(path):
@@ -158,10 +196,12 @@ def quality(path):
             continue
         c = compared(settings, setting)
         first = first or c
-        lines.append(f"| {label(setting)} | {ranged(c['more'], c['more_range'], ' %')} | {c['kl']:.3f} "
-                     f"| {ranged(c['better'], c['better_range'])} | {c['reused']:.0f} % | {c['speedup']:.1f}x |")
+        lines.append(f"| {label(setting)} | {ranged(c['more'], c['more_range'], ' %')} "
+                     f"| {spanned(c['kl'], c['kl_range'])} | {ranged(c['better'], c['better_range'])} "
+                     f"| {c['reused']:.0f} % | {c['speedup']:.1f}x |")
     n = len(settings["off", 0.0])
-    return lines, f"{n} questions. Full attention: NLL {first['nll']:.3f}, F1 {first['f1']:.1f} %."
+    answers = "" if math.isnan(first["f1"]) else f", F1 {first['f1']:.1f} %"
+    return lines, f"{n} questions. Full attention: NLL {first['nll']:.3f}{answers}."
 
 
 def speed(path):
@@ -188,6 +228,8 @@ def section(given, name, prefixes):
         lines, about = (quality if table.questions else speed)(path)
         seen = prefix.with_name(prefix.name + ".machine")
         where = seen.read_text().strip() if seen.exists() else "machine unknown"
+        if "--cold" in table.options:
+            lines += over_time(path)
         out += [f"{model}: {about} {where}.", "", *lines, ""]
     return out
 

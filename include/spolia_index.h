@@ -98,10 +98,11 @@ SP_API sp_err sp_hits_distinct(sp_hits *h, int k, int *n_left_out);
 SP_API sp_err sp_index_chunk(sp_index *ix, int64_t after, sp_hits *out);
 /* sp_index_document -- the chunks of the first document whose file or title is `name`. */
 SP_API sp_err sp_index_document(sp_index *ix, const char *name, sp_hits *out);
-/* sp_index_similar -- the k chunks most similar to chunk `id`, itself left out. source: "bm25"
- * (its own words as the question), "neighbour" (the chunks before and after it in its document,
- * nearest first); NULL: "bm25". Exact copies of its text are left out as well. Errors: SP_E_ARG for
- * another source or an unknown id. Source: FusionRAG section 3.1. */
+/* sp_index_similar -- the k chunks most similar to chunk `id`, itself left out. source: "bm25" (its own words as the
+ * question), "neighbour" (the chunks before and after it in its document, nearest first), "vectors" (the nearest by
+ * meaning, of an index that sp_index_embed has given vectors), "random" (any, the same ones each time: a baseline);
+ * NULL: "bm25". Exact copies of its text are left out as well. Errors: SP_E_ARG for another source or an unknown id,
+ * SP_E_NOTFOUND without vectors. Source: FusionRAG section 3.1. */
 SP_API sp_err sp_index_similar(sp_index *ix, const char *source, int64_t id, int k, sp_hits *out);
 
 #ifdef __cplusplus

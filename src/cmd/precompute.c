@@ -60,7 +60,7 @@ void precompute_init(precompute_options *o)
         {OPT_INT, "fuse", 0, "N", &o->n_similar,
          "similar chunks that a copy is conditioned on; 0: plain copies (10)"},
         {OPT_STRING, "similar", 0, "SOURCE", &o->similar,
-         "which chunks are similar: bm25, neighbour (bm25)"},
+         "which chunks are similar: bm25, neighbour, vectors, random (bm25)"},
         {OPT_STRING, "system", 0, "TEXT", &o->system, "system text; must be that of ask"},
         {OPT_STRING, "shard", 0, "K/N", &o->shard,
          "compute only the K-th of N parts of the chunks: others compute the rest (all)"},

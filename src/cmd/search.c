@@ -90,7 +90,7 @@ int cmd_search(int argc, char **argv)
         {OPT_INT, "breadth", 0, "N", &o.breadth,
          "how much is looked at: clusters (ivf), candidates (hnsw) (a sixteenth of the clusters, 64)"},
         {OPT_INT, "like", 0, "ID", &o.like, "find chunks similar to this one, instead of a question"},
-        {OPT_STRING, "similar", 0, "SOURCE", &o.similar, "which chunks are similar: bm25, neighbour (bm25)"},
+        {OPT_STRING, "similar", 0, "SOURCE", &o.similar, "which chunks are similar: bm25, neighbour, vectors, random (bm25)"},
         {OPT_FLAG, "json", 0, NULL, &o.as_json, "print JSON"},
         {0},
     };

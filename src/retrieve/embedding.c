@@ -281,7 +281,7 @@ sp_err sp_embedding_open(sp_index *ix, const char *id, sp_vectors **out, sp_vect
     SP_TRY(read_facts(ix->db, ix->path, &f, &there));
     sp_err err = !there ? sp_fail(SP_E_NOTFOUND, "%s: the index has no vectors; spolia index --embedding adds them",
                                   ix->path)
-                 : strcmp(f.id, id) != 0
+                 : id && strcmp(f.id, id) != 0
                      ? sp_fail(SP_E_ARG, "%s: vectors of another encoder; spolia index --embedding replaces them",
                                ix->path)
                      : load(ix->db, ix->path, &f, &a);
@@ -291,6 +291,46 @@ sp_err sp_embedding_open(sp_index *ix, const char *id, sp_vectors **out, sp_vect
         *out = a.x;
     else
         sp_vectors_destroy(a.x);
+    return err;
+}
+
+/* vector_of -- a chunk's, from the table. Owns: sp_free(*out). */
+static sp_err vector_of(sp_index *ix, int64_t chunk, float **out)
+{
+    sqlite3_stmt *s;
+    SP_TRY(sp_db_prepare(ix->db, ix->path,
+                         "SELECT v.v, e.n_dims FROM vectors AS v, embedding AS e WHERE v.chunk = ?1", &s));
+    sqlite3_bind_int64(s, 1, chunk);
+    const int rc = sqlite3_step(s);
+    sp_err err = rc == SQLITE_ROW ? SP_OK
+                 : rc == SQLITE_DONE
+                     ? sp_fail(SP_E_NOTFOUND, "%s: chunk %lld has no vector; spolia index --embedding adds it",
+                               ix->path, (long long)chunk)
+                     : sp_db_fail(ix->db, ix->path, "index");
+    const size_t n = err == SP_OK ? (size_t)sqlite3_column_int64(s, 1) : 0;
+    if (err == SP_OK && (size_t)sqlite3_column_bytes(s, 0) != n * sizeof **out)
+        err = sp_fail(SP_E_FORMAT, "%s: index: a damaged row in table vectors", ix->path);
+    float *v = err == SP_OK ? sp_alloc(n, sizeof *v) : NULL;
+    if (err == SP_OK && !v) err = sp_fail_nomem(n * sizeof *v, "a vector");
+    if (err == SP_OK) *out = memcpy(v, sqlite3_column_blob(s, 0), n * sizeof *v);
+    sqlite3_finalize(s);
+    return err;
+}
+
+sp_err sp_embedding_near(sp_index *ix, int64_t chunk, int k, sp_ranking *out)
+{
+    sp_vectors_kind kind;
+    float *v;
+    int n = 0;
+    if (!ix->vectors) SP_TRY(sp_embedding_open(ix, NULL, &ix->vectors, &kind));
+    SP_TRY(vector_of(ix, chunk, &v));
+    sp_near *near = sp_alloc((size_t)k, sizeof *near);
+    sp_err err = near ? SP_OK : sp_fail_nomem((size_t)k * sizeof *near, "a ranking");
+    if (err == SP_OK) err = sp_vectors_search(ix->vectors, &(sp_vectors_query){.v = v, .k = k}, near, &n);
+    for (int i = 0; i < n && err == SP_OK; i++)
+        err = sp_ranking_add(out, near[i].id, 1 - (double)near[i].distance);
+    sp_free(near);
+    sp_free(v);
     return err;
 }
 

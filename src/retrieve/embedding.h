@@ -9,6 +9,7 @@
 #ifndef SP_RETRIEVE_EMBEDDING_H
 #define SP_RETRIEVE_EMBEDDING_H
 
+#include "retrieve/pick.h"
 #include "retrieve/vectors/vectors.h"
 #include "spolia.h"
 
@@ -29,8 +30,14 @@ typedef struct sp_embedding_build {
  * *stats may be NULL. Errors: SP_E_IO, SP_E_FORMAT, SP_E_ARG (kind), SP_E_CANCELED, SP_E_NOMEM, and those of embed. */
 sp_err sp_embedding_update(const char *path, const sp_embedding_build *b, sp_index_embed_stats *stats) SP_MUST_CHECK;
 
-/* sp_embedding_open -- the vectors of an open index, for searches. id: of the encoder that questions are embedded by.
- * Errors: SP_E_NOTFOUND when there are none; SP_E_ARG when they are another encoder's; SP_E_FORMAT, SP_E_NOMEM. */
+/* sp_embedding_open -- the vectors of an open index, for searches. id: of the encoder that questions are embedded by;
+ * NULL: any. Errors: SP_E_NOTFOUND when there are none; SP_E_ARG when they are another encoder's; SP_E_FORMAT,
+ * SP_E_NOMEM. */
 sp_err sp_embedding_open(sp_index *ix, const char *id, sp_vectors **out, sp_vectors_kind *kind) SP_MUST_CHECK;
+
+/* sp_embedding_near -- the k chunks whose vectors are nearest to that of `chunk`, itself among them, best first;
+ * score: the inner product. The first call reads the vectors. Errors: SP_E_NOTFOUND when the index or the chunk has
+ * none; SP_E_FORMAT, SP_E_NOMEM. */
+sp_err sp_embedding_near(sp_index *ix, int64_t chunk, int k, sp_ranking *out) SP_MUST_CHECK;
 
 #endif

@@ -34,6 +34,7 @@ void sp_index_close(sp_index *ix)
 {
     if (!ix) return;
     sqlite3_close(ix->db);
+    sp_vectors_destroy(ix->vectors);
     sp_free(ix->path);
     sp_free(ix);
 }

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "retrieve/db.h"
+#include "retrieve/vectors/vectors.h"
 #include "spolia.h"
 
 struct sp_index {
@@ -11,6 +12,7 @@ struct sp_index {
     char *path;
     int64_t n_chunks;
     bool has_grams;
+    sp_vectors *vectors; /* of its chunks, once sp_embedding_near has read them; or NULL */
 };
 
 /* The columns of a hit, from view hits AS h. */

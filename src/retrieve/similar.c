@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/need.h"
+#include "retrieve/embedding.h"
+#include "retrieve/pick.h"
 #include "retrieve/read_int.h"
 
 typedef sp_err similar_fn(sp_index *ix, const sp_hit *chunk, int k, sp_hits *out);
@@ -33,14 +35,75 @@ static const char neighbour_sql[] =
                                                      " WHERE me.id = ?1 AND h.sha256 <> me.sha256 "
                                                      "ORDER BY abs(h.id - ?1), h.id LIMIT ?2";
 
-static sp_err by_place(sp_index *ix, const sp_hit *chunk, int k, sp_hits *out)
+/* by_statement -- ?1: the chunk, ?2: k. */
+static sp_err by_statement(sp_index *ix, const char *sql, int64_t id, int k, sp_hits *out)
 {
     sqlite3_stmt *s;
-    SP_TRY(sp_db_prepare(ix->db, ix->path, neighbour_sql, &s));
-    sqlite3_bind_int64(s, 1, chunk->id);
+    SP_TRY(sp_db_prepare(ix->db, ix->path, sql, &s));
+    sqlite3_bind_int64(s, 1, id);
     sqlite3_bind_int(s, 2, k);
     sp_err err = sp_hits_take(ix, s, out);
     sqlite3_finalize(s);
+    return err;
+}
+
+static sp_err by_place(sp_index *ix, const sp_hit *chunk, int k, sp_hits *out)
+{
+    return by_statement(ix, neighbour_sql, chunk->id, k, out);
+}
+
+/* Any chunks, the same ones for a chunk and an index: what similarity is worth is measured against it. */
+#define SP_DRAW "(h.id + ?1 * 7919) * 2654435761 % 4294967296"
+static const char random_sql[] =
+    "SELECT " SP_HIT_COLUMNS("1.0") " FROM chunks AS me JOIN hits AS h ON h.sha256 <> me.sha256 WHERE me.id = ?1 "
+                                    "ORDER BY " SP_DRAW ", h.id LIMIT ?2";
+
+static sp_err by_chance(sp_index *ix, const sp_hit *chunk, int k, sp_hits *out)
+{
+    return by_statement(ix, random_sql, chunk->id, k, out);
+}
+
+/* The chunks with the text of one, itself among them. */
+static const char copies_sql[] =
+    "SELECT h.id FROM hits AS me JOIN hits AS h ON h.sha256 = me.sha256 WHERE me.id = ?1";
+
+static sp_err find_copies(sp_index *ix, int64_t id, sp_ids *out)
+{
+    sqlite3_stmt *s;
+    int rc = SQLITE_DONE;
+    SP_TRY(sp_db_prepare(ix->db, ix->path, copies_sql, &s));
+    sqlite3_bind_int64(s, 1, id);
+    sp_err err = SP_OK;
+    while (err == SP_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+        err = sp_vec_reserve(out, 1);
+        if (err == SP_OK) out->v[out->n++] = sqlite3_column_int64(s, 0);
+    }
+    if (err == SP_OK && rc != SQLITE_DONE) err = sp_db_fail(ix->db, ix->path, "cannot search");
+    sqlite3_finalize(s);
+    return err;
+}
+
+static bool has(const sp_ids *ids, int64_t id)
+{
+    for (size_t i = 0; i < ids->n; i++)
+        if (ids->v[i] == id) return true;
+    return false;
+}
+
+/* Nearest by the vectors of the index. Copies of the text have its very vector, so as many more are looked for. */
+static sp_err by_vectors(sp_index *ix, const sp_hit *chunk, int k, sp_hits *out)
+{
+    sp_ids copies = {0};
+    sp_ranking r = {0};
+    sp_err err = find_copies(ix, chunk->id, &copies);
+    if (err == SP_OK) err = sp_embedding_near(ix, chunk->id, k + (int)copies.n, &r);
+    size_t n = 0;
+    for (size_t i = 0; i < r.n; i++)
+        if (!has(&copies, r.v[i].id)) r.v[n++] = r.v[i];
+    r.n = n;
+    if (err == SP_OK) err = sp_ranking_hits(ix, &r, SP_MIN((size_t)k, n), out);
+    sp_vec_fini(&copies);
+    sp_vec_fini(&r);
     return err;
 }
 
@@ -50,6 +113,8 @@ static const struct source {
 } sources[] = {
     {"bm25", by_bm25},
     {"neighbour", by_place},
+    {"vectors", by_vectors},
+    {"random", by_chance},
 };
 
 /* -- the choice ----------------------------------------------------------------------------- */
@@ -67,7 +132,7 @@ sp_err sp_index_similar(sp_index *ix, const char *name, int64_t id, int k, sp_hi
     SP_NEED(out);
     const struct source *source = find_source(name ? name : "bm25");
     sp_hits chunk;
-    if (!source) return sp_fail(SP_E_ARG, "similarity \"%s\" is unknown: bm25, neighbour", name);
+    if (!source) return sp_fail(SP_E_ARG, "similarity \"%s\" is unknown: bm25, neighbour, vectors, random", name);
     if (k < 1) return sp_fail(SP_E_ARG, "a search for %d chunks", k);
     if (id < 1) return sp_fail(SP_E_ARG, "%s: there is no chunk %lld", ix->path, (long long)id);
     SP_TRY(sp_index_chunk(ix, id - 1, &chunk));

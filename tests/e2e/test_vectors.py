@@ -5,12 +5,13 @@ import sqlite3
 
 import numpy as np
 import pytest
-from conftest import refuse, succeed
+from conftest import ROOT, refuse, succeed
 
 from reference import encoder
 
 WORDS = "river stone wall key value cache north lamp boat harbour keeper story letter wind rain".split()
 KINDS = ("flat", "ivf", "hnsw")
+MODEL = ROOT / "tests/golden/tiny.gguf"
 
 
 def passage(i, n=12):
@@ -85,6 +86,27 @@ def test_only_what_changed_is_computed(kind, tiny, docs, tmp_path):
         assert [(h["file"], h["text"]) for h in search(index, *ask)] == [(h["file"], h["text"]) for h in search(fresh, *ask)]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_similar_chunks_by_vectors(kind, tiny, docs, tmp_path):
+    """The nearest to a chunk, without itself and without another of the same text."""
+    index, home = tmp_path / "i.db", tmp_path / "docs"
+    shutil.copytree(docs, home)
+    shutil.copy(home / "a/3.txt", home / "b/103.txt")
+    build(tiny, index, home, kind=kind)
+    rows = sqlite3.connect(index).execute("SELECT id, text FROM chunks ORDER BY id").fetchall()
+    v = dict(sqlite3.connect(index).execute("SELECT chunk, v FROM vectors").fetchall())
+    v = {i: np.frombuffer(v[i], np.float32).astype(float) for i, _ in rows}
+    copies = [i for i, text in rows if text == passage(3) or text.strip() == passage(3)]
+    assert len(copies) == 2
+    wanted = sorted((-(v[i] @ v[copies[0]]), i) for i, _ in rows if i not in copies)[:5]
+    found = json.loads(succeed("search", "-i", index, "--like", copies[0], "--similar", "vectors", "-k", 5, "--json"))
+    assert [h["id"] for h in found] == [i for _, i in wanted]
+    assert np.abs([h["score"] + s for h, (s, _) in zip(found, wanted)]).max() < 1e-5
+    fused = succeed("index", home, "-o", tmp_path / "p.db", "--embedding", tiny, "--precompute", "-m", MODEL, "--fuse", 2,
+                    "--similar", "vectors", "--json")
+    assert json.loads(fused.splitlines()[-1])["similar"] == 2 * len(rows)
+
+
 def test_both_rankings_are_fused(tiny, docs, tmp_path):
     index = tmp_path / "i.db"
     build(tiny, index, docs)
@@ -119,6 +141,7 @@ def test_what_is_wrong_is_named(tiny, docs, tmp_path):
     build(tiny, index, docs / "a")
     refuse("search", "-i", index, "x", "--embedding", other, naming=("another encoder",))
     refuse("search", "-i", index, "x", "--by", "vectors", naming=("no vectors",))
+    refuse("search", "-i", index, "--like", "1", "--similar", "smell", naming=("smell", "vectors"))
     refuse("search", "-i", index, "x", "--by", "smell", naming=("smell", "hybrid"))
     refuse("index", "-o", index, "--vectors", "flat", naming=("--embedding",), code=2)
     refuse("index", "-o", index, "--embedding", tiny, "--vectors", "tree", naming=("tree", "hnsw"))
@@ -126,6 +149,7 @@ def test_what_is_wrong_is_named(tiny, docs, tmp_path):
     plain = tmp_path / "plain.db"
     succeed("index", docs, "-o", plain, "--quiet")
     assert search(plain, "lamp", "--embedding", tiny)  # no vectors: by words
+    refuse("search", "-i", plain, "--like", "1", "--similar", "vectors", naming=("no vectors",))
     db = sqlite3.connect(index)
     db.execute("UPDATE vectors SET v = x'00' WHERE chunk = 3")
     db.commit()

@@ -52,7 +52,8 @@ void eval_options_init(eval_options *o)
         {OPT_INT, "fuse", 0, "N", &o->n_fuse,
          "similar chunks that a fused copy is conditioned on (10)"},
         {OPT_STRING, "similar", 0, "SOURCE", &o->similar,
-         "which chunks are similar: bm25, or neighbour (in the document; JSONL: field follows)"},
+         "which chunks are similar: bm25, neighbour (in the document; JSONL: field follows), vectors (of the index), "
+         "random"},
         {OPT_FLAG, "quiet", 0, NULL, &o->quiet, "show no progress"},
         {OPT_END, NULL, 0, NULL, NULL, NULL},
     };
@@ -73,7 +74,8 @@ static const char *wrong_usage(const eval_options *o, const model_options *m)
     if (!is_one_of(o->docs.order, "given", "shuffled") && strcmp(o->docs.order, "ranked") != 0)
         return "--order must be given, ranked or shuffled";
     if (o->docs.n_chunks < 0) return "-k is negative";
-    if (!is_one_of(o->similar, "bm25", "neighbour")) return "--similar must be bm25 or neighbour";
+    if (!is_one_of(o->similar, "bm25", "neighbour") && !is_one_of(o->similar, "vectors", "random"))
+        return "--similar must be bm25, neighbour, vectors or random";
     if (o->limit < 0) return "--limit is negative";
     if (o->max_tokens < 1) return "--max-tokens is less than 1";
     if (o->n_shots < 0) return "--shots is negative";

@@ -48,7 +48,7 @@ typedef struct lane {
     sp_context *ctx;
     bool compares_kv;      /* its settings' keys and values are compared with those of off */
     sp_request *reference; /* this question under off */
-    const eval_question *kept; /* its chunks have copies of a steady policy ... */
+    const eval_question *kept; /* its chunks have copies: plain ones; in lane traces, of a steady policy ... */
     const char *kept_by;       /* ... with these parameters */
 } lane;
 
@@ -169,12 +169,30 @@ static sp_request *answer(const eval_run *e, sp_context *c, const sp_prompt *p,
 
 /* -- before a measurement ------------------------------------------------------------------- */
 
+/* id_of -- the chunk of the index with the text of one of a JSONL file; 0: none. */
+static sp_err id_of(const eval_run *e, const eval_chunk *chunk, int64_t *out)
+{
+    enum { LOOKED_AT = 8 };
+    sp_hits hits = {0};
+    *out = chunk->id;
+    if (chunk->id) return SP_OK;
+    SP_TRY(sp_index_search(e->o.docs->index, chunk->text, LOOKED_AT, &hits));
+    for (int i = 0; i < hits.n && !*out; i++)
+        if (strcmp(hits.v[i].text, chunk->text) == 0) *out = hits.v[i].id;
+    sp_hits_fini(&hits);
+    return SP_OK;
+}
+
 /* similar_to -- the chunks of the index most similar to this one, without itself. */
 static sp_err similar_to(const eval_run *e, const eval_chunk *chunk, sp_hits *out)
 {
     sp_index *index = e->o.docs->index;
-    if (chunk->id) return sp_index_similar(index, e->o.similar, chunk->id, e->o.n_fuse, out);
-    if (strcmp(e->o.similar, "neighbour") == 0) return SP_OK; /* see prior_text */
+    const bool by_words = strcmp(e->o.similar, "bm25") == 0;
+    int64_t id = chunk->id;
+    if (!id && strcmp(e->o.similar, "neighbour") == 0) return SP_OK; /* see prior_text */
+    if (!by_words) SP_TRY(id_of(e, chunk, &id));
+    if (id) return sp_index_similar(index, e->o.similar, id, e->o.n_fuse, out);
+    if (!by_words) return sp_fail(SP_E_NOTFOUND, "%s: not in the index, as its similar chunks must be", chunk->title);
     sp_err err = sp_index_search(index, chunk->text, e->o.n_fuse + 1, out);
     int n = 0;
     for (int i = 0; err == SP_OK && i < out->n && n < e->o.n_fuse; i++)
@@ -253,7 +271,10 @@ static bool make_copies(const eval_run *e, lane *l, const eval_setting *s, const
     if (strcmp(s->reuse.policy, "off") == 0) return true;
     sp_reuse_opts plain = s->reuse; /* the policy itself runs: it may record facts about a copy */
     plain.unfused = true;
-    return warm(e, l->ctx, p, &plain) && (s->reuse.unfused || fuse_all(e, l->ctx, a));
+    const bool known = s->habits & EVAL_STEADY && l->kept == a->q;
+    if (!known && !warm(e, l->ctx, p, &plain)) return false;
+    l->kept = a->q;
+    return s->reuse.unfused || fuse_all(e, l->ctx, a);
 }
 
 /* prepare -- and moves them to the host, if they are to come from there. */

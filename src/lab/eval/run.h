@@ -27,7 +27,7 @@ typedef struct eval_run_opts {
     const char *cue; /* follows the question; "" if nothing does */
     const opt_list *stop;
     int max_tokens;
-    const char *similar; /* "bm25", "neighbour" */
+    const char *similar; /* of sp_index_similar */
     int n_fuse;          /* similar chunks that a "+fused" copy is conditioned on */
     bool from_host;      /* what is prepared leaves the device, and is loaded from the host tier */
     bool cold;           /* no copies are prepared; every setting has its own context */

@@ -14,7 +14,7 @@ static unsigned habits_of(const cli_policy *p)
 {
     bool is_off = p == cli_policy_find("off", NULL);
     return (p->recomputes ? EVAL_SHARE : 0) | (p->anywhere || is_off ? 0 : EVAL_STREAM) |
-           (p->keeps_placed ? EVAL_TRACES | (p->own_statistics ? 0 : EVAL_STEADY) : 0);
+           (p->keeps_placed ? EVAL_TRACES : 0) | (p->own_statistics ? 0 : EVAL_STEADY);
 }
 
 static bool add(eval_settings *all, eval_setting s)

@@ -11,7 +11,7 @@ enum {
     EVAL_STREAM = 2, /* reuses what earlier questions left: has its own context */
     EVAL_TRACES =
         4, /* keeps copies conditioned on this prompt: each run starts with an empty cache */
-    EVAL_STEADY = 8, /* of these, what an answer leaves as it was: its settings share the copies of a question */
+    EVAL_STEADY = 8, /* reads no statistics of its own: settings share a question's copies */
 };
 
 typedef struct eval_setting {

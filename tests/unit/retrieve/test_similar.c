@@ -121,6 +121,23 @@ static void neighbours_stand_nearest_first(void **state)
     sp_index_close(ix);
 }
 
+static void any_chunks_the_same_each_time(void **state)
+{
+    sp_index *ix = open_index(*state);
+    char first[1024];
+    snprintf(first, sizeof first, "%s", similar(ix, "random", "Badger", 4));
+    assert_string_equal(similar(ix, "random", "Badger", 4), first);
+    assert_string_not_equal(similar(ix, "random", "Mole", 4), first);
+    const char *all = similar(ix, "random", "Badger", 99); /* without itself and its copy */
+    int n = 1;
+    for (const char *c = all; *c; c++) n += *c == '|';
+    assert_int_equal(n, sp_index_n_chunks(ix) - 2);
+    assert_null(strstr(all, "Badger"));
+    assert_null(strstr(all, "Meles"));
+    assert_memory_equal(all, first, strlen(first));
+    sp_index_close(ix);
+}
+
 static void more_words_than_a_question_may_have(void **state)
 {
     folder *f = *state;
@@ -239,6 +256,7 @@ int main(void)
         CORPUS_TEST(scores_fall),
         CORPUS_TEST(a_chunk_of_stop_words),
         CORPUS_TEST(neighbours_stand_nearest_first),
+        CORPUS_TEST(any_chunks_the_same_each_time),
         CORPUS_TEST(more_words_than_a_question_may_have),
         CORPUS_TEST(unchanged_by_another_build),
         CORPUS_TEST(chunks_in_order),
