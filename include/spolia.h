@@ -35,5 +35,6 @@
 #include "spolia_quality.h"
 #include "spolia_embed.h"
 #include "spolia_search.h"
+#include "spolia_collections.h"
 
 #endif

@@ -11,7 +11,7 @@
 #ifndef SPOLIA_DOCUMENTS_H
 #define SPOLIA_DOCUMENTS_H
 
-#include "spolia_index.h"
+#include "spolia_search.h"
 #include "spolia_prompt.h"
 
 #ifdef __cplusplus
@@ -25,6 +25,7 @@ typedef struct sp_documents_opts {
         *path;      /* SQLite file of the registered texts, created if need be; NULL: memory only */
     int size_words; /* of a chunk; 0: 150 */
     int overlap_words; /* repeated at the beginning of the next chunk; 0 .. size_words - 1 */
+    sp_embedder *embedder; /* for the vectors of collections, must outlive it; NULL: they are searched by words */
 } sp_documents_opts;
 
 /* sp_documents_open -- o NULL: defaults. The context must outlive it. Deletions that a crash interrupted
@@ -39,6 +40,8 @@ SP_API bool sp_documents_writes(const sp_documents *d);
 
 typedef struct sp_document_new {
     const char *id;    /* of the caller, at most 256 bytes; NULL: made from the content */
+    const char *collection; /* that it joins (spolia_collections.h): other functions know it as "COLLECTION/ID"; NULL:
+                               none */
     const char *title; /* NULL: the file's own, or none */
     const char *text;  /* plain text; or NULL and: */
     const char *file;  /* a file's name: its suffix names the format (sp_index_build), and */
@@ -47,6 +50,8 @@ typedef struct sp_document_new {
     int64_t ttl_s; /* seconds until it is deleted; 0: never */
     bool pinned;
     bool replace; /* a document with this id is replaced; otherwise that is an error */
+    const char *const *tags; /* [n_tags] of a document in a collection, at most 16, of 64 bytes */
+    int n_tags;
 } sp_document_new;
 
 typedef struct sp_document_info {
@@ -54,6 +59,7 @@ typedef struct sp_document_info {
     int64_t created_s, expires_s; /* since 1970; expires_s 0: never */
     int64_t n_bytes, n_chunks;    /* n_bytes: of the chunks' texts */
     int64_t n_tokens;             /* of the chunks in a prompt */
+    const char *file, *tags;      /* of a document in a collection: its file's name, and its tags, a line each */
     bool pinned;
     int64_t n_device, n_store; /* chunks with a copy there; of sp_documents_get only */
 } sp_document_info;
@@ -83,17 +89,13 @@ SP_API sp_err sp_documents_list(sp_documents *d, const char *salt, const char *a
  * SP_E_NOTFOUND. Owns: sp_hits_fini. */
 SP_API sp_err sp_documents_chunks(sp_documents *d, const char *salt, const char *id, sp_hits *out);
 
-typedef struct sp_documents_query {
-    const char *text;       /* a question in plain words, read as by sp_index_search */
-    int k;                  /* chunks at most, >= 1 */
-    const char *const *ids; /* [n_ids] documents to search; n_ids 0: all of the tenant */
-    int n_ids;
-} sp_documents_query;
-
-/* sp_documents_search -- the chunks of the tenant's documents that answer best, by BM25; `file` is the id of their
- * document. No match is an empty list. The index is in memory and is rebuilt by the first search after a change: a
- * search through n chunks may have to read them all. Owns: sp_hits_fini. Errors: SP_E_ARG, SP_E_IO, SP_E_NOMEM. */
-SP_API sp_err sp_documents_search(sp_documents *d, const char *salt, const sp_documents_query *q, sp_hits *out);
+/* sp_documents_search -- the chunks that answer best, as by sp_retriever_search, of a collection of the tenant, or
+ * of its documents outside all collections (NULL); `file` is the id of their document. q->files are ids of documents
+ * or, in a collection, also names of files, and folders in them. Vectors are searched exhaustively; outside
+ * collections there are none. The index is in memory and is rebuilt by the first search after a change. Owns:
+ * sp_hits_fini. Errors: those of sp_retriever_search; SP_E_NOTFOUND: there is no such collection. */
+SP_API sp_err sp_documents_search(sp_documents *d, const char *salt, const char *collection,
+                                  const sp_retrieve_query *q, sp_hits *out);
 
 /* sp_documents_pin -- its copies that are on the device, or will be, are not evicted; all pinned copies take
  * at most half of the KV memory; beyond that nothing is pinned. Errors: SP_E_NOTFOUND. */

@@ -40,9 +40,14 @@ typedef struct sp_retriever sp_retriever;
  * searched by words. Errors: those of sp_index_open; SP_E_ARG: its vectors are another encoder's. */
 SP_API sp_err sp_retriever_open(const char *path, sp_embedder *e, sp_retriever **out);
 SP_API void sp_retriever_close(sp_retriever *f);
-SP_API int64_t sp_retriever_n_chunks(const sp_retriever *f);
-/* sp_retriever_kind -- "flat", "ivf", "hnsw"; "": it has no vectors, and searches by words. */
-SP_API const char *sp_retriever_kind(const sp_retriever *f);
+typedef struct sp_retriever_info {
+    int64_t n_documents; /* files */
+    int64_t n_chunks, n_vectors;
+    int64_t n_bytes;     /* of the files */
+    const char *kind;    /* "flat", "ivf", "hnsw"; "": it has no vectors, and searches by words */
+} sp_retriever_info;
+
+SP_API sp_retriever_info sp_retriever_describe(const sp_retriever *f);
 
 /* Called after each stage of a search with the best chunks so far; borrowed. Return false to end the search. */
 typedef bool sp_retrieve_stage_fn(const sp_hits *best, bool last, void *user);
@@ -54,6 +59,9 @@ typedef struct sp_retrieve_query {
                          there are vectors */
     const char *const *files; /* [n_files] only chunks of these: a file, or a folder and all in it; n_files 0: all */
     int n_files;
+    const char *const *tags; /* [n_tags] only chunks of documents with one of these; n_tags 0: all. Of collections;
+                                documents of an index have none */
+    int n_tags;
     int breadth;  /* ivf: clusters that are searched, hnsw: candidates; 0: a sixteenth of the clusters, 64 */
     int n_stages; /* of the search for vectors, about; 0: one */
     bool distinct; /* near-duplicates are left out, as by sp_hits_distinct */

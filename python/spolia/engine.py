@@ -9,6 +9,7 @@ from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 from ._library import Handle, Keep, check, ffi, lib, out, text
 from .account import Answer, Hit, read_answer
 from .errors import Canceled
+from .embed import Embedder
 from .index import Index
 from .prompt import Document, Prompt
 
@@ -133,12 +134,13 @@ class Stream(Handle):
             return self._answer
 
 
-def _search(index: "Index | str | os.PathLike[str] | None", question: str, k: int) -> "list[Hit]":
+def _search(index: "Index | str | os.PathLike[str] | None", question: str, k: int,
+            embedder: "Embedder | str | os.PathLike[str] | None") -> "list[Hit]":
     if index is None:
         return []
     if isinstance(index, Index):
         return index.search(question, k, distinct=True)
-    with Index(index) as opened:
+    with Index(index, embedder=embedder) as opened:
         return opened.search(question, k, distinct=True)
 
 
@@ -260,9 +262,12 @@ class Engine(Handle):
 
     def stream(self, question: str, *, index: "Index | str | os.PathLike[str] | None" = None,
                documents: "Iterable[Document]" = (), k: int = 8, system: str = SYSTEM, salt: Optional[str] = None,
-               **options: Any) -> Stream:
-        """Asks a question over documents, and over the k chunks that an index (or the file of one) finds for it."""
-        hits = sorted(_search(index, question, k), key=lambda h: h.id)
+               embedder: "Embedder | str | os.PathLike[str] | None" = None, **options: Any) -> Stream:
+        """Asks a question over documents, and over the k chunks that an index (or the file of one) finds for it.
+
+        embedder: the encoder of the file's vectors: chunks are found by words and by meaning. An Index has its own.
+        """
+        hits = sorted(_search(index, question, k, embedder), key=lambda h: h.id)
         with Prompt(self, salt) as p:
             p.system(system)
             for d in documents:

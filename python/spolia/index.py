@@ -1,26 +1,38 @@
-"""Indexes of documents: one SQLite file, searched by BM25."""
+"""Indexes of documents: one SQLite file, searched by BM25, and by vectors where it has some."""
 import os
-import threading
 from typing import Any, Callable, Iterable, Optional, Union
 
 from ._library import Handle, Keep, check, ffi, lib, out, text
 from .account import Hit, read_hit
+from .embed import Embedder
 
 Path = Union[str, "os.PathLike[str]"]
 
 
 class Index(Handle):
-    """Opens an index read-only. Any number of threads may search it; they take turns. "~" in a path is the user's home."""
+    """Opens an index read-only. Any number of threads may search it. "~" in a path is the user's home.
 
-    def __init__(self, path: Path) -> None:
+    embedder: the encoder of its vectors (or its path), so that chunks are found by words and by meaning. Without one, or
+    in an index without vectors, they are found by words.
+    """
+
+    def __init__(self, path: Path, *, embedder: "Optional[Union[Embedder, Path]]" = None) -> None:
         keep = Keep()
-        super().__init__(out("sp_index *", lambda to: lib.sp_index_open(keep.path(path), to)), lib.sp_index_close)
-        self._turn = threading.Lock()
+        self._embedder = embedder if embedder is None or isinstance(embedder, Embedder) else Embedder(embedder)
+        encoder = ffi.NULL if self._embedder is None else self._embedder.c
+        super().__init__(out("sp_retriever *", lambda to: lib.sp_retriever_open(keep.path(path), encoder, to)),
+                         lib.sp_retriever_close, self._embedder)
+
+    @property
+    def vectors(self) -> str:
+        """How its vectors are searched: flat, ivf or hnsw; empty: by words alone."""
+        return text(lib.sp_retriever_describe(self.c).kind)
 
     @classmethod
     def build(cls, roots: "Union[Path, Iterable[Path]]", path: Path, *,
-              progress: Optional[Callable[[str, int, int], object]] = None, **options: Any) -> "Index":
-        """Indexes folders and files into `path`, or brings it up to date, and opens it.
+              progress: Optional[Callable[[str, int, int], object]] = None,
+              embedder: "Optional[Union[Embedder, Path]]" = None, **options: Any) -> "Index":
+        """Indexes folders and files into `path`, or brings it up to date, with vectors by an encoder, and opens it.
 
         roots: those of the index; an empty list updates all that it has. Options are the fields of sp_index_opts, such as
         add=True, replace=True, size_words=150. progress(file, done, total) may return False to cancel.
@@ -34,21 +46,28 @@ class Index(Handle):
             o.progress = keep.add(ffi.callback(
                 "sp_index_progress", lambda f, done, total, user: tell(text(f), done, total) is not False, error=False))
         check(lib.sp_index_build(keep.strings([os.path.expanduser(os.fspath(n)) for n in names]), len(names), keep.path(path), o, ffi.NULL))
-        return cls(path)
+        if embedder is not None and not isinstance(embedder, Embedder):
+            embedder = Embedder(embedder)
+        if embedder is not None:
+            check(lib.sp_index_embed(keep.path(path), embedder.c, ffi.NULL, ffi.NULL))
+        return cls(path, embedder=embedder)
 
     def __len__(self) -> int:
-        return int(lib.sp_index_n_chunks(self.c))
+        return int(lib.sp_retriever_describe(self.c).n_chunks)
 
-    def search(self, question: str, k: int = 8, *, distinct: bool = False) -> "list[Hit]":
-        """The k best chunks for a question in plain words, best first. distinct: without near-duplicates of better ones."""
-        self.check_process()
-        keep = Keep()
-        hits = ffi.new("sp_hits *")
-        with self._turn:
-            check(lib.sp_index_search(self.c, keep.string(question), 4 * k if distinct else k, hits))
+    def search(self, question: str, k: int = 8, *, distinct: bool = False, by: Optional[str] = None,
+               files: "Iterable[Path]" = ()) -> "list[Hit]":
+        """The k best chunks for a question in plain words, best first. distinct: without near-duplicates of better ones.
+
+        by: words, vectors or hybrid (both, which is the default where there are vectors). files: only chunks of these
+        files, and of files in these folders, as the index names them.
+        """
+        keep, names = Keep(), [os.fspath(f) for f in files]
+        hits, q = ffi.new("sp_hits *"), keep.add(ffi.new("sp_retrieve_query *"))
+        keep.fill(q, {"text": question, "k": k, "by": by, "distinct": distinct, "files": keep.strings(names),
+                      "n_files": len(names)}, "a search")
+        check(lib.sp_retriever_search(self.c, q, hits))
         try:
-            if distinct:
-                check(lib.sp_hits_distinct(hits, k, ffi.NULL))
             return [read_hit(hits.v[i]) for i in range(hits.n)]
         finally:
             lib.sp_hits_fini(hits)

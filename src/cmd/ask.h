@@ -20,7 +20,7 @@ typedef struct ask_turn {
 
 typedef struct asking {
     sp_context *ctx;
-    sp_index *index; /* or: */
+    sp_retriever *index; /* or: */
     sp_graph *graph; /* or neither: a chat without documents */
     sp_graph_paths_opts paths;
     sp_tree_mode trees;

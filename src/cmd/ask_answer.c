@@ -69,9 +69,10 @@ static bool is_known(const asking *a, int64_t id)
  * prefix. */
 static sp_err retrieve(const asking *a, ask_turn *t, int *n_found)
 {
-    if (!a->index) return SP_OK;
+    if (!a->index || !a->top_k) return SP_OK;
     const int k = a->keep_duplicates ? a->top_k : SPARE * a->top_k;
-    sp_err err = sp_index_search(a->index, t->question, k, &t->hits);
+    const sp_retrieve_query q = {.text = t->question, .k = k};
+    sp_err err = sp_retriever_search(a->index, &q, &t->hits);
     if (err == SP_OK && !a->keep_duplicates)
         err = sp_hits_distinct(&t->hits, a->top_k, &t->n_duplicates);
     if (err != SP_OK) return err;

@@ -15,7 +15,7 @@ typedef struct serving {
     sampling_options sampling;
     const char *embedding, *reranker;
     opt_list collections;
-    opt table[42];
+    opt table[43];
 } serving;
 
 #define EMBEDDING_OPTION                                                                                   \
@@ -38,6 +38,11 @@ typedef struct serving {
      "documents that requests with \"collection\": NAME are answered from: an index of spolia index, or a " \
      "folder whose index is kept in the user's cache",                                                     \
      .common = true}
+
+#define IDLE_OPTION                                                                                        \
+    {OPT_FLOAT, "idle-copies", 0, "SHARE", &s->o.idle_share,                                               \
+     "share of the KV memory for copies of collections that are computed while nobody asks, what is "      \
+     "retrieved most first, where --reuse takes chunks at any position; 0: none (0.5)"}
 
 static void make_table(serving *s)
 {
@@ -80,10 +85,8 @@ static void make_table(serving *s)
          "SPARQL: the property that holds names (rdfs:label)"},
         {OPT_STRING, "find-chunks", 0, "WHICH", &s->find,
          "chunks in the text of messages: none, known, repeats (known)"},
-        EMBEDDING_OPTION,
-        RERANKER_OPTION,
-        COLLECTION_OPTION,
-        AHEAD_OPTION,
+        EMBEDDING_OPTION, RERANKER_OPTION, COLLECTION_OPTION,
+        AHEAD_OPTION, IDLE_OPTION,
         {OPT_GROUP, "Limits"},
         {OPT_INT, "connections", 0, "N", &o->n_connections, "open connections (1024)"},
         {OPT_INT, "address-connections", 0, "N", &o->n_address_connections,
@@ -124,6 +127,8 @@ static bool check(const srv_options *o, int gap_ms)
                           limits[i].value, limits[i].least, limits[i].most);
             return false;
         }
+    if (!(o->idle_share >= 0 && o->idle_share <= 0.9f))
+        return cli_fail_with("serve: --idle-copies %g: must be between 0 and 0.9", (double)o->idle_share), false;
     if (o->body_bytes == 0) cli_fail_with("serve: --body 0: must be at least 1");
     if (o->body_bytes > o->bodies_bytes) cli_fail_with("serve: --bodies is less than --body");
     return o->body_bytes > 0 && o->body_bytes <= o->bodies_bytes;
@@ -163,6 +168,13 @@ static void close_encoders(serving *s)
     sp_embedder_close(s->o.reranker);
 }
 
+/* takes_chunks -- the policy uses copies of chunks wherever they are in a prompt. */
+static bool takes_chunks(const char *policy)
+{
+    const sp_reuse_info *info;
+    return policy && sp_reuse_parse(policy, &info, NULL) == SP_OK && info->anywhere;
+}
+
 /* serve -- with registered documents in the store, unless a file is named for them. */
 static int serve(serving *s)
 {
@@ -177,6 +189,7 @@ static int serve(serving *s)
     s->o.model = s->model.ctx.model;
     s->o.collections = s->collections.v;
     s->o.n_collections = s->collections.n;
+    if (!takes_chunks(s->model.ctx.reuse.policy)) s->o.idle_share = 0;
     if (!s->o.alias) s->o.alias = file_name(s->model.ctx.model);
     if (!s->o.documents_path && store && asprintf(&beside, "%s/documents.db", store) >= 0)
         s->o.documents_path = beside;
@@ -198,6 +211,7 @@ int cmd_serve(int argc, char **argv)
                        .body_bytes = 16 << 20,
                        .bodies_bytes = 256 << 20,
                        .n_ahead = 1,
+                       .idle_share = 0.5f,
                        .read_seconds = 30,
                        .stall_seconds = 60,
                        .drain_seconds = 30},

@@ -78,6 +78,12 @@ sp_err sp_ranking_allowed(sp_index *ix, const char *const *files, int n, sp_ids 
     return err;
 }
 
+sp_err sp_index_files(sp_index *ix, int64_t *n, int64_t *n_bytes)
+{
+    SP_TRY(sp_db_number(ix->db, ix->path, "SELECT count(*) FROM files WHERE n_chunks > 0", n));
+    return sp_db_number(ix->db, ix->path, "SELECT coalesce(sum(size), 0) FROM files WHERE n_chunks > 0", n_bytes);
+}
+
 /* in_order -- the hits, which have the order of their ids, in that of the ranking. */
 static sp_err in_order(const sp_ranking *r, size_t k, sp_hits *hits)
 {

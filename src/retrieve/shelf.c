@@ -86,6 +86,7 @@ static sp_err prepare_file(sp_shelf *s)
     SP_TRY(exec(s, "PRAGMA secure_delete = ON; PRAGMA journal_mode = DELETE;"
                    "PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = ON;"));
     SP_TRY(check(s));
+    SP_TRY(sp_shelf_members_open(s));
     if (s->read_only) return SP_OK;
     SP_TRY(exec(s, indices));
     return exec(s, "UPDATE documents SET doomed = 1 WHERE doomed = 2");
@@ -203,7 +204,9 @@ static sp_err doom(sp_shelf *s, const char *tenant, const char *id, int *n)
         s, "UPDATE documents SET doomed = 1 WHERE tenant = ? AND id = ? AND doomed = 0", &q));
     sp_shelf_bind_text(q, 1, tenant);
     sp_shelf_bind_text(q, 2, id);
-    return sp_shelf_finish(s, q, n);
+    SP_TRY(sp_shelf_finish(s, q, n));
+    sp_shelf_changed(s, tenant, id);
+    return SP_OK;
 }
 
 /* add_document -- one that is hidden until publish. */
@@ -266,7 +269,9 @@ static sp_err publish(sp_shelf *s, const sp_shelf_row *r, int64_t row)
     sqlite3_stmt *q;
     SP_TRY(sp_shelf_prepare(s, "UPDATE documents SET doomed = 0 WHERE row = ?", &q));
     sqlite3_bind_int64(q, 1, row);
-    return sp_shelf_finish(s, q, NULL);
+    SP_TRY(sp_shelf_finish(s, q, NULL));
+    sp_shelf_changed(s, r->tenant, r->id);
+    return SP_OK;
 }
 
 /* check_free -- whether the id may be used, before anything is written; publish decides. */
@@ -290,7 +295,9 @@ static sp_err put_slice(sp_shelf *s, const sp_shelf_row *r, const sp_shelf_chunk
     int to = SP_MIN(n, from + SP_SHELF_SLICE);
     SP_TRY(sp_shelf_begin(s));
     sp_err err = from == 0 ? check_free(s, r) : SP_OK;
+    if (err == SP_OK) err = sp_shelf_members_check(s, r);
     if (err == SP_OK && from == 0) err = add_document(s, r, row);
+    if (err == SP_OK && from == 0) err = sp_shelf_members_add(s, r, *row, chunks, n);
     if (err == SP_OK) err = add_chunks(s, *row, chunks, from, to);
     if (err == SP_OK && to == n) err = publish(s, r, *row);
     return sp_shelf_end(s, err);
@@ -359,8 +366,10 @@ sp_err sp_shelf_doom_expired(sp_shelf *s, int64_t now_s)
     sp_err err = sp_shelf_prepare(
         s, "UPDATE documents SET doomed = 1 WHERE doomed = 0 AND expires > 0 AND expires < ?", &q);
     if (err == SP_OK) {
+        int n = 0;
         sqlite3_bind_int64(q, 1, now_s);
-        err = sp_shelf_finish(s, q, NULL);
+        err = sp_shelf_finish(s, q, &n);
+        if (n) sp_shelf_changed(s, NULL, NULL);
     }
     return sp_shelf_end(s, err);
 }

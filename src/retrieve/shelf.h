@@ -30,8 +30,9 @@ typedef struct sp_shelf_chunk {
 sp_err sp_shelf_open(const char *path, sp_shelf **out) SP_MUST_CHECK;
 bool sp_shelf_writes(const sp_shelf *s);
 void sp_shelf_close(sp_shelf *s);
-/* sp_shelf_version -- another one after each change that this process makes. */
-uint64_t sp_shelf_version(sp_shelf *s);
+/* sp_shelf_version -- another one after each change that this process makes to the documents of a tenant, of one
+ * collection (shelf_collections.h) or outside all (""); now and then also after others. */
+uint64_t sp_shelf_version(sp_shelf *s, const char *tenant, const char *collection);
 
 /* sp_shelf_is_whole -- whether all of a file can be read. Errors: SP_E_NOTFOUND, SP_E_IO, SP_E_NOMEM.
  * sp_shelf_repair -- replaces the file, which is kept as "<path>.damaged", by one of what can be read; without
@@ -49,20 +50,23 @@ typedef struct sp_shelf_row {
     const char *tenant, *id, *title;
     int64_t created_s, expires_s;
     bool pinned, replace;
+    const char *file, *tags; /* of a document in a collection: its file's name, sp_tags; NULL: "" */
 } sp_shelf_row;
 
-/* sp_shelf_put -- found once it is whole; one with the same id becomes doomed. Errors: SP_E_ARG without
- * `replace`. */
+/* sp_shelf_put -- found once it is whole; one with the same id becomes doomed. The id "NAME/ID" is that of a document
+ * in a collection. Errors: SP_E_ARG without `replace`; SP_E_NOTFOUND: there is no such collection. */
 sp_err sp_shelf_put(sp_shelf *s, const sp_shelf_row *row, const sp_shelf_chunk *chunks,
                     int n) SP_MUST_CHECK;
-/* sp_shelf_list -- ids > after, or with `id` that one; expired ones are left out. *out is new. */
+/* sp_shelf_list -- of a collection, or outside all: ids > after; or with `id` that one. Expired ones are left out.
+ * *out is new. */
 typedef struct sp_shelf_query {
-    const char *tenant, *id, *after;
+    const char *tenant, *id;
+    const char *collection, *after; /* "", or NULL: outside all; `after` is without the collection's name */
     int limit;
     int64_t now_s;
 } sp_shelf_query;
 sp_err sp_shelf_list(sp_shelf *s, const sp_shelf_query *q, sp_document_list *out) SP_MUST_CHECK;
-/* sp_shelf_chunks -- id NULL: of all documents of the tenant. Owns: sp_hits_fini. */
+/* sp_shelf_chunks -- id NULL: of all documents of the tenant outside collections. Owns: sp_hits_fini. */
 sp_err sp_shelf_chunks(sp_shelf *s, const char *tenant, const char *id, sp_hits *out) SP_MUST_CHECK;
 
 /* sp_shelf_live -- the chunks of all live documents, with the tenant in `root`. Owns: sp_hits_fini. */

@@ -236,7 +236,7 @@ static sp_err forget_slice(sp_shelf *s, const sp_doomed *d, size_t *at)
 
 sp_err sp_shelf_forget(sp_shelf *s, const sp_doomed *d)
 {
-    sp_err err = SP_OK;
+    sp_err err = sp_shelf_members_forget(s, &d->texts);
     for (size_t at = 0; at < d->rows.n && err == SP_OK;) err = forget_slice(s, d, &at);
     return err;
 }

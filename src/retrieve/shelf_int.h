@@ -7,11 +7,12 @@
 #define SP_RETRIEVE_SHELF_INT_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "retrieve/read_int.h"
 #include "retrieve/shelf.h"
 
-enum { SP_SHELF_SLICE = 2048 };
+enum { SP_SHELF_SLICE = 2048, SP_SHELF_PLACES = 256 };
 
 /* Values of documents.doomed. */
 enum { SP_SHELF_LIVE, SP_SHELF_DOOMED, SP_SHELF_PARTIAL /* chunks are being added; hidden */ };
@@ -23,6 +24,7 @@ struct sp_shelf {
     sqlite3 *db; /* used by the thread whose ticket is n_served */
     char *path;
     bool read_only; /* on a file system that is */
+    atomic_ullong changes[SP_SHELF_PLACES]; /* of the collections whose place it is, of all tenants */
 };
 
 #define SP_SHELF_CHUNK_COLUMNS "c.document, c.at, d.id, c.title, c.text, d.tenant"
@@ -40,10 +42,25 @@ sp_err sp_shelf_prepare(sp_shelf *s, const char *sql, sqlite3_stmt **q) SP_MUST_
 sp_err sp_shelf_finish(sp_shelf *s, sqlite3_stmt *q, int *n_changed) SP_MUST_CHECK;
 void sp_shelf_bind_text(sqlite3_stmt *q, int at, const char *text); /* NULL: "" */
 sp_err sp_shelf_not_found(const char *id);
+/* sp_shelf_changed -- a document with this id has changed; id NULL: any document may have. */
+void sp_shelf_changed(sp_shelf *s, const char *tenant, const char *id);
+/* sp_shelf_copy_text -- a column, NUL-terminated. NULL: out of memory, also when SQLite gives no text. */
+const char *sp_shelf_copy_text(sqlite3_stmt *q, int column, sp_arena *arena);
 /* sp_shelf_damage -- the error, which for a damaged file says what to do. */
 sp_err sp_shelf_damage(const sp_shelf *s, sp_err err);
 /* sp_shelf_failed -- the connection's last error, while reading. */
 sp_err sp_shelf_failed(sp_shelf *s);
+
+/* Of shelf_collections.c. sp_shelf_members_open -- its tables. sp_shelf_members_check -- the collection that an id
+ * names is there. sp_shelf_members_add -- what is known of a new document in one; row: of the document. */
+sp_err sp_shelf_members_open(sp_shelf *s) SP_MUST_CHECK;
+sp_err sp_shelf_members_check(sp_shelf *s, const sp_shelf_row *r) SP_MUST_CHECK;
+sp_err sp_shelf_members_add(sp_shelf *s, const sp_shelf_row *r, int64_t row, const sp_shelf_chunk *chunks,
+                            int n) SP_MUST_CHECK;
+/* sp_shelf_members_forget -- what is counted of these chunks. sp_shelf_members_repair -- collections of documents that
+ * were saved. */
+sp_err sp_shelf_members_forget(sp_shelf *s, const sp_hits *chunks) SP_MUST_CHECK;
+sp_err sp_shelf_members_repair(sp_shelf *s) SP_MUST_CHECK;
 
 /* Chunks being read from statements whose columns are SP_SHELF_CHUNK_COLUMNS. */
 typedef struct sp_shelf_hits {
@@ -52,6 +69,8 @@ typedef struct sp_shelf_hits {
 } sp_shelf_hits;
 
 sp_err sp_shelf_hits_init(sp_shelf_hits *h) SP_MUST_CHECK;
+/* sp_shelf_hits_take_one -- the row that a statement is at. */
+sp_err sp_shelf_hits_take_one(sqlite3_stmt *q, sp_shelf_hits *h) SP_MUST_CHECK;
 /* sp_shelf_hits_take -- all rows of a statement, which it resets. */
 sp_err sp_shelf_hits_take(sp_shelf *s, sqlite3_stmt *q, sp_shelf_hits *h) SP_MUST_CHECK;
 /* sp_shelf_hits_end -- moves the hits to *out, or frees them after an error, which it returns. */

@@ -5,8 +5,7 @@
 
 /* -- reading ----------------------------------------------------------------------------------- */
 
-/* copy_text -- NULL: out of memory, also when SQLite gives no text: no column here is NULL. */
-static const char *copy_text(sqlite3_stmt *q, int column, sp_arena *arena)
+const char *sp_shelf_copy_text(sqlite3_stmt *q, int column, sp_arena *arena)
 {
     const unsigned char *text = sqlite3_column_text(q, column);
     size_t n = text ? (size_t)sqlite3_column_bytes(q, column) : 0;
@@ -15,43 +14,67 @@ static const char *copy_text(sqlite3_stmt *q, int column, sp_arena *arena)
     return copy;
 }
 
-/* The sums are made for the rows of the list alone. */
+/* The sums are made for the rows of the list alone. ?5: the ids' end; "": no id has a slash. */
 #define LIST_SQL(where)                                                                            \
     "SELECT d.id, d.title, created, expires, pinned,"                                              \
     "  (SELECT count(*) FROM chunks WHERE document = d.row),"                                      \
     "  (SELECT coalesce(sum(length(CAST(text AS BLOB))), 0) FROM chunks WHERE document = d.row),"  \
-    "  (SELECT coalesce(sum(n_tokens), 0) FROM chunks WHERE document = d.row)"                     \
-    " FROM documents AS d WHERE tenant = ?1 AND doomed = 0 AND " where                             \
+    "  (SELECT coalesce(sum(n_tokens), 0) FROM chunks WHERE document = d.row),"                    \
+    "  coalesce(m.file, ''), coalesce(m.tags, '')"                                                 \
+    " FROM documents AS d LEFT JOIN members AS m ON m.document = d.row"                            \
+    " WHERE tenant = ?1 AND doomed = 0 AND " where                                                 \
     " AND (expires = 0 OR expires >= ?2) ORDER BY d.id LIMIT ?4"
+#define OUTSIDE "instr(d.id, '/') = 0"
 
 typedef SP_VEC(sp_document_info) info_list;
 
 static sp_err take_info(sqlite3_stmt *q, sp_arena *arena, info_list *out)
 {
     SP_TRY(sp_vec_reserve(out, 1));
-    sp_document_info i = {.id = copy_text(q, 0, arena),
-                          .title = copy_text(q, 1, arena),
+    sp_document_info i = {.id = sp_shelf_copy_text(q, 0, arena),
+                          .title = sp_shelf_copy_text(q, 1, arena),
                           .created_s = sqlite3_column_int64(q, 2),
                           .expires_s = sqlite3_column_int64(q, 3),
                           .pinned = sqlite3_column_int(q, 4) != 0,
                           .n_chunks = sqlite3_column_int64(q, 5),
                           .n_bytes = sqlite3_column_int64(q, 6),
-                          .n_tokens = sqlite3_column_int64(q, 7)};
-    if (!i.id || !i.title) return sp_fail_nomem(sizeof i, "a document");
+                          .n_tokens = sqlite3_column_int64(q, 7),
+                          .file = sp_shelf_copy_text(q, 8, arena),
+                          .tags = sp_shelf_copy_text(q, 9, arena)};
+    if (!i.id || !i.title || !i.file || !i.tags) return sp_fail_nomem(sizeof i, "a document");
     out->v[out->n++] = i;
     return SP_OK;
+}
+
+/* bind_scope -- ?3: the id, or what ids come after; ?5: what they come before. */
+static sp_err bind_scope(sqlite3_stmt *q, const sp_shelf_query *query)
+{
+    sp_bytes after = {0}, end = {0};
+    const char *collection = query->collection ? query->collection : "", *given = query->after ? query->after : "";
+    if (query->id || !*collection) return sp_shelf_bind_text(q, 3, query->id ? query->id : given), SP_OK;
+    sp_err err = sp_bytes_addf(&after, "%s/%s", collection, given);
+    if (err == SP_OK) err = sp_bytes_addf(&end, "%s%c", collection, '/' + 1);
+    if (err == SP_OK) sqlite3_bind_text(q, 3, after.v, (int)after.n, SQLITE_TRANSIENT);
+    if (err == SP_OK) sqlite3_bind_text(q, 5, end.v, (int)end.n, SQLITE_TRANSIENT);
+    sp_vec_fini(&after);
+    sp_vec_fini(&end);
+    return err;
 }
 
 static sp_err run_list(sp_shelf *s, const sp_shelf_query *query, sp_arena *arena, info_list *out)
 {
     sqlite3_stmt *q;
-    int rc;
-    SP_TRY(sp_shelf_prepare(s, query->id ? LIST_SQL("d.id = ?3") : LIST_SQL("d.id > ?3"), &q));
+    int rc = SQLITE_DONE;
+    const bool within = query->collection && *query->collection;
+    SP_TRY(sp_shelf_prepare(s,
+                            query->id ? LIST_SQL("d.id = ?3")
+                            : within  ? LIST_SQL("d.id > ?3 AND d.id < ?5")
+                                      : LIST_SQL("d.id > ?3 AND " OUTSIDE),
+                            &q));
     sp_shelf_bind_text(q, 1, query->tenant);
     sqlite3_bind_int64(q, 2, query->now_s);
-    sp_shelf_bind_text(q, 3, query->id ? query->id : query->after);
     sqlite3_bind_int(q, 4, query->limit);
-    sp_err err = SP_OK;
+    sp_err err = bind_scope(q, query);
     while (err == SP_OK && (rc = sqlite3_step(q)) == SQLITE_ROW) err = take_info(q, arena, out);
     if (err == SP_OK && rc != SQLITE_DONE) err = sp_shelf_failed(s);
     sqlite3_finalize(q);
@@ -84,13 +107,27 @@ void sp_document_list_fini(sp_document_list *l)
     *l = (sp_document_list){0};
 }
 
-uint64_t sp_shelf_version(sp_shelf *s)
+/* -- versions ---------------------------------------------------------------------------------- */
+
+static atomic_ullong *place_of(sp_shelf *s, const char *tenant, const char *collection, size_t n)
 {
-    sp_shelf_enter(s);
-    uint64_t version = (uint64_t)sqlite3_total_changes64(s->db);
-    sp_shelf_leave(s);
-    return version;
+    const uint64_t hash = sp_hash64(tenant, strlen(tenant)) * 31 + sp_hash64(collection, n);
+    return &s->changes[hash % SP_SHELF_PLACES];
 }
+
+uint64_t sp_shelf_version(sp_shelf *s, const char *tenant, const char *collection)
+{
+    return atomic_load(place_of(s, tenant, collection, strlen(collection)));
+}
+
+void sp_shelf_changed(sp_shelf *s, const char *tenant, const char *id)
+{
+    const char *slash = id ? strchr(id, '/') : NULL;
+    if (id) atomic_fetch_add(place_of(s, tenant, id, slash ? (size_t)(slash - id) : 0), 1);
+    for (int i = 0; !id && i < SP_SHELF_PLACES; i++) atomic_fetch_add(&s->changes[i], 1);
+}
+
+/* -- chunks ------------------------------------------------------------------------------------ */
 
 sp_err sp_shelf_failed(sp_shelf *s)
 {
@@ -103,13 +140,13 @@ sp_err sp_shelf_hits_init(sp_shelf_hits *h)
     return h->arena ? SP_OK : sp_fail_nomem(sizeof *h->arena, "chunks");
 }
 
-static sp_err take_hit(sqlite3_stmt *q, sp_shelf_hits *h)
+sp_err sp_shelf_hits_take_one(sqlite3_stmt *q, sp_shelf_hits *h)
 {
     sp_hit hit = {.id = sqlite3_column_int64(q, 1),
-                  .file = copy_text(q, 2, h->arena),
-                  .title = copy_text(q, 3, h->arena),
-                  .text = copy_text(q, 4, h->arena),
-                  .root = copy_text(q, 5, h->arena)};
+                  .file = sp_shelf_copy_text(q, 2, h->arena),
+                  .title = sp_shelf_copy_text(q, 3, h->arena),
+                  .text = sp_shelf_copy_text(q, 4, h->arena),
+                  .root = sp_shelf_copy_text(q, 5, h->arena)};
     if (!hit.file || !hit.title || !hit.text || !hit.root)
         return sp_fail_nomem(sizeof hit, "a chunk");
     SP_TRY(sp_vec_reserve(&h->hits, 1));
@@ -121,7 +158,7 @@ sp_err sp_shelf_hits_take(sp_shelf *s, sqlite3_stmt *q, sp_shelf_hits *h)
 {
     sp_err err = SP_OK;
     int rc = SQLITE_DONE;
-    while (err == SP_OK && (rc = sqlite3_step(q)) == SQLITE_ROW) err = take_hit(q, h);
+    while (err == SP_OK && (rc = sqlite3_step(q)) == SQLITE_ROW) err = sp_shelf_hits_take_one(q, h);
     if (err == SP_OK && rc != SQLITE_DONE) err = sp_shelf_failed(s);
     sqlite3_reset(q);
     return err;
@@ -155,7 +192,7 @@ sp_err sp_shelf_chunks(sp_shelf *s, const char *tenant, const char *id, sp_hits 
         s,
         "SELECT " SP_SHELF_CHUNK_COLUMNS
         " FROM documents AS d CROSS JOIN chunks AS c ON c.document = d.row"
-        " WHERE tenant = ?1 AND doomed = 0 AND d.id >= ?2 AND (?3 = 0 OR d.id = ?2)"
+        " WHERE tenant = ?1 AND doomed = 0 AND d.id >= ?2 AND CASE ?3 WHEN 0 THEN " OUTSIDE " ELSE d.id = ?2 END"
         " ORDER BY d.id, c.at",
         &q);
     if (err == SP_OK) {

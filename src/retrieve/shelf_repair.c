@@ -248,6 +248,7 @@ static sp_err copy_all(repair *r)
     SP_TRY(sp_db_exec(r->to->db, r->to->path, "PRAGMA foreign_keys = OFF; BEGIN"));
     SP_TRY(copy_documents(r));
     SP_TRY(count_nameless(r));
+    SP_TRY(sp_shelf_members_repair(r->to));
     return sp_db_exec(r->to->db, r->to->path, "COMMIT");
 }
 

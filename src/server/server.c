@@ -10,6 +10,7 @@
 
 #include "cli/cli.h"
 #include "server/api/collections.h"
+#include "server/api/idle.h"
 #include "server/api/documents.h"
 #include "server/api/explain.h"
 #include "server/api/room.h"
@@ -55,7 +56,8 @@ static bool open_server(srv_server *s, const srv_options *o, sp_context *c, int 
     if (!s->explain || !s->quotas) return cli_fail_with("out of memory for the server"), false;
     sp_err err = sp_context_start(c);
     if (err != SP_OK) return cli_fail(err), false;
-    if (!srv_graph_open(s) || !srv_documents_open(s) || !srv_collections_open(s)) return false;
+    if (!srv_graph_open(s) || !srv_documents_open(s) || !srv_collections_open(s) || !srv_idle_open(s))
+        return false;
     return srv_exchanges_open(s, port);
 }
 
@@ -79,6 +81,7 @@ static void drain(srv_server *s, const sigset_t *signals)
 static void close_server(srv_server *s)
 {
     srv_exchanges_close(s->exchanges);
+    srv_idle_close(s);
     srv_collections_close(s);
     srv_documents_close(s);
     srv_graph_close(s);

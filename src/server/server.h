@@ -38,6 +38,10 @@
  *   api/rerank.c      /v1/rerank, /v1/score; rank.c: how well documents answer; side.c: work that gives way to answers
  *   api/documents.c   /v1/documents, and documents that a chat names
  *   api/upload.c      the body that registers a document
+ *   api/collections.c what requests are answered from: indices of files, and collections of keys
+ *   api/collection_calls.c  /v1/collections
+ *   api/retrieval.c   a chat that is answered from a collection; filter.c: from some of its documents
+ *   api/idle.c        vectors and copies of collections, while nobody asks
  *   api/work.c        documents computed ahead, on a thread of their own; watch.c: their progress as events
  *   api/trees.c       dependency trees, given or from a graph
  *   api/explain.c     the accounts of the last requests

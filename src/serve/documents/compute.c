@@ -37,21 +37,53 @@ static void count(computing *k, bool fresh)
 
 /* -- plain copies ------------------------------------------------------------------------------ */
 
-/* run_plain -- consumes the prompt, whose last segment is the chunk. */
-static sp_err run_plain(computing *k, sp_prompt *p)
+/* run -- keeps a plain copy of the prompt's last segment, which is the chunk. given: the fields of a request that
+ * are the caller's. */
+static sp_err run(sp_context *c, const sp_prompt *p, const sp_request_opts *given, sp_collection_computed *out)
 {
     const sp_reuse_opts full = {.policy = "full", .unfused = true};
-    const sp_request_opts o = {.reuse = &full, .sampling = sp_sampling_default()};
+    sp_request_opts o = *given;
     sp_request *r = NULL;
-    sp_err err = sp_generate(k->d->ctx, p, &o, &r);
-    sp_prompt_destroy(p);
-    SP_TRY(err);
+    o.reuse = &full;
+    o.sampling = sp_sampling_default();
+    *out = (sp_collection_computed){0};
+    SP_TRY(sp_generate(c, p, &o, &r));
     const sp_result *result = sp_request_result(r);
+    sp_err err = SP_OK;
     if (result->finish == SP_FINISH_ERROR)
         err = sp_fail(result->err, "%s", result->detail);
+    else if (result->finish == SP_FINISH_CANCELED)
+        err = sp_fail(SP_E_CANCELED, "the copy of a passage");
     else if (result->n_segments)
-        count(k, !*result->segments[result->n_segments - 1].from);
+        *out = (sp_collection_computed){.fresh = !*result->segments[result->n_segments - 1].from,
+                                        .n_tokens = result->segments[result->n_segments - 1].n_tokens};
     sp_request_destroy(r);
+    return err;
+}
+
+/* run_plain -- consumes the prompt. */
+static sp_err run_plain(computing *k, sp_prompt *p)
+{
+    sp_collection_computed done;
+    sp_err err = run(k->d->ctx, p, &(sp_request_opts){0}, &done);
+    sp_prompt_destroy(p);
+    if (err == SP_OK && done.n_tokens) count(k, done.fresh);
+    return err;
+}
+
+sp_err sp_collection_compute(sp_documents *d, const sp_collection_order *o, sp_collection_computed *out)
+{
+    SP_NEED(d);
+    SP_NEED(o);
+    SP_NEED(o->passage);
+    SP_NEED(out);
+    sp_prompt *p;
+    const sp_documents_compute with = {.system = o->system};
+    SP_TRY(new_prompt(&(computing){.d = d, .salt = o->salt, .o = &with}, &p));
+    sp_err err = sp_prompt_chunk(p, o->passage->title, o->passage->text);
+    const sp_request_opts asked = {.background = true, .go_on = o->go_on, .user = o->user};
+    if (err == SP_OK) err = run(d->ctx, p, &asked, out);
+    sp_prompt_destroy(p);
     return err;
 }
 

@@ -20,6 +20,8 @@
 #include "serve/documents/documents_int.h"
 
 #define MOST_ID   256
+#define MOST_TAGS 16
+#define MOST_TAG  64 /* bytes */
 #define PIN_SHARE 0.5f
 #define RETRY_US  20000
 
@@ -136,11 +138,13 @@ sp_err sp_documents_open(sp_context *c, const sp_documents_opts *o, sp_documents
                        o->overlap_words);
     sp_documents *d = SP_NEW(sp_documents);
     if (!d) return sp_fail_nomem(sizeof *d, "documents");
-    *d = (sp_documents){.ctx = c, .size_words = size, .overlap_words = o->overlap_words};
+    *d = (sp_documents){
+        .ctx = c, .size_words = size, .overlap_words = o->overlap_words, .embedder = o->embedder};
     pthread_mutex_init(&d->lock, NULL);
+    pthread_mutex_init(&d->counting, NULL);
     sp_err err = open_clock(d, o->path);
     if (err == SP_OK) err = sp_shelf_open(o->path, &d->shelf);
-    if (err == SP_OK) err = sp_searches_create(d->shelf, &d->searches);
+    if (err == SP_OK) err = sp_searches_create(d->shelf, d->embedder, &d->searches);
     if (err == SP_OK) err = know_all(d);
     if (err == SP_OK)
         *out = d;
@@ -154,12 +158,15 @@ void sp_documents_close(sp_documents *d)
     if (!d) return;
     sp_err err = sp_context_hold(d->ctx, NULL, 0, 0, &d->held); /* unpinning cannot fail */
     SP_UNUSED(err);
+    if (d->shelf) err = sp_counts_flush(d); /* lost when it fails */
     sp_vec_fini(&d->held);
+    sp_vec_fini(&d->counts);
     sp_searches_destroy(d->searches);
     const bool writes = d->shelf && sp_shelf_writes(d->shelf);
     sp_shelf_close(d->shelf);
     close_clock(d, writes);
     pthread_mutex_destroy(&d->lock);
+    pthread_mutex_destroy(&d->counting);
     sp_free(d);
 }
 
@@ -211,6 +218,21 @@ static sp_err take_piece(const sp_text_piece *piece, void *user)
     return SP_OK;
 }
 
+static sp_err check_tags(const sp_document_new *n)
+{
+    if (n->n_tags && !n->collection) return sp_fail(SP_E_ARG, "document: tags are for documents of a collection");
+    if (n->n_tags > MOST_TAGS) return sp_fail(SP_E_ARG, "document: %d tags; %d are allowed", n->n_tags, MOST_TAGS);
+    for (int i = 0; i < n->n_tags; i++) {
+        const size_t len = strlen(n->tags[i]);
+        if (len == 0 || len > MOST_TAG)
+            return sp_fail(SP_E_ARG, "document: a tag of %zu bytes; 1 to %d are allowed", len, MOST_TAG);
+        for (const char *s = n->tags[i]; *s; s++)
+            if ((unsigned char)*s < ' ' || *s == 0x7f)
+                return sp_fail(SP_E_ARG, "document: a tag has a control character");
+    }
+    return SP_OK;
+}
+
 static sp_err check_new(const sp_document_new *n)
 {
     size_t len = n->id ? strlen(n->id) : 1;
@@ -219,6 +241,8 @@ static sp_err check_new(const sp_document_new *n)
     for (const char *s = n->id; s && *s; s++)
         if ((unsigned char)*s < ' ' || *s == 0x7f || *s == '/')
             return sp_fail(SP_E_ARG, "document: the id has a control character or a slash");
+    SP_TRY(check_tags(n));
+    if (n->collection) SP_TRY(sp_collection_check_name(n->collection));
     if (!n->text == !n->file)
         return sp_fail(SP_E_ARG, "document \"%.80s\": either a text or a file is needed",
                        n->id ? n->id : "");
@@ -242,23 +266,39 @@ static sp_err cut(putting *p, const char *salt, const sp_document_new *n)
     return p->chunks.n ? SP_OK : sp_fail(SP_E_ARG, "document: there is no text in it");
 }
 
-static sp_err enter(putting *p, const char *tenant, const sp_document_new *n, char id[24])
+/* name_new -- what the shelf knows the document by: the caller's id, or one made of the content, after the
+ * collection; and its tags, a line each. */
+static sp_err name_new(putting *p, const sp_document_new *n, sp_bytes *id, sp_bytes *tags)
 {
     sp_digest digest;
     char hex[17];
     sp_sha256_final(p->hash, &digest);
     p->hash = NULL;
     sp_digest_hex(&digest, 8, hex);
-    if (!n->id) snprintf(id, 24, "doc-%s", hex);
-    int64_t now = now_s(p->d);
+    if (n->collection) SP_TRY(sp_bytes_addf(id, "%s/", n->collection));
+    SP_TRY(n->id ? sp_bytes_addf(id, "%s%c", n->id, '\0') : sp_bytes_addf(id, "doc-%s%c", hex, '\0'));
+    for (int i = 0; i < n->n_tags; i++) SP_TRY(sp_bytes_addf(tags, "%s\n", n->tags[i]));
+    return sp_bytes_addf(tags, "%c", '\0');
+}
+
+/* enter -- *id is the name on the shelf. */
+static sp_err enter(putting *p, const char *tenant, const sp_document_new *n, sp_bytes *id)
+{
+    sp_bytes tags = {0};
+    const int64_t now = now_s(p->d);
+    sp_err err = name_new(p, n, id, &tags);
     const sp_shelf_row row = {.tenant = tenant,
-                              .id = n->id ? n->id : id,
+                              .id = id->v,
                               .title = n->title ? n->title : p->chunks.v[0].title,
                               .created_s = now,
                               .expires_s = n->ttl_s ? now + n->ttl_s : 0,
                               .pinned = n->pinned,
-                              .replace = n->replace || !n->id};
-    return sp_shelf_put(p->d->shelf, &row, p->chunks.v, (int)p->chunks.n);
+                              .replace = n->replace || !n->id,
+                              .file = n->text ? NULL : n->file,
+                              .tags = tags.v};
+    if (err == SP_OK) err = sp_shelf_put(p->d->shelf, &row, p->chunks.v, (int)p->chunks.n);
+    sp_vec_fini(&tags);
+    return err;
 }
 
 static void putting_fini(putting *p)
@@ -279,20 +319,22 @@ sp_err sp_documents_put(sp_documents *d, const char *salt, const sp_document_new
     SP_NEED(d);
     SP_NEED(n);
     SP_NEED(out);
-    char tenant[SP_TENANT_BYTES], id[24] = "";
+    char tenant[SP_TENANT_BYTES];
+    sp_bytes id = {0};
     sp_documents_removed removed;
     SP_TRY(check_new(n));
     SP_TRY(sp_tenant_name(salt, tenant));
     putting p = {.d = d};
     sp_arena_init(&p.arena);
     sp_err err = cut(&p, salt, n);
-    if (err == SP_OK) err = enter(&p, tenant, n, id);
+    if (err == SP_OK) err = enter(&p, tenant, n, &id);
     putting_fini(&p);
-    SP_TRY(err);
-    if (erase_doomed(d, tenant, 0, &removed) !=
+    if (err == SP_OK && erase_doomed(d, tenant, 0, &removed) !=
         SP_OK) /* of a document that it replaces; the next tick tries again */
         sp_log(SP_LOG_WARN, "a replaced document is not erased yet: %s", sp_error_detail());
-    return sp_documents_get(d, salt, n->id ? n->id : id, out);
+    if (err == SP_OK) err = sp_documents_get(d, salt, id.v, out);
+    sp_vec_fini(&id);
+    return err;
 }
 
 /* -- reading ----------------------------------------------------------------------------------- */
@@ -339,6 +381,24 @@ sp_err sp_documents_list(sp_documents *d, const char *salt, const char *after, i
     return sp_shelf_list(
         d->shelf,
         &(sp_shelf_query){.tenant = tenant, .after = after, .limit = limit, .now_s = due_s(d)}, out);
+}
+
+sp_err sp_collection_documents(sp_documents *d, const char *salt, const char *name, const char *after, int limit,
+                               sp_document_list *out)
+{
+    SP_NEED(d);
+    SP_NEED(name);
+    SP_NEED(out);
+    char tenant[SP_TENANT_BYTES];
+    sp_collection_list there;
+    if (limit < 1) return sp_fail(SP_E_ARG, "a list of %d documents", limit);
+    SP_TRY(sp_tenant_name(salt, tenant));
+    SP_TRY(sp_shelf_collections(d->shelf, tenant, name, NULL, &there));
+    sp_collection_list_fini(&there);
+    return sp_shelf_list(d->shelf,
+                         &(sp_shelf_query){
+                             .tenant = tenant, .collection = name, .after = after, .limit = limit, .now_s = due_s(d)},
+                         out);
 }
 
 sp_err sp_documents_chunks(sp_documents *d, const char *salt, const char *id, sp_hits *out)
@@ -416,6 +476,7 @@ static sp_err erase_now(sp_documents *d, const sp_doomed *doomed, sp_documents_r
     out->n_pending = e.n_pending;
     if (e.n_pending) return SP_OK;
     d->swept = 0;
+    SP_TRY(sp_counts_flush(d));
     return sp_shelf_forget(d->shelf, doomed);
 }
 
@@ -451,6 +512,14 @@ static sp_err erase_doomed(sp_documents *d, const char *tenant, int64_t timeout_
     return err;
 }
 
+/* check_erasable -- a server that shares the store of another one cannot erase there. */
+static sp_err check_erasable(const sp_documents *d)
+{
+    if (d->ctx->tiers && sp_tiers_has_store(d->ctx->tiers) && !sp_tiers_writes(d->ctx->tiers))
+        return sp_fail(SP_E_UNSUPPORTED, "another process writes the store: delete the document there");
+    return SP_OK;
+}
+
 sp_err sp_documents_remove(sp_documents *d, const char *salt, const char *id, int64_t timeout_us,
                            sp_documents_removed *out)
 {
@@ -458,10 +527,25 @@ sp_err sp_documents_remove(sp_documents *d, const char *salt, const char *id, in
     SP_NEED(id);
     char tenant[SP_TENANT_BYTES];
     sp_documents_removed removed;
-    if (d->ctx->tiers && sp_tiers_has_store(d->ctx->tiers) && !sp_tiers_writes(d->ctx->tiers))
-        return sp_fail(SP_E_UNSUPPORTED, "another process writes the store: delete the document there");
+    SP_TRY(check_erasable(d));
     SP_TRY(sp_tenant_name(salt, tenant));
     SP_TRY(sp_shelf_doom(d->shelf, tenant, id));
+    sp_searches_drop_stale(d->searches);
+    SP_TRY(erase_doomed(d, tenant, timeout_us, &removed));
+    if (out) *out = removed;
+    return SP_OK;
+}
+
+sp_err sp_collection_remove(sp_documents *d, const char *salt, const char *name, int64_t timeout_us,
+                            sp_documents_removed *out)
+{
+    SP_NEED(d);
+    SP_NEED(name);
+    char tenant[SP_TENANT_BYTES];
+    sp_documents_removed removed;
+    SP_TRY(check_erasable(d));
+    SP_TRY(sp_tenant_name(salt, tenant));
+    SP_TRY(sp_shelf_drop_collection(d->shelf, tenant, name));
     sp_searches_drop_stale(d->searches);
     SP_TRY(erase_doomed(d, tenant, timeout_us, &removed));
     if (out) *out = removed;
@@ -473,6 +557,7 @@ sp_err sp_documents_tick(sp_documents *d, int64_t now)
     SP_NEED(d);
     sp_documents_removed removed;
     if (sp_shelf_writes(d->shelf)) SP_TRY(sp_shelf_doom_expired(d->shelf, now ? now : due_s(d)));
+    SP_TRY(sp_counts_flush(d));
     sp_searches_drop_stale(d->searches);
     if (sp_shelf_writes(d->shelf)) SP_TRY(erase_doomed(d, NULL, 0, &removed));
     pthread_mutex_lock(&d->lock);

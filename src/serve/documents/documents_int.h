@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "retrieve/shelf.h"
+#include "retrieve/shelf_collections.h"
 #include "serve/request/context.h"
 #include "serve/documents/erase.h"
 #include "serve/documents/search.h"
@@ -15,6 +15,7 @@ struct sp_documents {
     sp_context *ctx;
     sp_shelf *shelf;
     sp_searches *searches;
+    sp_embedder *embedder; /* borrowed; NULL: none */
     int size_words, overlap_words;
     char *path;        /* NULL: in memory */
     int64_t opened_s;  /* since 1970 by the wall clock, when it was opened ... */
@@ -22,10 +23,16 @@ struct sp_documents {
     int64_t doubt_s;   /* how much of opened_s may be wrong */
     pthread_mutex_t lock; /* guards the following, and lets one thread erase at a time */
     sp_held held;         /* pinned copies */
-    uint64_t swept;       /* a hash of the ids that have left the tiers, not the device yet; 0: none */
+    sp_shelf_counts counts;    /* of retrieved passages, not on the shelf yet; guarded by counting */
+    pthread_mutex_t counting;
+    uint64_t swept;       /* under lock: a hash of the ids that have left the tiers, not the device yet; 0: none */
 };
 
 /* sp_tenant_name -- a salt as hex that does not reveal it; "" for NULL. Errors: SP_E_NOMEM. */
 sp_err sp_tenant_name(const char *salt, char out[SP_TENANT_BYTES]) SP_MUST_CHECK;
+/* sp_collection_check_name -- Errors: SP_E_ARG. */
+sp_err sp_collection_check_name(const char *name) SP_MUST_CHECK;
+/* sp_counts_flush -- writes d->counts to the shelf. */
+sp_err sp_counts_flush(sp_documents *d) SP_MUST_CHECK;
 
 #endif

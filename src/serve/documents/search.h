@@ -1,19 +1,25 @@
-/* search.h -- a search over a tenant's registered documents: an index in memory for each tenant that searches. */
+/* search.h -- searches in registered documents: for each collection that is searched an index in memory. */
 #ifndef SP_SERVE_DOCUMENTS_SEARCH_H
 #define SP_SERVE_DOCUMENTS_SEARCH_H
 
-#include "retrieve/shelf.h"
+#include "retrieve/shelf_collections.h"
+#include "serve/search/search.h"
 
-/* One shelf's indexes, the tenants that searched last. An index is rebuilt when the shelf has changed. Thread: any;
- * searches of one tenant run one after another. */
+/* One shelf's indexes, those of the collections that were searched last. An index is immutable: after a change of its
+ * collection the next search makes another one. Thread: any; searches run at the same time. */
 typedef struct sp_searches sp_searches;
 
-sp_err sp_searches_create(sp_shelf *shelf, sp_searches **out) SP_MUST_CHECK;
+/* e: of the vectors; NULL: words alone. */
+sp_err sp_searches_create(sp_shelf *shelf, sp_embedder *e, sp_searches **out) SP_MUST_CHECK;
 void sp_searches_destroy(sp_searches *s);
-/* sp_searches_drop_stale -- frees indexes older than the shelf's last change, except those being searched, so that
- * deleted text does not stay in memory. */
+/* sp_searches_drop_stale -- frees indexes older than the last change of their collection, those in use when their
+ * searches end, so that deleted text does not stay in memory. */
 void sp_searches_drop_stale(sp_searches *s);
-/* sp_searches_run -- the k best chunks of the tenant's documents, of those in `ids` alone if n_ids > 0. */
-sp_err sp_searches_run(sp_searches *s, const char *tenant, const sp_documents_query *q, sp_hits *out) SP_MUST_CHECK;
+/* sp_searches_run -- in a collection of the tenant, or "": in its documents outside all. */
+sp_err sp_searches_run(sp_searches *s, const char *tenant, const char *collection, const sp_retrieve_query *q,
+                       sp_hits *out) SP_MUST_CHECK;
+/* sp_searches_each -- calls fn with all chunks of a collection, in order. */
+sp_err sp_searches_each(sp_searches *s, const char *tenant, const char *collection, sp_chunk_fn *fn,
+                        void *user) SP_MUST_CHECK;
 
 #endif

@@ -5,6 +5,8 @@
  *      +----embed--> vector --search--> stage, stage, ... ranking ----+
  *
  * Each stage of the search for vectors gives a fused ranking of its own, and the words alone one before it. */
+#include "serve/search/search.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +14,6 @@
 
 #include "base/need.h"
 #include "retrieve/embedding.h"
-#include "retrieve/pick.h"
 
 enum {
     DEPTH = 60,   /* chunks of a ranking that are fused, at least, and */
@@ -28,7 +29,7 @@ struct sp_retriever {
     sp_vectors *vectors; /* NULL: none */
     sp_vectors_kind kind;
     int n_dims;
-    int64_t n_chunks;
+    int64_t n_chunks, n_documents, n_bytes;
 };
 
 /* -- building ---------------------------------------------------------------------------------- */
@@ -91,11 +92,31 @@ sp_err sp_retriever_open(const char *path, sp_embedder *e, sp_retriever **out)
         if (err == SP_E_NOTFOUND) err = SP_OK;
     }
     f->n_chunks = sp_index_n_chunks(f->index);
+    if (err == SP_OK) err = sp_index_files(f->index, &f->n_documents, &f->n_bytes);
     if (err == SP_OK)
         *out = f;
     else
         sp_retriever_close(f);
     return err;
+}
+
+sp_err sp_retriever_of(sp_index *ix, sp_embedder *e, sp_vectors *x, sp_retriever **out)
+{
+    sp_retriever *f = SP_NEW(sp_retriever);
+    if (!f) {
+        sp_index_close(ix);
+        sp_vectors_destroy(x);
+        return sp_fail_nomem(sizeof *f, "a retriever");
+    }
+    pthread_mutex_init(&f->lock, NULL);
+    f->index = ix;
+    f->embedder = e;
+    f->vectors = x;
+    f->kind = SP_VECTORS_FLAT;
+    if (e) f->n_dims = sp_embedder_describe(e).n_embd;
+    f->n_chunks = sp_index_n_chunks(ix);
+    *out = f;
+    return SP_OK;
 }
 
 void sp_retriever_close(sp_retriever *f)
@@ -107,15 +128,15 @@ void sp_retriever_close(sp_retriever *f)
     sp_free(f);
 }
 
-int64_t sp_retriever_n_chunks(const sp_retriever *f)
-{
-    return f ? f->n_chunks : 0;
-}
-
-const char *sp_retriever_kind(const sp_retriever *f)
+sp_retriever_info sp_retriever_describe(const sp_retriever *f)
 {
     static const char *const names[] = {"flat", "ivf", "hnsw"};
-    return f && f->vectors ? names[f->kind] : "";
+    if (!f) return (sp_retriever_info){.kind = ""};
+    return (sp_retriever_info){.n_documents = f->n_documents,
+                               .n_chunks = f->n_chunks,
+                               .n_vectors = f->vectors ? (int64_t)sp_vectors_count(f->vectors) : 0,
+                               .n_bytes = f->n_bytes,
+                               .kind = f->vectors ? names[f->kind] : ""};
 }
 
 /* -- rankings ---------------------------------------------------------------------------------- */
@@ -126,7 +147,8 @@ typedef struct search {
     const sp_retrieve_query *q;
     int depth;           /* of a ranking */
     bool words, vectors; /* which rankings there are */
-    sp_ids allowed;      /* of q->files */
+    sp_ids files;        /* of q->files */
+    const sp_ids *allowed; /* NULL: all */
     sp_ranking by_words, fused;
     sp_hits hits;        /* of `fused` as it was last, without near-duplicates */
     sp_err err;          /* of a stage */
@@ -183,7 +205,7 @@ static bool on_stage(const sp_near *near, int n, bool last, void *user)
 static sp_err rank_words(search *s)
 {
     pthread_mutex_lock(&s->f->lock);
-    sp_err err = sp_ranking_words(s->f->index, s->q->text, s->depth, s->q->n_files ? &s->allowed : NULL, &s->by_words);
+    sp_err err = sp_ranking_words(s->f->index, s->q->text, s->depth, s->allowed, &s->by_words);
     pthread_mutex_unlock(&s->f->lock);
     return err;
 }
@@ -195,8 +217,8 @@ static sp_err rank_vectors(search *s, const float *v, sp_near *near)
     const sp_vectors_query vq = {.v = v,
                                  .k = s->depth,
                                  .breadth = q->breadth,
-                                 .allowed = q->n_files ? (s->allowed.v ? s->allowed.v : (int64_t[]){0}) : NULL,
-                                 .n_allowed = s->allowed.n,
+                                 .allowed = !s->allowed ? NULL : s->allowed->v ? s->allowed->v : (int64_t[]){0},
+                                 .n_allowed = s->allowed ? s->allowed->n : 0,
                                  .n_stages = q->n_stages,
                                  .on_stage = q->on_stage ? on_stage : NULL,
                                  .user = s};
@@ -228,9 +250,10 @@ static sp_err search_vectors(search *s)
 
 static sp_err run(search *s)
 {
-    if (s->q->n_files) {
+    if (!s->allowed && s->q->n_files) {
+        s->allowed = &s->files;
         pthread_mutex_lock(&s->f->lock);
-        sp_err err = sp_ranking_allowed(s->f->index, s->q->files, s->q->n_files, &s->allowed);
+        sp_err err = sp_ranking_allowed(s->f->index, s->q->files, s->q->n_files, &s->files);
         pthread_mutex_unlock(&s->f->lock);
         SP_TRY(err);
     }
@@ -260,17 +283,42 @@ sp_err sp_retriever_search(sp_retriever *f, const sp_retrieve_query *q, sp_hits 
     SP_NEED(q);
     SP_NEED(q->text);
     SP_NEED(out);
+    if (q->n_tags) return sp_fail(SP_E_ARG, "a search by tags: the documents of an index have none");
+    return sp_retriever_search_among(f, q, NULL, out);
+}
+
+sp_err sp_retriever_search_among(sp_retriever *f, const sp_retrieve_query *q, const sp_ids *allowed, sp_hits *out)
+{
     if (q->k < 1 || q->k > 100000) return sp_fail(SP_E_ARG, "a search for %d chunks", q->k);
     if (q->n_files && !q->files) return sp_fail(SP_E_ARG, "a search in %d files", q->n_files);
-    search s = {.f = f, .q = q, .depth = SP_MAX(DEEPER * q->k, (int)DEPTH)};
+    search s = {.f = f, .q = q, .depth = SP_MAX(DEEPER * q->k, (int)DEPTH), .allowed = allowed};
     sp_err err = choose(&s);
     if (err == SP_OK) err = run(&s);
-    sp_vec_fini(&s.allowed);
+    sp_vec_fini(&s.files);
     sp_vec_fini(&s.by_words);
     sp_vec_fini(&s.fused);
     if (err == SP_OK)
         *out = s.hits;
     else
         sp_hits_fini(&s.hits);
+    return err;
+}
+
+sp_err sp_retriever_each(sp_retriever *f, int64_t most, sp_chunk_fn *fn, void *user)
+{
+    sp_err err = SP_OK;
+    for (int64_t id = 0, i = 0; i < most && err == SP_OK; i++) {
+        sp_hits h;
+        pthread_mutex_lock(&f->lock);
+        err = sp_index_chunk(f->index, id, &h);
+        pthread_mutex_unlock(&f->lock);
+        if (err != SP_OK) return err;
+        if (h.n) id = h.v[0].id;
+        if (h.n)
+            err = fn(&h.v[0], user);
+        else
+            most = 0;
+        sp_hits_fini(&h);
+    }
     return err;
 }

@@ -135,7 +135,7 @@ json_t *srv_answer_account(const srv_job *j)
         r->n_dropped,
         "computed_tokens", r->n_computed, "plan_ms", (double)r->plan_us / 1e3, "found",
         found_json(&j->documents, r), "documents", documents, "segments", segments);
-    if (j->retrieval.from) json_object_set_new(o, "retrieval", srv_retrieval_json(&j->retrieval));
+    if (*j->retrieval.from.name) json_object_set_new(o, "retrieval", srv_retrieval_json(&j->retrieval));
     json_t *decode = account_decode_json(&r->decode);
     if (decode) json_object_set_new(o, "decode", decode);
     return o;

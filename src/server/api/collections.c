@@ -9,19 +9,12 @@
 
 #include "cli/cache_dir.h"
 #include "cli/cli.h"
-#include "server/api/answer.h"
-
-enum { PASSAGES = 5 /* of a request that does not say how many */ };
-
-typedef struct srv_collection {
-    char *name, *path; /* of the index */
-    sp_retriever *retriever;
-    _Atomic int64_t mean_us; /* of its last searches */
-} srv_collection;
+#include "server/api/messages.h"
 
 struct srv_collections {
     srv_collection *v;
     int n;
+    _Atomic int64_t mean_us; /* of the last searches in those that keys have created */
 };
 
 /* -- opening ----------------------------------------------------------------------------------- */
@@ -95,7 +88,8 @@ static bool open_one(const srv_server *s, srv_collection *c, const char *given)
     sp_err err = ready ? SP_OK : make_index(s, c, path);
     if (err == SP_OK) err = sp_retriever_open(c->path, s->o.embedder, &c->retriever);
     if (err != SP_OK) return cli_fail(err), false;
-    if (sp_retriever_n_chunks(c->retriever) == 0) cli_warn("serve: --collection %s: no documents with text", given);
+    if (sp_retriever_describe(c->retriever).n_chunks == 0)
+        cli_warn("serve: --collection %s: no documents with text", given);
     return true;
 }
 
@@ -131,7 +125,13 @@ void srv_collections_close(srv_server *s)
 
 /* -- names ------------------------------------------------------------------------------------- */
 
-static srv_collection *find(const srv_server *s, const char *name, size_t n)
+const srv_collection *srv_collections_served(const srv_server *s, int *n)
+{
+    *n = s->collections->n;
+    return s->collections->v;
+}
+
+static srv_collection *find_served(const srv_server *s, const char *name, size_t n)
 {
     for (int i = 0; i < s->collections->n; i++) {
         srv_collection *c = &s->collections->v[i];
@@ -140,171 +140,65 @@ static srv_collection *find(const srv_server *s, const char *name, size_t n)
     return NULL;
 }
 
-sp_retriever *srv_collection_find(const srv_server *s, const char *name)
+/* has_created -- whether the key has created one of this name. */
+static bool has_created(const srv_call *call, const char *name)
 {
-    srv_collection *c = find(s, name, strlen(name));
-    return c ? c->retriever : NULL;
+    char *salt;
+    sp_collection_list l;
+    if (!srv_salt_of(call, &salt)) return false;
+    const bool there = sp_collections(call->s->documents, salt, name, &l) == SP_OK;
+    if (there) sp_collection_list_fini(&l);
+    free(salt);
+    return there;
 }
 
-/* of_model -- the collection of "docs@model"; NULL: the name of a model alone. */
-static srv_collection *of_model(const srv_server *s, const char *model)
+bool srv_collection_find(const srv_call *call, const char *name, size_t n, srv_found *out)
+{
+    if (n == 0 || n > SRV_MAX_NAME) return false;
+    *out = (srv_found){.served = find_served(call->s, name, n)};
+    memcpy(out->name, name, n);
+    out->mean_us = out->served ? &out->served->mean_us : &call->s->collections->mean_us;
+    return out->served || has_created(call, out->name);
+}
+
+bool srv_collection_of_model(const srv_call *call, const char *model, srv_found *out)
 {
     const char *at = model ? strchr(model, '@') : NULL;
-    return at ? find(s, model, (size_t)(at - model)) : NULL;
+    return at && srv_collection_find(call, model, (size_t)(at - model), out);
 }
 
-void srv_collections_models(const srv_server *s, json_t *list)
+static void add_model(const srv_server *s, const char *name, json_t *list)
 {
-    for (int i = 0; i < s->collections->n; i++)
-        json_array_append_new(list, json_pack("{s:o, s:s, s:I, s:s}", "id",
-                                              json_sprintf("%s@%s", s->collections->v[i].name, s->o.alias), "object",
-                                              "model", "created", (json_int_t)s->started, "owned_by", "spolia"));
+    json_array_append_new(list, json_pack("{s:o, s:s, s:I, s:s}", "id", json_sprintf("%s@%s", name, s->o.alias),
+                                          "object", "model", "created", (json_int_t)s->started, "owned_by", "spolia"));
 }
 
-bool srv_collections_names(const srv_server *s, const char *model)
+void srv_collections_models(const srv_call *call, json_t *list)
 {
-    return of_model(s, model) != NULL;
+    sp_collection_list l;
+    for (int i = 0; i < call->s->collections->n; i++) add_model(call->s, call->s->collections->v[i].name, list);
+    if (sp_collections(call->s->documents, call->salt, NULL, &l) != SP_OK) return;
+    for (int i = 0; i < l.n; i++) add_model(call->s, l.v[i].name, list);
+    sp_collection_list_fini(&l);
 }
 
-/* -- requests ---------------------------------------------------------------------------------- */
+/* -- searches ---------------------------------------------------------------------------------- */
 
-void srv_retrieval_read(const srv_call *call, srv_fields *f, srv_retrieval *out)
+sp_err srv_collection_search(const srv_call *call, const srv_found *in, const sp_retrieve_query *q, sp_hits *out)
 {
-    json_t *given = srv_field(f, "collection");
-    const char *name = json_string_value(given);
-    srv_fields inner = {.object = json_is_object(given) ? given : f->object};
-    *out = (srv_retrieval){.k = PASSAGES};
-    if (given && !name && !json_is_object(given))
-        srv_fields_refuse(f, "collection", "collection must be a name or an object with a name");
-    if (json_is_object(given)) {
-        name = srv_field_string(&inner, "name");
-        if (!name) srv_fields_refuse(f, "collection.name", "collection.name must be a string");
-    }
-    if (!given) out->from = of_model(call->s, srv_field_string(f, "model"));
-    if (!name) return;
-    out->from = find(call->s, name, strlen(name));
-    if (!out->from) srv_fields_refuse(f, "collection", "there is no collection \"%.64s\"", name);
-    out->k = (int)srv_field_int(&inner, "top_k", PASSAGES, 1, SRV_MAX_PASSAGES);
-    out->rerank = srv_field_bool(&inner, "rerank", false);
-    if (json_is_object(given) && srv_field(&inner, "ahead"))
-        out->ahead = srv_field_bool(&inner, "ahead", true) ? SRV_AHEAD_ALWAYS : SRV_AHEAD_NEVER;
-    if (out->rerank) out->ahead = SRV_AHEAD_NEVER; /* which passages come is known at the end */
-    if (inner.failed) {
-        char param[sizeof inner.param + 12];
-        snprintf(param, sizeof param, "collection.%s", inner.param);
-        srv_fields_refuse(f, param, "%s", inner.why);
-    }
-    if (inner.object == f->object) json_object_del((json_t *)f->object, "top_k"); /* else it is that of sampling */
+    char *salt;
+    if (in->served) return sp_retriever_search(in->served->retriever, q, out);
+    if (!srv_salt_of(call, &salt)) return SP_E_NOMEM;
+    sp_err err = sp_documents_search(call->s->documents, salt, in->name, q, out);
+    free(salt);
+    return err;
 }
 
-/* by_id -- equal sets of passages, in equal order, share a prefix. */
-static int by_id(const void *a, const void *b)
+void srv_collection_count(const srv_call *call, const srv_found *in, const sp_hits *hits)
 {
-    const sp_hit *x = a, *y = b;
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-bool srv_retrieval_take(const srv_retrieval *r, srv_documents *d)
-{
-    sp_hits *owned = realloc(d->owned, (d->n_owned + 1) * sizeof *owned), *hits;
-    if (owned) d->owned = owned;
-    srv_document *v = realloc(d->v, (d->n + (size_t)r->now->n + 1) * sizeof *v);
-    if (v) d->v = v;
-    if (!owned || !v || sp_hits_copy(r->now, &owned[d->n_owned]) != SP_OK) return false;
-    hits = &owned[d->n_owned++];
-    for (int i = 0; i < hits->n; i++)
-        d->v[d->n++] = (srv_document){.id = hits->v[i].file,
-                                      .title = *hits->v[i].title ? hits->v[i].title : NULL,
-                                      .text = hits->v[i].text,
-                                      .segment = -1};
-    return true;
-}
-
-/* A search whose stages are told. */
-typedef struct telling {
-    srv_retrieval *r;
-    srv_passages_fn *fn;
-    void *user;
-    int64_t ids[SRV_MAX_PASSAGES]; /* as they were told last */
-    int n;                         /* -1: nothing was */
-    int64_t us;                    /* of the calls */
-} telling;
-
-/* is_told -- these passages, in any order, are those that were told; they are from here on. */
-static bool is_told(telling *t, const sp_hits *h)
-{
-    bool same = t->n == h->n;
-    for (int i = 0; i < h->n; i++) {
-        same = same && t->ids[i] == h->v[i].id;
-        t->ids[i] = h->v[i].id;
-    }
-    t->n = h->n;
-    return same;
-}
-
-static bool on_stage(const sp_hits *best, bool last, void *user)
-{
-    telling *t = user;
-    sp_hits sorted = {.v = malloc(((size_t)best->n + 1) * sizeof *best->v), .n = best->n};
-    if (!sorted.v) return false;
-    if (best->n) memcpy(sorted.v, best->v, (size_t)best->n * sizeof *best->v);
-    if (best->n > 1) qsort(sorted.v, (size_t)sorted.n, sizeof *sorted.v, by_id);
-    t->r->n_stages++;
-    t->r->n_found = best->n;
-    const bool changed = !is_told(t, &sorted);
-    const int64_t from = srv_now_us();
-    const bool good = t->fn(&sorted, changed, last, t->user);
-    t->us += srv_now_us() - from;
-    free(sorted.v);
-    return good;
-}
-
-enum {
-    STAGES = 8,
-    LONG_US = 20000, /* searches that take longer are worth a guess: a wrong one costs a step */
-    TO_RANK = 4      /* times as many passages are found as a ranking keeps */
-};
-
-bool srv_retrieval_is_slow(const srv_retrieval *r)
-{
-    return atomic_load(&r->from->mean_us) > LONG_US;
-}
-
-bool srv_retrieval_search(srv_retrieval *r, srv_fields *f, const char *question, srv_passages_fn *fn, void *user,
-                          sp_err *err)
-{
-    telling t = {.r = r, .fn = fn, .user = user, .n = -1};
-    sp_hits hits = {0};
-    const int64_t from = srv_now_us(), mean = atomic_load(&r->from->mean_us);
-    const sp_retrieve_query q = {.text = question,
-                                 .k = r->rerank && r->k <= SRV_MAX_PASSAGES / TO_RANK ? r->k * TO_RANK : r->k,
-                                 .distinct = true,
-                                 .n_stages = r->ahead == SRV_AHEAD_NEVER ? 1 : STAGES,
-                                 .on_stage = on_stage,
-                                 .user = &t};
-    *err = sp_retriever_search(r->from->retriever, &q, &hits);
-    r->search_us = srv_now_us() - from - t.us;
-    sp_hits_fini(&hits);
-    if (*err == SP_OK) {
-        atomic_store(&r->from->mean_us, mean ? mean + (r->search_us - mean) / 4 : r->search_us);
-        return true;
-    }
-    if (*err == SP_E_CANCELED)
-        *err = SP_OK; /* the caller knows why */
-    else
-        srv_fields_refuse(f, "collection", "collection: %s", sp_error_detail());
-    return false;
-}
-
-json_t *srv_retrieval_json(const srv_retrieval *r)
-{
-    json_t *o =
-        json_pack("{s:s, s:i, s:i, s:f, s:f, s:i, s:i, s:i}", "collection", r->from->name, "top_k", r->k, "found",
-                  r->n_found, "search_ms", (double)r->search_us / 1e3, "exposed_ms", (double)r->exposed_us / 1e3,
-                  "stages", r->n_stages, "begun_ahead", r->n_begun, "wrong", r->n_wrong);
-    if (o && r->rerank) {
-        json_object_set_new(o, "ranked", json_integer(r->n_ranked));
-        json_object_set_new(o, "rank_ms", json_real((double)r->rank_us / 1e3));
-    }
-    return o;
+    char *salt = NULL;
+    if (!in->served && !srv_salt_of(call, &salt)) return;
+    sp_err err = sp_collection_count(call->s->documents, salt, in->name, hits);
+    (void)err; /* a count is lost when there is no memory */
+    free(salt);
 }

@@ -1,60 +1,51 @@
-/* collections.h -- named sets of documents that a request is answered from: `serve --collection NAME=PATH`.
- *
- *   "collection": "docs", "top_k": 5        in the body of a chat, or
- *   "collection": {"name": "docs", "top_k": 5}
- *   "model": "docs@smollm2"                 for clients that have no such field
- *   "rerank": true                          the best of four times as many passages, by rank.h
- *
- * The passages that match the last message of the user best become documents of the chat, in the order of the index,
- * so that equal sets share a prefix. */
+/* collections.h -- named sets of documents that requests are answered from: those of `serve --collection NAME=PATH`,
+ * which all keys read and none changes, and those that a key has created over HTTP, which are its own. */
 #ifndef SP_SERVER_API_COLLECTIONS_H
 #define SP_SERVER_API_COLLECTIONS_H
 
-#include "server/api/messages.h"
 #include "server/http/call.h"
 
-enum { SRV_MAX_PASSAGES = 1000 };
+enum { SRV_MAX_NAME = 64, SRV_MAX_CREATED = 1000 /* of a key */ };
 
-typedef enum srv_ahead { SRV_AHEAD_SOMETIMES, SRV_AHEAD_NEVER, SRV_AHEAD_ALWAYS } srv_ahead;
+/* One of --collection. */
+typedef struct srv_collection {
+    char *name, *path; /* of the index */
+    sp_retriever *retriever;
+    _Atomic int64_t mean_us; /* of its last searches */
+} srv_collection;
 
-/* What a request asks of a collection, and what that took. */
-typedef struct srv_retrieval {
-    struct srv_collection *from; /* NULL: it asks for none */
-    int k;                       /* passages, at most */
-    bool rerank;
-    int n_ranked;                /* passages that were ranked; they took ... */
-    int64_t rank_us;
-    srv_ahead ahead;      /* whether answers begin before the search ends; sometimes: when searches take long */
-    const sp_hits *now;   /* passages that a prompt is made of, borrowed; in the order of the index */
-    int n_found, n_stages;
-    int n_begun, n_wrong; /* answers that began before the search ended, and those that were given up */
-    int64_t search_us, exposed_us; /* exposed: of the search, before the answer began that was right */
-} srv_retrieval;
+/* What a name means to a key. */
+typedef struct srv_found {
+    char name[SRV_MAX_NAME + 1]; /* "": nothing */
+    srv_collection *served;      /* NULL: the key has created it */
+    _Atomic int64_t *mean_us;    /* of searches like one in it */
+} srv_found;
 
 /* srv_collections_open -- of s->o.collections: "NAME=PATH", where PATH is an index of `spolia index`, or a folder or
  * file whose index is made, or brought up to date, in the user's cache. False after an error message. */
 bool srv_collections_open(srv_server *s);
 void srv_collections_close(srv_server *s);
+/* srv_collections_served -- those of --collection, [*n]. */
+const srv_collection *srv_collections_served(const srv_server *s, int *n);
 
-/* srv_retrieval_read -- the fields of a body; a top_k that counts passages is taken out of it. Errors are in *f. */
-void srv_retrieval_read(const srv_call *call, srv_fields *f, srv_retrieval *out);
-/* Called after each stage with the passages found so far, in the order of the index. False: the search ends. */
-typedef bool srv_passages_fn(const sp_hits *h, bool changed, bool last, void *user);
-/* srv_retrieval_search -- false after an error in *f, where a library's is *err, or when fn ended it. */
-bool srv_retrieval_search(srv_retrieval *r, srv_fields *f, const char *question, srv_passages_fn *fn, void *user,
-                          sp_err *err);
-/* srv_retrieval_is_slow -- searches of the collection take so long that beginning answers ahead may help. */
-bool srv_retrieval_is_slow(const srv_retrieval *r);
-/* srv_retrieval_take -- adds copies of the passages r->now to the documents of a chat. False: out of memory. */
-bool srv_retrieval_take(const srv_retrieval *r, srv_documents *d);
+/* srv_collection_find -- by a name of n bytes. srv_collection_of_model -- that of "docs@model". False: there is
+ * none. */
+bool srv_collection_find(const srv_call *call, const char *name, size_t n, srv_found *out);
+bool srv_collection_of_model(const srv_call *call, const char *model, srv_found *out);
+/* srv_collections_models -- adds "NAME@MODEL" of each collection that the caller may use to a list of models. */
+void srv_collections_models(const srv_call *call, json_t *list);
 
-/* srv_collection_find -- to search in; NULL: there is none of this name. */
-sp_retriever *srv_collection_find(const srv_server *s, const char *name);
-/* srv_retrieval_json -- for the account of an answer. */
-json_t *srv_retrieval_json(const srv_retrieval *r);
-/* srv_collections_models -- adds "NAME@MODEL" of each collection to a list of models. */
-void srv_collections_models(const srv_server *s, json_t *list);
-/* srv_collections_names -- whether a model's name is one of those. */
-bool srv_collections_names(const srv_server *s, const char *model);
+/* srv_collection_search -- as sp_retriever_search. srv_collection_count -- these passages answered a question. */
+sp_err srv_collection_search(const srv_call *call, const srv_found *in, const sp_retrieve_query *q, sp_hits *out);
+void srv_collection_count(const srv_call *call, const srv_found *in, const sp_hits *hits);
+
+/* Handlers (collection_calls.c).
+ *
+ *   GET, POST    /v1/collections                     the list; creates one
+ *   GET, DELETE  /v1/collections/NAME                one; erases it with its documents
+ *   GET, POST    /v1/collections/NAME/documents      as /v1/documents
+ *   any          /v1/collections/NAME/documents/ID   as /v1/documents/ID */
+srv_sent srv_collections_all(srv_call *call);
+srv_sent srv_collections_one(srv_call *call);
 
 #endif

@@ -6,7 +6,9 @@
 
 #include "cli/cli.h"
 #include "server/api/answer.h"
+#include "server/api/idle.h"
 #include "server/api/routes.h"
+#include "server/api/side.h"
 #include "server/api/upload.h"
 #include "server/api/watch.h"
 #include "server/api/work.h"
@@ -14,6 +16,7 @@
 #define DELETE_US   10000000 /* that a deletion waits for requests */
 #define MOST_LISTED 1000
 #define PREFIX      "/v1/documents/"
+#define COLLECTIONS "/v1/collections/"
 #define COMPUTE     "/precompute"
 
 /* One call about documents. */
@@ -21,7 +24,8 @@ typedef struct query {
     srv_call *call;
     sp_documents *d;
     char *salt;   /* owned; NULL: none */
-    char *id;     /* owned; NULL: all */
+    char *id;     /* owned; NULL: all. In a collection: COLLECTION/ID */
+    char *collection; /* owned; NULL: none */
     bool compute; /* the path ends with /precompute */
 } query;
 
@@ -31,7 +35,8 @@ bool srv_documents_open(srv_server *s)
 {
     const sp_documents_opts o = {.path = s->o.documents_path,
                                  .size_words = s->o.size_words,
-                                 .overlap_words = s->o.overlap_words};
+                                 .overlap_words = s->o.overlap_words,
+                                 .embedder = s->o.embedder};
     sp_err err = sp_documents_open(s->ctx, &o, &s->documents);
     if (err != SP_OK) return cli_fail(err), false;
     if (srv_work_open(s->documents, &s->work)) return true;
@@ -51,15 +56,34 @@ static const char *argument(const query *q, const char *name)
     return MHD_lookup_connection_value(q->call->connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
+/* take_path -- "/v1/documents[/ID]", "/v1/collections/NAME/documents[/ID]". False: out of memory. */
+static bool take_path(query *q, const char *path)
+{
+    const char *end;
+    if (strncmp(path, PREFIX, strlen(PREFIX)) == 0) return (q->id = strdup(path + strlen(PREFIX)));
+    if (strncmp(path, COLLECTIONS, strlen(COLLECTIONS)) != 0) return true;
+    path += strlen(COLLECTIONS);
+    end = strchrnul(path, '/');
+    q->collection = strndup(path, (size_t)(end - path));
+    path = *end ? strchr(end + 1, '/') : NULL; /* after "documents" */
+    if (!q->collection || !path || !path[1]) return q->collection;
+    return asprintf(&q->id, "%s%s", q->collection, path) >= 0;
+}
+
+/* own_id -- without the collection. */
+static const char *own_id(const query *q, const char *id)
+{
+    return q->collection ? id + strlen(q->collection) + 1 : id;
+}
+
 /* open_query -- false: out of memory. */
 static bool open_query(query *q, srv_call *call)
 {
     *q = (query){.call = call, .d = call->s->documents};
     if (!call->cache_salt) call->cache_salt = argument(q, "cache_salt");
     if (!srv_salt_of(call, &q->salt)) return false;
-    if (strncmp(call->path, PREFIX, strlen(PREFIX)) != 0) return true;
-    q->id = strdup(call->path + strlen(PREFIX));
-    if (!q->id) return false;
+    if (!take_path(q, call->path)) return false;
+    if (!q->id) return true;
     size_t n = strlen(q->id), n_end = strlen(COMPUTE);
     q->compute = n > n_end && strcmp(q->id + n - n_end, COMPUTE) == 0;
     if (q->compute) q->id[n - n_end] = '\0';
@@ -70,6 +94,7 @@ static void close_query(query *q)
 {
     free(q->salt);
     free(q->id);
+    free(q->collection);
 }
 
 static srv_sent refuse(const query *q, const srv_fields *f)
@@ -81,7 +106,9 @@ static srv_sent fail(const query *q, sp_err err)
 {
     const char *code;
     int status = srv_error_status(err, &code);
-    if (err == SP_E_NOTFOUND) status = 404, code = "document_not_found";
+    if (err == SP_E_NOTFOUND)
+        status = 404,
+        code = strstr(sp_error_detail(), "no collection") ? "collection_not_found" : "document_not_found";
     return srv_reply_error(q->call->connection, status, NULL, code, sp_error_detail());
 }
 
@@ -100,10 +127,20 @@ static json_t *progress_json(const srv_progress *p)
                      *p->why ? p->why : NULL);
 }
 
+static json_t *lines_json(const char *lines)
+{
+    json_t *list = json_array();
+    for (const char *end; *lines; lines = end + 1) {
+        end = strchr(lines, '\n');
+        json_array_append_new(list, json_stringn(lines, (size_t)(end - lines)));
+    }
+    return list;
+}
+
 static json_t *info_json(const query *q, const sp_document_info *i, bool whole)
 {
     srv_progress p;
-    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:o, s:I, s:I, s:I, s:b}", "id", i->id, "object",
+    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:o, s:I, s:I, s:I, s:b}", "id", own_id(q, i->id), "object",
                           "document", "title", i->title, "created", (json_int_t)i->created_s,
                           "expires", i->expires_s ? json_integer(i->expires_s) : json_null(),
                           "bytes", (json_int_t)i->n_bytes, "chunks", (json_int_t)i->n_chunks,
@@ -112,6 +149,11 @@ static json_t *info_json(const query *q, const sp_document_info *i, bool whole)
         json_object_set_new(o, "copies",
                             json_pack("{s:I, s:I}", "device", (json_int_t)i->n_device, "store",
                                       (json_int_t)i->n_store));
+    if (o && q->collection) {
+        json_object_set_new(o, "collection", json_string(q->collection));
+        json_object_set_new(o, "file", json_string(i->file));
+        json_object_set_new(o, "tags", lines_json(i->tags));
+    }
     if (o && srv_work_get(q->call->s->work, q->salt, i->id, &p))
         json_object_set_new(o, "precompute", progress_json(&p));
     return o;
@@ -187,10 +229,29 @@ typedef struct possessions {
     int64_t documents, bytes;
 } possessions;
 
+/* count_collections -- those in collections. */
+static sp_err count_collections(const query *q, const char *but, possessions *out)
+{
+    sp_collection_list all;
+    sp_document_list replaced;
+    sp_err err = sp_collections(q->d, q->salt, NULL, &all);
+    if (err != SP_OK) return err;
+    for (int i = 0; i < all.n; i++) {
+        out->documents += all.v[i].n_documents;
+        out->bytes += all.v[i].n_bytes;
+    }
+    sp_collection_list_fini(&all);
+    if (!but || !strchr(but, '/') || sp_documents_get(q->d, q->salt, but, &replaced) != SP_OK) return SP_OK;
+    out->documents--;
+    out->bytes -= replaced.v[0].n_bytes;
+    sp_document_list_fini(&replaced);
+    return SP_OK;
+}
+
 static sp_err count_owned(const query *q, const char *but, possessions *out)
 {
     char *after = NULL;
-    sp_err err = SP_OK;
+    sp_err err = count_collections(q, but, out);
     for (bool more = true; more && err == SP_OK;) {
         sp_document_list l;
         err = sp_documents_list(q->d, q->salt, after, MOST_LISTED, &l);
@@ -218,7 +279,7 @@ static bool check_limits(const query *q, const sp_document_new *n, srv_sent *sen
     const srv_limits *l = &q->call->tenant->limits;
     if (!l->documents && !l->bytes) return true;
     int64_t more = (int64_t)(n->text ? strlen(n->text) : n->n_data);
-    sp_err err = count_owned(q, n->replace ? n->id : NULL, &own);
+    sp_err err = count_owned(q, n->replace ? q->id : NULL, &own);
     if (err != SP_OK) {
         *sent = fail(q, err);
         return false;
@@ -245,14 +306,38 @@ static bool put_counted(const query *q, const sp_document_new *n, sp_document_li
     return fits;
 }
 
+/* name_new -- the id of a body, after the collection. False: out of memory. */
+static bool name_new(query *q, const char *id)
+{
+    if (q->collection) return asprintf(&q->id, "%s/%s", q->collection, id) >= 0;
+    return (q->id = strdup(id));
+}
+
+/* embed -- the vectors of a new document. Those that are not made now, because the client has gone or there is no
+ * memory, are made later (idle.c). */
+static void embed(const query *q, const char *id)
+{
+    srv_found c = {0};
+    if (!q->collection) return;
+    strncat(c.name, q->collection, SRV_MAX_NAME);
+    srv_idle_note(q->call, &c);
+    srv_side *side = q->call->s->o.embedder ? srv_side_begin(q->call) : NULL;
+    if (!side) return;
+    const sp_err err = sp_collection_embed(q->d, q->salt, id, srv_side_stop, side, NULL);
+    (void)err;
+    srv_side_end(q->call, side);
+}
+
 /* put -- 409 for an id that is taken; the id of PUT's path replaces. */
 static srv_sent put(query *q, srv_upload *u, srv_fields *f)
 {
     sp_document_list l;
     sp_document_new *n = &u->document;
     const json_t *wanted = srv_field(f, "precompute");
-    if (q->id) n->id = q->id, n->replace = true;
-    if (n->id && !n->replace && sp_documents_get(q->d, q->salt, n->id, &l) == SP_OK) {
+    if (q->id) n->id = own_id(q, q->id), n->replace = true;
+    n->collection = q->collection;
+    if (!q->id && n->id && !name_new(q, n->id)) return fail_memory(q);
+    if (n->id && !n->replace && sp_documents_get(q->d, q->salt, q->id, &l) == SP_OK) {
         sp_document_list_fini(&l);
         return srv_reply_error(
             q->call->connection, 409, "id", "document_exists",
@@ -262,6 +347,7 @@ static srv_sent put(query *q, srv_upload *u, srv_fields *f)
     srv_sent refused;
     if (!put_counted(q, n, &l, &err, &refused)) return refused;
     if (err != SP_OK) return fail(q, err);
+    embed(q, l.v[0].id);
     bool good = !wanted || json_is_false(wanted) || order(q, f, wanted, l.v[0].id);
     json_t *o = good ? info_json(q, &l.v[0], true) : NULL;
     sp_document_list_fini(&l);
@@ -305,7 +391,9 @@ static srv_sent list(query *q)
     if (limit < 1 || limit > MOST_LISTED)
         return srv_reply_error(q->call->connection, 400, "limit", NULL,
                                "limit must be between 1 and 1000");
-    sp_err err = sp_documents_list(q->d, q->salt, argument(q, "after"), (int)limit + 1, &l);
+    const char *after = argument(q, "after");
+    sp_err err = q->collection ? sp_collection_documents(q->d, q->salt, q->collection, after, (int)limit + 1, &l)
+                               : sp_documents_list(q->d, q->salt, after, (int)limit + 1, &l);
     if (err != SP_OK) return fail(q, err);
     json_t *data = json_array();
     for (int i = 0; i < l.n && i < limit; i++)
@@ -342,7 +430,7 @@ static srv_sent delete (query *q)
         return srv_reply_error(q->call->connection, 409, NULL, "store_read_only", sp_error_detail());
     if (err != SP_OK) return fail(q, err);
     return srv_reply_json(q->call->connection, n.n_pending ? 202 : 200,
-                          json_pack("{s:s, s:s, s:b, s:{s:I, s:I, s:I}}", "id", q->id, "object",
+                          json_pack("{s:s, s:s, s:b, s:{s:I, s:I, s:I}}", "id", own_id(q, q->id), "object",
                                     "document.deleted", "deleted", n.n_pending == 0, "erased",
                                     "device", (json_int_t)n.n_device, "store",
                                     (json_int_t)n.n_store, "pending", (json_int_t)n.n_pending));

@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "server/api/answer.h"
-#include "server/api/collections.h"
 #include "server/api/dialect.h"
 #include "server/api/documents.h"
 #include "server/api/logprobs.h"
 #include "server/api/rank.h"
 #include "server/api/retain.h"
+#include "server/api/retrieval.h"
 #include "server/api/room.h"
 #include "server/api/routes.h"
 #include "server/api/stream.h"
@@ -145,11 +145,10 @@ static void read_tree(srv_call *call, srv_fields *f)
 /* read_scope -- what the prompt is made of beside messages, and whose it is. */
 static void read_scope(srv_call *call, srv_fields *f, bool chat)
 {
-    call->cache_salt = srv_field_string(f, "cache_salt");
     call->find = read_find(call, f);
     read_tree(call, f);
-    if (call->retrieval->from && !chat) srv_fields_refuse(f, "collection", "a collection needs a chat");
-    if (!call->retrieval->from) call->retrieval = NULL;
+    if (*call->retrieval->from.name && !chat) srv_fields_refuse(f, "collection", "a collection needs a chat");
+    if (!*call->retrieval->from.name) call->retrieval = NULL;
     if (srv_field_bool(f, "graph", false)) call->graph = srv_field(f, "graph");
     if (call->graph && !call->s->graph)
         srv_fields_refuse(f, "graph", "graph: the server has none (spolia serve --graph)");
@@ -213,6 +212,7 @@ static void drop_all(parts *p, srv_task *t, json_t *body)
 
 static void read_task(srv_call *call, srv_task *t, srv_fields *f)
 {
+    call->cache_salt = srv_field_string(f, "cache_salt");
     srv_retrieval_read(call, f, call->retrieval);
     srv_task_read(t, f, &call->s->o);
     srv_retain_read(t, f);
@@ -364,7 +364,7 @@ static srv_sent run_retrieved(srv_call *call, srv_task *t, srv_fields *f, json_t
     srv_sent sent;
     char *question = srv_prompt_question(call, f, &t->tools);
     a.question = question;
-    if (question) srv_retrieval_search(call->retrieval, f, question, on_passages, &a, &a.err);
+    if (question) srv_retrieval_search(call, f, question, on_passages, &a, &a.err);
     free(question);
     if (a.job) count(&a);
     if (a.verdict != SRV_ADMITTED)

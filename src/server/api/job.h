@@ -11,7 +11,7 @@
 #ifndef SP_SERVER_API_JOB_H
 #define SP_SERVER_API_JOB_H
 
-#include "server/api/collections.h"
+#include "server/api/retrieval.h"
 #include "server/api/echo.h"
 #include "server/api/messages.h"
 #include "server/api/task.h"

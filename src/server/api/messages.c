@@ -7,7 +7,7 @@
 
 #include "cli/cli.h"
 #include "server/api/chat.h"
-#include "server/api/collections.h"
+#include "server/api/retrieval.h"
 #include "server/api/documents.h"
 #include "server/api/trees.h"
 

@@ -10,6 +10,7 @@
 #include "server/api/documents.h"
 #include "server/api/embeddings.h"
 #include "server/api/explain.h"
+#include "server/api/idle.h"
 #include "server/api/llama.h"
 #include "server/api/ollama.h"
 #include "server/api/rank.h"
@@ -53,7 +54,7 @@ static json_t *model_json(const srv_server *s)
 static srv_sent models(srv_call *call)
 {
     json_t *list = json_pack("[o]", model_json(call->s));
-    srv_collections_models(call->s, list);
+    srv_collections_models(call, list);
     if (call->s->o.embedder)
         json_array_append_new(list, srv_encoder_json(call->s, call->s->o.embedder, call->s->o.embedder_name));
     if (call->s->o.reranker)
@@ -64,7 +65,8 @@ static srv_sent models(srv_call *call)
 static srv_sent one_model(srv_call *call)
 {
     const char *id = call->path + strlen("/v1/models/");
-    if (strcmp(id, call->s->o.alias) == 0 || srv_collections_names(call->s, id))
+    srv_found c;
+    if (strcmp(id, call->s->o.alias) == 0 || srv_collection_of_model(call, id, &c))
         return srv_reply_json(call->connection, 200, model_json(call->s));
     const srv_options *o = &call->s->o;
     if (o->embedder && strcmp(id, o->embedder_name) == 0)
@@ -81,6 +83,12 @@ static srv_sent metrics(srv_call *call)
     sp_context_info i = sp_context_describe(s->ctx);
     srv_load load = srv_load_of(s);
     srv_gauges g = {.n_running = load.n_running, .n_waiting = load.n_waiting, .info = &i};
+    const srv_idle_report idle = srv_idle_describe(s);
+    g.idle.n_planned = idle.n_planned;
+    g.idle.n_done = idle.n_done;
+    g.idle.n_computed = idle.n_computed;
+    g.idle.n_given_up = idle.n_given_up;
+    g.idle.busy_us = idle.busy_us;
     g.n_guards = sp_context_guard_read(s->ctx, g.guards, SRV_MAX_GUARDS);
     if (g.n_guards > SRV_MAX_GUARDS) g.n_guards = SRV_MAX_GUARDS;
     char *text = srv_metrics_text(&s->metrics, &g);
@@ -149,6 +157,13 @@ const srv_route srv_routes[] = {
     {"PATCH", "/v1/documents/", srv_documents_one, .below = true},
     {"DELETE", "/v1/documents/", srv_documents_one, .below = true},
     {"GET", "/v1/copies", srv_copies},
+    {"GET", "/v1/collections", srv_collections_all},
+    {"POST", "/v1/collections", srv_collections_all},
+    {"GET", "/v1/collections/", srv_collections_one, .below = true},
+    {"POST", "/v1/collections/", srv_collections_one, .below = true, .form = true},
+    {"PUT", "/v1/collections/", srv_collections_one, .below = true, .form = true},
+    {"PATCH", "/v1/collections/", srv_collections_one, .below = true},
+    {"DELETE", "/v1/collections/", srv_collections_one, .below = true},
     {"POST", "/v1/search", srv_search},
     {"POST", "/v1/graph", srv_graph},
     {"GET", "/v1/requests", srv_requests, .probe = true},

@@ -132,6 +132,34 @@ static int64_t seconds(srv_fields *f, const char *name)
     return n;
 }
 
+/* read_tags -- "tags": a list, or "a, b" as a part of a form has it; the commas are cut out of it. */
+static void read_tags(srv_upload *u, srv_fields *f)
+{
+    json_t *given = srv_field(f, "tags"), *list = given;
+    if (json_is_string(given)) {
+        char *text = strdup(json_string_value(given)), *rest = NULL;
+        list = json_array();
+        for (char *tag = text ? strtok_r(text, ",", &rest) : NULL; tag; tag = strtok_r(NULL, ",", &rest)) {
+            tag += strspn(tag, " ");
+            size_t n = strlen(tag);
+            while (n && tag[n - 1] == ' ') n--;
+            if (n) json_array_append_new(list, json_stringn(tag, n));
+        }
+        free(text);
+        json_object_set_new(u->body, "tags", list); /* of the body from here on */
+    }
+    if (given && (!json_is_array(list) || json_array_size(list) > SRV_MAX_TAGS)) {
+        srv_fields_refuse(f, "tags", "tags must be a list of at most %d texts", SRV_MAX_TAGS);
+        return;
+    }
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        u->tags[i] = json_string_value(json_array_get(list, i));
+        if (!u->tags[i]) srv_fields_refuse(f, "tags", "tags[%zu] must be a text", i);
+    }
+    u->document.tags = u->tags;
+    u->document.n_tags = (int)json_array_size(list);
+}
+
 void srv_upload_read(srv_upload *u, srv_fields *f, const srv_call *call)
 {
     *u = (srv_upload){0};
@@ -151,6 +179,7 @@ void srv_upload_read(srv_upload *u, srv_fields *f, const srv_call *call)
                                     .ttl_s = seconds(f, "ttl_seconds"),
                                     .pinned = flag(f, "pinned"),
                                     .replace = flag(f, "replace")};
+    read_tags(u, f);
     if (!u->document.text == !u->name)
         srv_fields_refuse(f, "text", "either text or file is needed");
 }

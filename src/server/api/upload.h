@@ -1,6 +1,6 @@
 /* upload.h -- the body that registers a document: JSON, or multipart/form-data with a file.
  *
- *   {"id", "title", "text", "ttl_seconds", "pinned", "replace", "cache_salt", "precompute"}
+ *   {"id", "title", "text", "ttl_seconds", "pinned", "replace", "cache_salt", "precompute", "tags"}
  *   {"file": {"name": "a.pdf", "data": BASE64}, ...}                 instead of "text"
  *   multipart: part "file" with its file name; the other fields as parts of text
  */
@@ -11,11 +11,14 @@
 #include "server/http/call.h"
 #include "spolia_documents.h"
 
+#define SRV_MAX_TAGS 16
+
 typedef struct srv_upload {
     json_t *body; /* the fields; of multipart too */
     char *data;   /* [n] the file */
     size_t n;
     char *name;               /* of the file */
+    const char *tags[SRV_MAX_TAGS];
     sp_document_new document; /* points into the above */
 } srv_upload;
 

@@ -47,6 +47,7 @@ typedef struct srv_server {
     sp_documents *documents;
     srv_collections *collections;
     struct srv_work *work;       /* api/work.h */
+    struct srv_idle *idle;       /* api/idle.h */
     struct srv_explain *explain; /* api/explain.h */
     struct srv_job *jobs;        /* under way, newest first; under job_lock (api/jobs.h) */
     pthread_mutex_t job_lock;

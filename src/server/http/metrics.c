@@ -241,6 +241,18 @@ static void retrieval(FILE *f, const srv_metrics *m)
     value(f, "retrieval_wrong_total", type, (double)m->retrieval.n_wrong, "Of these, given up.");
 }
 
+/* idle -- copies of collections that are computed while nobody asks. */
+static void idle(FILE *f, const srv_gauges *g)
+{
+    value(f, "collection_passages_planned", "gauge", (double)g->idle.n_planned,
+          "Passages whose copies are computed ahead.");
+    value(f, "collection_passages_done", "gauge", (double)g->idle.n_done, "Of these, with a copy.");
+    value(f, "collection_copies_computed_total", "counter", (double)g->idle.n_computed,
+          "Copies of passages computed while nobody asked.");
+    value(f, "collection_copies_given_up_total", "counter", (double)g->idle.n_given_up, "Given up for a request.");
+    value(f, "collection_copies_seconds_total", "counter", (double)g->idle.busy_us / 1e6, "Time for them.");
+}
+
 char *srv_metrics_text(srv_metrics *m, const srv_gauges *g)
 {
     char *text = NULL;
@@ -249,6 +261,7 @@ char *srv_metrics_text(srv_metrics *m, const srv_gauges *g)
     if (!f) return NULL;
     gauges(f, g);
     guards(f, g);
+    idle(f, g);
     pthread_mutex_lock(&m->lock);
     counters(f, m);
     sparse(f, m);

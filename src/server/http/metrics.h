@@ -62,6 +62,9 @@ typedef struct srv_gauges {
     const sp_context_info *info;
     sp_guard_report guards[SRV_MAX_GUARDS];
     int n_guards;
+    struct {
+        int64_t n_planned, n_done, n_computed, n_given_up, busy_us;
+    } idle; /* of srv_idle_report (api/idle.h) */
 } srv_gauges;
 
 /* srv_metrics_text -- NULL: out of memory. Owns: free. */

@@ -36,6 +36,7 @@ typedef struct srv_options {
     int size_words, overlap_words; /* of their chunks; size 0: 150 */
     const char *const *collections; /* [n_collections] NAME=PATH */
     int n_collections;
+    float idle_share; /* of the KV memory for copies of passages that are computed while nobody asks; 0: none */
     int n_ahead; /* prompts that may be waiting or computed where an answer begins before its search ends; 0: none */
     sp_graph_open_opts graph;      /* for "graph": true; where NULL: none */
     bool no_page;                  /* nothing is at / */

@@ -640,11 +640,11 @@ static void null_is_allowed(void **state)
 /* -- search ------------------------------------------------------------------------------------- */
 
 /* found -- ids of the documents whose chunks answer, best first, a blank after each. */
-static const char *found(bench *b, const char *salt, const sp_documents_query *q)
+static const char *found(bench *b, const char *salt, const sp_retrieve_query *q)
 {
     static char ids[256];
     sp_hits hits;
-    assert_ok(sp_documents_search(b->d, salt, q, &hits));
+    assert_ok(sp_documents_search(b->d, salt, NULL, q, &hits));
     size_t n = 0;
     ids[0] = '\0';
     for (int i = 0; i < hits.n; i++) n += (size_t)snprintf(ids + n, sizeof ids - n, "%s ", hits.v[i].file);
@@ -655,7 +655,7 @@ static const char *found(bench *b, const char *salt, const sp_documents_query *q
 static void a_search_sees_what_is_registered_now(void **state)
 {
     bench b;
-    const sp_documents_query boats = {.text = "Who came by boat?", .k = 5}, one = {.text = "harbour by boat", .k = 1};
+    const sp_retrieve_query boats = {.text = "Who came by boat?", .k = 5}, one = {.text = "harbour by boat", .k = 1};
     bench_begin(&b);
     assert_string_equal(found(&b, NULL, &boats), "");
     put(&b, NULL, "story", story);
@@ -667,7 +667,7 @@ static void a_search_sees_what_is_registered_now(void **state)
     assert_string_equal(found(&b, NULL, &boats), "other ");
     assert_ok(sp_documents_remove(b.d, NULL, "other", 1000000, NULL));
     assert_string_equal(found(&b, NULL, &boats), "");
-    assert_int_equal(sp_documents_search(b.d, NULL, &(sp_documents_query){.text = "x"}, &(sp_hits){0}), SP_E_ARG);
+    assert_int_equal(sp_documents_search(b.d, NULL, NULL, &(sp_retrieve_query){.text = "x"}, &(sp_hits){0}), SP_E_ARG);
     bench_end(&b);
 }
 
@@ -675,8 +675,8 @@ static void a_search_stays_with_its_tenant_and_its_documents(void **state)
 {
     bench b;
     const char *const only_other[] = {"other"};
-    const sp_documents_query boats = {.text = "boat", .k = 5},
-                             among = {.text = "boat", .k = 1, .ids = only_other, .n_ids = 1};
+    const sp_retrieve_query boats = {.text = "boat", .k = 5},
+                             among = {.text = "boat", .k = 1, .files = only_other, .n_files = 1};
     bench_begin(&b);
     put(&b, NULL, "story", story);
     put(&b, NULL, "other", other);

@@ -1,0 +1,171 @@
+#include "server/api/retrieval.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/api/idle.h"
+
+enum { PASSAGES = 5 /* of a request that does not say how many */ };
+
+/* -- the body ---------------------------------------------------------------------------------- */
+
+/* read_inner -- the fields beside the name: of the body, or of "collection" as an object. */
+static void read_inner(srv_fields *f, srv_fields *inner, bool own, srv_retrieval *out)
+{
+    out->k = (int)srv_field_int(inner, "top_k", PASSAGES, 1, SRV_MAX_PASSAGES);
+    out->rerank = srv_field_bool(inner, "rerank", false);
+    if (own && srv_field(inner, "ahead"))
+        out->ahead = srv_field_bool(inner, "ahead", true) ? SRV_AHEAD_ALWAYS : SRV_AHEAD_NEVER;
+    if (out->rerank) out->ahead = SRV_AHEAD_NEVER; /* which passages come is known at the end */
+    srv_filter_read(inner, &out->filter);
+    if (inner->failed) {
+        char param[sizeof inner->param + 12];
+        snprintf(param, sizeof param, "collection.%s", inner->param);
+        srv_fields_refuse(f, param, "%s", inner->why);
+    }
+    if (!own) json_object_del((json_t *)f->object, "top_k"); /* else it is that of sampling */
+}
+
+void srv_retrieval_read(const srv_call *call, srv_fields *f, srv_retrieval *out)
+{
+    json_t *given = srv_field(f, "collection");
+    const char *name = json_string_value(given);
+    const bool own = json_is_object(given);
+    srv_fields inner = {.object = own ? given : f->object};
+    *out = (srv_retrieval){.k = PASSAGES};
+    if (given && !name && !own)
+        srv_fields_refuse(f, "collection", "collection must be a name or an object with a name");
+    if (own) {
+        name = srv_field_string(&inner, "name");
+        if (!name) srv_fields_refuse(f, "collection.name", "collection.name must be a string");
+    }
+    if (!given && srv_collection_of_model(call, srv_field_string(f, "model"), &out->from))
+        srv_filter_read(f, &out->filter);
+    if (!name) return;
+    if (!srv_collection_find(call, name, strlen(name), &out->from))
+        srv_fields_refuse(f, "collection", "there is no collection \"%.64s\"", name);
+    read_inner(f, &inner, own, out);
+}
+
+/* by_id -- equal sets of passages, in equal order, share a prefix. */
+static int by_id(const void *a, const void *b)
+{
+    const sp_hit *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+bool srv_retrieval_take(const srv_retrieval *r, srv_documents *d)
+{
+    sp_hits *owned = realloc(d->owned, (d->n_owned + 1) * sizeof *owned), *hits;
+    if (owned) d->owned = owned;
+    srv_document *v = realloc(d->v, (d->n + (size_t)r->now->n + 1) * sizeof *v);
+    if (v) d->v = v;
+    if (!owned || !v || sp_hits_copy(r->now, &owned[d->n_owned]) != SP_OK) return false;
+    hits = &owned[d->n_owned++];
+    for (int i = 0; i < hits->n; i++)
+        d->v[d->n++] = (srv_document){.id = hits->v[i].file,
+                                      .title = *hits->v[i].title ? hits->v[i].title : NULL,
+                                      .text = hits->v[i].text,
+                                      .segment = -1};
+    return true;
+}
+
+/* A search whose stages are told. */
+typedef struct telling {
+    srv_retrieval *r;
+    srv_passages_fn *fn;
+    void *user;
+    int64_t ids[SRV_MAX_PASSAGES]; /* as they were told last */
+    int n;                         /* -1: nothing was */
+    int64_t us;                    /* of the calls */
+} telling;
+
+/* is_told -- these passages, in any order, are those that were told; they are from here on. */
+static bool is_told(telling *t, const sp_hits *h)
+{
+    bool same = t->n == h->n;
+    for (int i = 0; i < h->n; i++) {
+        same = same && t->ids[i] == h->v[i].id;
+        t->ids[i] = h->v[i].id;
+    }
+    t->n = h->n;
+    return same;
+}
+
+static bool on_stage(const sp_hits *best, bool last, void *user)
+{
+    telling *t = user;
+    sp_hits sorted = {.v = malloc(((size_t)best->n + 1) * sizeof *best->v), .n = best->n};
+    if (!sorted.v) return false;
+    if (best->n) memcpy(sorted.v, best->v, (size_t)best->n * sizeof *best->v);
+    if (best->n > 1) qsort(sorted.v, (size_t)sorted.n, sizeof *sorted.v, by_id);
+    t->r->n_stages++;
+    t->r->n_found = best->n;
+    const bool changed = !is_told(t, &sorted);
+    const int64_t from = srv_now_us();
+    const bool good = t->fn(&sorted, changed, last, t->user);
+    t->us += srv_now_us() - from;
+    free(sorted.v);
+    return good;
+}
+
+enum {
+    STAGES = 8,
+    LONG_US = 20000, /* searches that take longer are worth a guess: a wrong one costs a step */
+    TO_RANK = 4      /* times as many passages are found as a ranking keeps */
+};
+
+bool srv_retrieval_is_slow(const srv_retrieval *r)
+{
+    return atomic_load(r->from.mean_us) > LONG_US;
+}
+
+bool srv_retrieval_search(const srv_call *call, srv_fields *f, const char *question, srv_passages_fn *fn, void *user,
+                          sp_err *err)
+{
+    srv_retrieval *r = call->retrieval;
+    telling t = {.r = r, .fn = fn, .user = user, .n = -1};
+    sp_hits hits = {0};
+    const int64_t from = srv_now_us(), mean = atomic_load(r->from.mean_us);
+    const sp_retrieve_query q = {.text = question,
+                                 .k = r->rerank && r->k <= SRV_MAX_PASSAGES / TO_RANK ? r->k * TO_RANK : r->k,
+                                 .files = r->filter.files,
+                                 .n_files = r->filter.n_files,
+                                 .tags = r->filter.tags,
+                                 .n_tags = r->filter.n_tags,
+                                 .distinct = true,
+                                 .n_stages = r->ahead == SRV_AHEAD_NEVER ? 1 : STAGES,
+                                 .on_stage = on_stage,
+                                 .user = &t};
+    *err = srv_collection_search(call, &r->from, &q, &hits);
+    r->search_us = srv_now_us() - from - t.us;
+    if (*err == SP_OK) {
+        srv_collection_count(call, &r->from, &(sp_hits){.v = hits.v, .n = hits.n < r->k ? hits.n : r->k});
+        srv_idle_note(call, &r->from);
+    }
+    sp_hits_fini(&hits);
+    if (*err == SP_OK) {
+        atomic_store(r->from.mean_us, mean ? mean + (r->search_us - mean) / 4 : r->search_us);
+        return true;
+    }
+    if (*err == SP_E_CANCELED)
+        *err = SP_OK; /* the caller knows why */
+    else
+        srv_fields_refuse(f, "collection", "collection: %s", sp_error_detail());
+    return false;
+}
+
+json_t *srv_retrieval_json(const srv_retrieval *r)
+{
+    json_t *o =
+        json_pack("{s:s, s:i, s:i, s:f, s:f, s:i, s:i, s:i}", "collection", r->from.name, "top_k", r->k, "found",
+                  r->n_found, "search_ms", (double)r->search_us / 1e3, "exposed_ms", (double)r->exposed_us / 1e3,
+                  "stages", r->n_stages, "begun_ahead", r->n_begun, "wrong", r->n_wrong);
+    if (o && r->rerank) {
+        json_object_set_new(o, "ranked", json_integer(r->n_ranked));
+        json_object_set_new(o, "rank_ms", json_real((double)r->rank_us / 1e3));
+    }
+    return o;
+}
