@@ -32,7 +32,7 @@ STREAM = "full,random@0.15,fusion@0.15,craft@0.15,inplace@0,inplace@0.15"
 CURVE = "full,fusion@0.15,inplace@0,inplace@0.15,inplace@0.3,inplace@0.5"
 PAPERS = "full,random@0.15,h2o@0.15,blend@0.15,fusion@0.15,craft@0.15,full+fused,blend+fused@0.15,fusion+fused@0.15"
 FUSED = "full,full+fused,fusion+fused@0.15"
-CRAFT = "full,craft@0,craft@0.15,craft:focus=0@0.15,craft:alpha=0.25,craft:alpha=1"
+CRAFT = "craft@0,craft@0.15,craft:focus=0@0.15,craft:alpha=0.25,craft:alpha=1"
 
 
 @dataclass
@@ -53,8 +53,10 @@ TABLES = {
                     "hotpotqa", PAPERS, ["--order", "shuffled", "--fuse", "1"], "likelihood"),
     "random": Table("HotpotQA, on copies fused with one random paragraph", "hotpotqa", FUSED,
                     ["--order", "shuffled", "--fuse", "1", "--similar", "random"], "likelihood"),
-    "craft": Table("HotpotQA, Cache-Craft: shares, alpha, focused chunks", "hotpotqa", CRAFT, ["--order", "shuffled"],
-                   "likelihood"),
+    "craft": Table("SQuAD as a stream: Cache-Craft's shares, alpha, focused chunks", "squad_v1", CRAFT,
+                   ["-k", "6", "--cold"], "likelihood"),
+    "craft-1": Table("The same with one copy of a chunk", "squad_v1", CRAFT,
+                     ["-k", "6", "--cold", "--max-variants", "1"], "likelihood"),
     "speed": Table("Time to the first token, 8 known chunks of 256 tokens in a new order", "", "full,fusion,inplace"),
 }
 
@@ -104,11 +106,15 @@ def run(given, name, model, prefix):
     rows = prefix.with_name(prefix.name + ".csv")
     before = rows.stat().st_mtime_ns if rows.exists() else 0
     print(f"tables: {name}, {pathlib.Path(model).name}", file=sys.stderr, flush=True)
-    done = subprocess.run([given.program, *command], stdout=subprocess.DEVNULL)
+    try:
+        done = subprocess.run([given.program, *command], stdout=subprocess.DEVNULL)
+        code = f"exit code {done.returncode}" if done.returncode else 0
+    except KeyboardInterrupt:
+        code = "interrupted"
     if rows.exists() and rows.stat().st_mtime_ns != before:
         prefix.with_name(prefix.name + ".machine").write_text(machine() + "\n")
-    if done.returncode != 0:
-        sys.exit(f"tables: spolia {shlex.join(command)}: exit code {done.returncode}; the same command continues")
+    if code != 0:
+        sys.exit(f"tables: spolia {shlex.join(command)}: {code}; the same command continues")
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -186,6 +192,26 @@ def over_time(path, width=50):
     return lines if len(ids) >= 2 * width else []
 
 
+def in_order(path):
+    """Settings that recompute 15 %, the nearest to full attention by KL first: how much each loses more than the one
+    before it, paired by question."""
+    settings = rows_of(path)
+    off = settings["off", 0.0]
+
+    def column(setting, name):
+        return numpy.array([float(settings[setting][i][name]) for i in off])
+
+    nll = column(("off", 0.0), "nll")
+    shown = sorted((s for s in settings if s[1] == 0.15), key=lambda s: column(s, "kl_all").mean())
+    lines = ["", "| 15 %, more than | NLL | KL |", "|---|---|---|"]
+    for less, more in zip(shown, shown[1:]):
+        loss, kl = (column(more, name) - column(less, name) for name in ("nll", "kl_all"))
+        low, high = interval(kl)
+        rise = ranged(loss.mean() / nll.mean() * 100, interval(loss * 100, nll), " %")
+        lines.append(f"| {more[0]} than {less[0]} | {rise} | {kl.mean():+.3f} ({low:+.3f} to {high:+.3f}) |")
+    return lines if len(shown) > 2 else []
+
+
 def quality(path):
     """Lines of a Markdown table, and what full attention does."""
     settings = rows_of(path)
@@ -228,8 +254,8 @@ def section(given, name, prefixes):
         lines, about = (quality if table.questions else speed)(path)
         seen = prefix.with_name(prefix.name + ".machine")
         where = seen.read_text().strip() if seen.exists() else "machine unknown"
-        if "--cold" in table.options:
-            lines += over_time(path)
+        lines += over_time(path) if "--cold" in table.options else []
+        lines += in_order(path) if table.questions else []
         out += [f"{model}: {about} {where}.", "", *lines, ""]
     return out
 

@@ -231,6 +231,17 @@ def test_solved_examples_precede_the_documents(index, tmp_path):
     refuse(*command, "--shots", "2", "--shots-from", FILE, naming=["questions.jsonl", "line 1", "asked.jsonl"])
 
 
+@pytest.mark.parametrize("policy", ["fusion", "h2o", "fusion+fused", "inplace"])
+def test_a_setting_does_not_depend_on_its_company(policy, index, tmp_path):
+    """A question's plain copies are computed once for all settings; what a setting does with them is the same."""
+    others = [p for p in ("full", "random", "h2o", "craft", "full+fused", "inplace") if p != policy]
+    alone = evaluate(index, tmp_path / "alone", "--limit", "3", "-p", policy, "-r", "0.2", "--fuse", "2")
+    among = evaluate(index, tmp_path / "among", "--limit", "3", "-p", ",".join([*others, policy]), "-r", "0.2",
+                     "--fuse", "2")
+    wanted = without_times(named(alone, policy, "0.2"))
+    assert wanted == without_times(named(among, policy, "0.2")) and all(int(r["n_recomputed"]) > 0 for r in wanted)
+
+
 def test_fused_copies_are_others_than_plain_ones(index, tmp_path):
     _, full, fused = evaluate(index, tmp_path / "fused", "--limit", "1", "--policies", "full,full+fused")
     assert fused["n_reused"] == full["n_reused"]
@@ -406,6 +417,7 @@ def test_other_settings_are_refused(small, index, tmp_path):
     command = ["eval", "-m", MODEL, "--questions", FILE, "--index", index, "--out", small]
     refuse(*command, *SMALL, "--ratios", "0.3", naming=["small.csv", "ratios", "0.15,1", "0.3", "--restart"])
     refuse(*command, *SMALL[:-2], naming=["small.csv", "kv-type"])
+    refuse(*command, *SMALL, "--max-variants", "2", naming=["small.csv", "max-variants"])
     damaged = tmp_path / "damaged.csv"
     lines = small.with_name("small.csv").read_text().splitlines(keepends=True)
     damaged.write_text("".join(lines[:3]) + lines[3].replace(",1,", ",one,", 1) + "".join(lines[4:]))

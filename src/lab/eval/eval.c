@@ -105,6 +105,7 @@ static json_t *describe(const evaluation *v)
     set_number(s, "kv-memory", (double)v->m.ctx.cache.kv_bytes);
     set_number(s, "ctx-size", v->m.ctx.n_ctx);
     set_number(s, "focus", v->m.focus);
+    if (v->m.ctx.cache.max_variants) set_number(s, "max-variants", v->m.ctx.cache.max_variants);
     set_number(s, "cold", v->cold);
     if (v->kind != EVAL_ANSWERS) set_text(s, "measure", v->measure);
     if (v->from_host)
