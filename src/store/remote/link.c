@@ -9,11 +9,12 @@ sp_err sp_remote_kind_of(const char *url, const sp_remote_kind **out)
     static const struct {
         const char *scheme;
         const sp_remote_kind *kind;
-    } all[] = {{"redis://", &sp_remote_redis}, {"rediss://", &sp_remote_redis}};
+    } all[] = {{"redis://", &sp_remote_redis}, {"rediss://", &sp_remote_redis}, {"s3://", &sp_remote_s3}};
     for (size_t i = 0; i < SP_COUNT(all); i++) {
         if (strncmp(url, all[i].scheme, strlen(all[i].scheme)) != 0) continue;
         *out = all[i].kind;
         return SP_OK;
     }
-    return sp_fail(SP_E_ARG, "a remote tier is redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// with TLS");
+    return sp_fail(SP_E_ARG, "a remote tier is redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], rediss:// with TLS, or "
+                            "s3://BUCKET[/PREFIX]");
 }

@@ -62,13 +62,14 @@ typedef struct sp_remote_kind {
     /* get -- all asks are sent before the first answer is awaited. */
     void (*get)(sp_remote_link *l, const sp_remote_ask *asks, int n);
 
-    /* begin -- *taken: the store has the copy, or another process writes it. Otherwise add, of the groups in order and
-     * of the header; then finish, or after an error abandon. */
-    sp_err (*begin)(sp_remote_link *l, const char *name, const sp_remote_shape *shape, bool *taken) SP_MUST_CHECK;
+    /* begin -- says: its notice. *taken: the store has the copy, or another process writes it. Otherwise add, of the
+     * groups in order and of the header; then finish, or after an error abandon. */
+    sp_err (*begin)(sp_remote_link *l, const char *name, const char *says, const sp_remote_shape *shape,
+                    bool *taken) SP_MUST_CHECK;
     /* add -- Errors: SP_E_IO; SP_E_LIMIT: the store is full. */
     sp_err (*add)(sp_remote_link *l, int part, const uint8_t *data, size_t n) SP_MUST_CHECK;
     /* finish -- the copy is kept and all others hear of it. *taken: another process was first. */
-    sp_err (*finish)(sp_remote_link *l, const char *says, bool *taken) SP_MUST_CHECK;
+    sp_err (*finish)(sp_remote_link *l, bool *taken) SP_MUST_CHECK;
     void (*abandon)(sp_remote_link *l);
     /* drop -- the copy and its notice, if they are there. */
     sp_err (*drop)(sp_remote_link *l, const char *name) SP_MUST_CHECK;
@@ -88,6 +89,7 @@ struct sp_remote_link {
 };
 
 extern const sp_remote_kind sp_remote_redis; /* redis_link.c */
+extern const sp_remote_kind sp_remote_s3;    /* s3_link.c */
 
 /* sp_remote_kind_of -- by the scheme of the URL. Errors: SP_E_ARG names those that there are. */
 sp_err sp_remote_kind_of(const char *url, const sp_remote_kind **out) SP_MUST_CHECK;

@@ -42,7 +42,8 @@ typedef struct redis_link {
     const sp_remote_site *site;
     sp_redis *redis;
     char prefix[48], news[64]; /* prefix: of all keys, without the tag of a part */
-    char name[SP_REMOTE_NAME], key[KEY_SIZE], lock[LOCK_SIZE]; /* of the put under way */
+    /* Of the put under way. */
+    char name[SP_REMOTE_NAME], says[SP_REMOTE_NOTICE], key[KEY_SIZE], lock[LOCK_SIZE];
     sp_redis *index; /* the listener's second one: the first has a subscription; NULL: not subscribed */
     unread unread;
 } redis_link;
@@ -206,12 +207,13 @@ static void get(sp_remote_link *base, const sp_remote_ask *asks, int n)
 
 /* -- put ---------------------------------------------------------------------------------------------- */
 
-static sp_err begin(sp_remote_link *base, const char *name, const sp_remote_shape *shape, bool *taken)
+static sp_err begin(sp_remote_link *base, const char *name, const char *says, const sp_remote_shape *shape, bool *taken)
 {
     redis_link *l = link_of(base);
     redisReply *r;
     SP_UNUSED(shape);
     snprintf(l->name, sizeof l->name, "%s", name);
+    snprintf(l->says, sizeof l->says, "%s", says);
     key_of(l, name, l->key);
     snprintf(l->lock, sizeof l->lock, "%s:lock", l->key);
     SP_TRY(noted(l, sp_redis_call(l->redis, &(sp_redis_command){.words = {"HEXISTS", l->key, "head"}, .n = 3}, &r)));
@@ -249,18 +251,18 @@ static sp_err publish(redis_link *l, const char *news)
     return noted(l, sp_redis_run(l->redis, &c));
 }
 
-static sp_err finish(sp_remote_link *base, const char *says, bool *taken)
+static sp_err finish(sp_remote_link *base, bool *taken)
 {
     redis_link *l = link_of(base);
     char news[NEWS_SIZE], index[INDEX_SIZE], ttl[24];
     *taken = false;
     index_of(l, l->name, index);
-    snprintf(news, sizeof news, "%s + %s %s", l->site->self, l->name, says);
+    snprintf(news, sizeof news, "%s + %s %s", l->site->self, l->name, l->says);
     snprintf(ttl, sizeof ttl, "%lld", (long long)l->site->ttl_s);
     sp_redis_command keep = {.words = {"EXPIRE", l->key, ttl}, .n = 3};
     if (!l->site->ttl_s) keep = (sp_redis_command){.words = {"PERSIST", l->key}, .n = 2};
     SP_TRY(noted(l, sp_redis_run(l->redis, &keep)));
-    SP_TRY(noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"HSET", index, l->name, says}, .n = 4})));
+    SP_TRY(noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"HSET", index, l->name, l->says}, .n = 4})));
     SP_TRY(publish(l, news));
     unlock(l);
     return SP_OK;

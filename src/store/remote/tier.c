@@ -221,11 +221,9 @@ static sp_err send_head(putting *p)
 /* announce -- makes a complete copy visible, and tells the others its name. */
 static sp_err announce(putting *p)
 {
-    char says[SP_REMOTE_NOTICE];
     bool taken;
     remote_tier *t = p->t;
-    sp_remote_write_notice(&p->notice, says);
-    SP_TRY(t->kind->finish(t->out.link, says, &taken));
+    SP_TRY(t->kind->finish(t->out.link, &taken));
     if (taken) return SP_OK;
     pthread_mutex_lock(&t->lock);
     learn(t, &p->notice, false);
@@ -249,10 +247,11 @@ static sp_remote_shape shape_of(const remote_tier *t, uint64_t head, uint64_t st
 static sp_err write_copy(putting *p)
 {
     bool taken;
-    char why[256];
+    char why[256], says[SP_REMOTE_NOTICE];
     remote_tier *t = p->t;
     const sp_remote_shape shape = shape_of(t, p->notice.head_bytes, p->notice.stride, p->notice.n_layers);
-    SP_TRY(t->kind->begin(t->out.link, p->name, &shape, &taken));
+    sp_remote_write_notice(&p->notice, says);
+    SP_TRY(t->kind->begin(t->out.link, p->name, says, &shape, &taken));
     if (taken) return SP_OK;
     sp_err err = send_layers(p);
     if (err == SP_OK) err = send_head(p);
