@@ -207,7 +207,8 @@ static void get(sp_remote_link *base, const sp_remote_ask *asks, int n)
 
 /* -- put ---------------------------------------------------------------------------------------------- */
 
-static sp_err begin(sp_remote_link *base, const char *name, const char *says, const sp_remote_shape *shape, bool *taken)
+static sp_err begin(sp_remote_link *base, const char *name, const char *says, const sp_remote_shape *shape,
+                    bool *taken)
 {
     redis_link *l = link_of(base);
     redisReply *r;

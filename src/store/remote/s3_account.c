@@ -13,7 +13,8 @@
 
 sp_err sp_s3_parse(const char *url, sp_s3_address *out)
 {
-    static const char in_bucket[] = LETTERS DIGITS "-.", in_prefix[] = LETTERS DIGITS "ABCDEFGHIJKLMNOPQRSTUVWXYZ-._~/";
+    static const char in_bucket[] = LETTERS DIGITS "-.";
+    static const char in_prefix[] = LETTERS DIGITS "ABCDEFGHIJKLMNOPQRSTUVWXYZ-._~/";
     if (strncmp(url, "s3://", 5) != 0) return sp_fail(SP_E_ARG, "an object store is s3://BUCKET[/PREFIX]");
     const char *bucket = url + 5, *rest = bucket + strcspn(bucket, "/");
     const size_t n = (size_t)(rest - bucket);
@@ -179,7 +180,8 @@ static sp_err read_environment(sp_s3_account *a)
     if (!*a->key || !*a->secret)
         return sp_fail(SP_E_ARG, "%s is set, but not %s", *a->key ? "AWS_ACCESS_KEY_ID" : "AWS_SECRET_ACCESS_KEY",
                        *a->key ? "AWS_SECRET_ACCESS_KEY" : "AWS_ACCESS_KEY_ID");
-    if (env("AWS_SESSION_TOKEN")) SP_TRY(set("AWS_SESSION_TOKEN", a->token, sizeof a->token, env("AWS_SESSION_TOKEN")));
+    const char *token = env("AWS_SESSION_TOKEN");
+    if (token) SP_TRY(set("AWS_SESSION_TOKEN", a->token, sizeof a->token, token));
     return set("AWS_ACCESS_KEY_ID", a->from, sizeof a->from, "AWS_ACCESS_KEY_ID");
 }
 
@@ -192,10 +194,14 @@ static sp_err settle(sp_s3_account *a, const char *profile, const char *credenti
                        *a->key ? "aws_access_key_id" : "aws_secret_access_key",
                        *a->key ? "aws_secret_access_key" : "aws_access_key_id");
     if (roles)
-        return sp_fail(SP_E_ARG, "the profile %s wants a role, SSO or a process for its key, which are not supported: set "
-                                 "AWS_ACCESS_KEY_ID (aws configure export-credentials --format env)", profile);
-    return sp_fail(SP_E_ARG, "no key for s3://: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write a profile %s "
-                             "with aws_access_key_id into %s (or %s)", profile, credentials, config);
+        return sp_fail(SP_E_ARG,
+                       "the profile %s wants a role, SSO or a process for its key, which are not supported: set "
+                       "AWS_ACCESS_KEY_ID (aws configure export-credentials --format env)",
+                       profile);
+    return sp_fail(SP_E_ARG,
+                   "no key for s3://: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write a profile %s with "
+                   "aws_access_key_id into %s (or %s)",
+                   profile, credentials, config);
 }
 
 /* read_files -- what the environment has not set. A key of the environment keeps those of the files out. */

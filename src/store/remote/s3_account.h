@@ -1,4 +1,4 @@
-/* s3_account.h -- who asks an object store, and where it is: environment variables, and the files that the tools of AWS
+/* s3_account.h -- who asks an object store, and where it is: environment variables, and the files that AWS's tools
  * share. */
 #ifndef SP_STORE_REMOTE_S3_ACCOUNT_H
 #define SP_STORE_REMOTE_S3_ACCOUNT_H
@@ -33,9 +33,9 @@ sp_err sp_s3_account_find(sp_s3_account *out) SP_MUST_CHECK;
 /* sp_s3_account_fini -- overwrites it. */
 void sp_s3_account_fini(sp_s3_account *a);
 
-/* sp_s3_read_settings -- each `name = value` of a section of such a file; *found: there is one. Lines that are indented
- * belong to the setting before them, and are left out. Lines may have any length. Errors: SP_E_NOMEM, SP_E_FORMAT: a
- * line that is no setting, by its number; those of `each`. */
+/* sp_s3_read_settings -- each `name = value` of a section of such a file; *found: there is one. Indented lines
+ * belong to the setting before them, and are left out. Lines may have any length. Errors: SP_E_FORMAT: a line that is
+ * no setting, by its number; those of `each`. */
 sp_err sp_s3_read_settings(FILE *f, const char *section,
                            sp_err (*each)(void *user, const char *name, const char *value), void *user,
                            bool *found) SP_MUST_CHECK;

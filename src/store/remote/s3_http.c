@@ -1,6 +1,7 @@
 #include "store/remote/s3_http.h"
 
 #include <curl/curl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -186,7 +187,7 @@ static bool add_header(sp_s3_way *w, const char *name, const char *value)
     return true;
 }
 
-/* add_sum -- of the body. Stores want it beside the signature; libcurl 7.88 signs it, but does not send it by itself. */
+/* add_sum -- of the body. Stores want it beside the signature; libcurl 7.88 signs it, but does not send it. */
 static bool add_sum(sp_s3_way *w)
 {
     sp_digest sum;
@@ -229,7 +230,7 @@ static void set_place(sp_s3_way *w)
     char url[URL_BYTES], range[48];
     snprintf(url, sizeof url, "%s%s%s%s", w->h->base, r->key, r->query ? "?" : "", r->query ? r->query : "");
     curl_easy_setopt(w->easy, CURLOPT_URL, url);
-    snprintf(range, sizeof range, "%llu-%llu", (unsigned long long)r->first, (unsigned long long)(r->first + r->n - 1));
+    snprintf(range, sizeof range, "%" PRIu64 "-%" PRIu64, r->first, r->first + r->n - 1);
     if (r->n) curl_easy_setopt(w->easy, CURLOPT_RANGE, range);
 }
 

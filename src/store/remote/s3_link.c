@@ -2,11 +2,11 @@
  *
  *   PREFIX/<space>/copy/<name>                     the header, then the groups of layers: one object, which appears
  *                                                  when it is whole. Larger ones are uploaded in parts
- *   PREFIX/<space>/index/<time>.<name>.<notice>    an empty object, written after the copy; time in milliseconds
- *                                                  since 1970 in hexadecimal digits, so that what is new is listed alone
+ *   PREFIX/<space>/index/<time>.<name>.<notice>    an empty object, written after the copy
  *
- * time is when the put began. The copy's metadata ("spolia") has time and notice, so that a drop knows both names. News are found by listing the
- * index from some minutes before its newest entry on: clocks differ, and an upload takes time. A copy that is dropped
+ * time is when the put began: milliseconds since 1970 in hexadecimal digits, so that what is new can be listed alone.
+ * The copy's metadata ("spolia") has time and notice, so that a drop knows both keys. News are found by listing the
+ * index from some minutes before its newest entry on: clocks differ, and an upload takes time. That a copy was dropped
  * is found out by those who ask for it. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -226,8 +226,13 @@ static int plan(const s3_link *l, getting *g, const sp_remote_ask *a, sp_s3_requ
     const uint64_t n = a->n ? (uint64_t)(a->n - 1) * s->group + (has_last ? s->last : s->group) : 0;
     *g = (getting){.ask = a, .part = SP_PART_HEAD, .head = v};
     sp_s3_copy_key(&l->names, a->name, g->key);
-    v[0] = (sp_s3_request){
-        .method = "GET", .key = g->key, .n = s->head, .take = take_head, .is_wanted = is_wanted, .end = end_request, .user = g};
+    v[0] = (sp_s3_request){.method = "GET",
+                           .key = g->key,
+                           .n = s->head,
+                           .take = take_head,
+                           .is_wanted = is_wanted,
+                           .end = end_request,
+                           .user = g};
     if (a->n && a->first == 0) v[0].n += n;
     g->groups = a->n ? v : NULL;
     g->n_open = 1;
@@ -271,7 +276,8 @@ static uint64_t now_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_usec / 1000;
 }
 
-static sp_err begin(sp_remote_link *base, const char *name, const char *says, const sp_remote_shape *shape, bool *taken)
+static sp_err begin(sp_remote_link *base, const char *name, const char *says, const sp_remote_shape *shape,
+                    bool *taken)
 {
     s3_link *l = link_of(base);
     putting *p = &l->put;
@@ -304,7 +310,7 @@ static sp_err put_new(s3_link *l, sp_s3_request *r, bool *taken)
         err = run(l, r);
     }
     *taken = r->is_there;
-    sp_s3_read_error(r->text.v, err == SP_OK && !*taken ? r->text.n : 0, &e); /* a success may be followed by an error */
+    sp_s3_read_error(r->text.v, err == SP_OK && !*taken ? r->text.n : 0, &e); /* a success that became an error */
     if (*e.code) err = sp_fail(SP_E_IO, "an object store cannot end an upload: %s: %s", e.code, e.message);
     sp_s3_request_fini(r);
     return err;
@@ -483,7 +489,8 @@ static sp_err list_index(s3_link *l, const sp_remote_ears *ears)
     char from[SP_S3_KEY] = "";
     listing x = {.l = l, .ears = ears, .newest_ms = l->newest_ms};
     if (l->newest_ms > WINDOW_MS) sp_s3_index_from(&l->names, l->newest_ms - WINDOW_MS, from);
-    sp_err err = noted(l, sp_s3_list(l->http, &(sp_s3_which){.prefix = l->names.index, .after = *from ? from : NULL}, take_name, &x));
+    const sp_s3_which which = {.prefix = l->names.index, .after = *from ? from : NULL};
+    sp_err err = noted(l, sp_s3_list(l->http, &which, take_name, &x));
     if (err != SP_OK) {
         sp_vec_fini(&x.seen);
         return err;

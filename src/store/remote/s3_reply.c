@@ -71,7 +71,8 @@ sp_err sp_s3_read_list(const char *xml, size_t n, sp_err (*each)(void *user, con
     const xmlNode *root = doc ? xmlDocGetRootElement(doc) : NULL;
     sp_err err = root ? SP_OK : sp_fail(SP_E_FORMAT, "an object store answers a list with something else");
     *next = '\0';
-    for (const xmlNode *c = root ? root->children : NULL; c && err == SP_OK; c = c->next) err = take_row(c, each, user);
+    for (const xmlNode *c = root ? root->children : NULL; c && err == SP_OK; c = c->next)
+        err = take_row(c, each, user);
     if (err == SP_OK && !text_of(root, "NextContinuationToken", next, 1025))
         err = sp_fail(SP_E_FORMAT, "an object store lists a token that is too long");
     xmlFreeDoc(doc);
