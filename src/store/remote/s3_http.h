@@ -34,8 +34,8 @@ typedef struct sp_s3_request {
     void (*end)(struct sp_s3_request *request); /* once; NULL: nothing */
     void *user;
 
-    /* SP_E_NOTFOUND: no such object; SP_E_FORMAT: it is too short; SP_E_UNSUPPORTED: the store does not know if_absent;
-     * SP_E_CANCELED; SP_E_IO */
+    /* SP_E_NOTFOUND: no such object; SP_E_FORMAT: it is too short; SP_E_UNSUPPORTED: the store does not know
+     * if_absent; SP_E_CANCELED; SP_E_IO */
     sp_err err;
     char detail[512];
     bool is_there;   /* if_absent: nothing was put */
@@ -44,8 +44,8 @@ typedef struct sp_s3_request {
     struct sp_s3_way *way; /* while it is sent and answered */
 } sp_s3_request;
 
-/* sp_s3_run -- until all have ended. When none brings anything for the site's timeout_us they end with SP_E_IO. Errors:
- * that of the first one that failed. */
+/* sp_s3_run -- until all have ended. When none brings anything for the site's timeout_us they end with SP_E_IO.
+ * Errors: that of the first one that failed. */
 sp_err sp_s3_run(sp_s3_http *h, sp_s3_request *v, int n) SP_MUST_CHECK;
 /* sp_s3_resume -- from a callback of another request: bytes that this one wanted later come again. */
 void sp_s3_resume(sp_s3_request *r);
