@@ -51,6 +51,8 @@ static sp_err read_scalars(const sp_gguf *g, bool bos, sp_vocab_spec *v)
     SP_TRY(read_id(g, KEY "eos_token_id", n, low ? (t5 ? 1 : 2) : -1, &v->eos));
     SP_TRY(read_id(g, KEY "unknown_token_id", n, low ? (t5 ? 2 : 0) : -1, &v->unk));
     SP_TRY(read_id(g, KEY "eot_token_id", n, -1, &v->eot));
+    SP_TRY(read_id(g, KEY "eom_token_id", n, -1, &v->ends[0])); /* a message, a call for example */
+    v->n_ends = v->ends[0] >= 0;
     SP_TRY(read_flag(g, KEY "add_bos_token", (v->spm && !t5) || bos, &v->add_bos));
     SP_TRY(read_flag(g, KEY "add_eos_token", t5, &v->add_eos));
     return read_flag(g, KEY "add_space_prefix", v->spm && !t5, &v->add_space_prefix);

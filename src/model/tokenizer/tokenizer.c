@@ -53,6 +53,20 @@ static void copy_types(sp_tokenizer *t, const sp_vocab_spec *spec)
     if (t->unk >= 0) t->types[t->unk] = SP_TOKEN_UNKNOWN;
 }
 
+/* mark_channels -- gpt-oss writes thoughts, text and calls as messages (the harmony format): their marks are part of
+ * the answer's text. */
+static void mark_channels(sp_tokenizer *t)
+{
+    static const char *const marks[] = {"<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>"};
+    int32_t ids[SP_COUNT(marks)];
+    t->has_channels = sp_tokenizer_find(t, "<|return|>") >= 0;
+    for (size_t i = 0; i < SP_COUNT(marks); i++) {
+        ids[i] = sp_tokenizer_find(t, marks[i]);
+        t->has_channels = t->has_channels && ids[i] >= 0 && t->types[ids[i]] == SP_TOKEN_CONTROL;
+    }
+    for (size_t i = 0; t->has_channels && i < SP_COUNT(marks); i++) t->types[ids[i]] = SP_TOKEN_MARK;
+}
+
 static sp_err copy_texts(sp_tokenizer *t, const sp_vocab_spec *spec)
 {
     size_t total = 0;
@@ -76,6 +90,7 @@ static sp_err copy_texts(sp_tokenizer *t, const sp_vocab_spec *spec)
             SP_TRY(sp_dict_put(&t->by_text, t->texts[i].s, n, (uint32_t)i));
     }
     copy_types(t, spec);
+    mark_channels(t);
     return SP_OK;
 }
 
@@ -83,13 +98,12 @@ static sp_err collect_specials(sp_tokenizer *t)
 {
     size_t n = 0;
     for (size_t i = 0; i < t->n_tokens; i++)
-        n += t->types[i] == SP_TOKEN_CONTROL || t->types[i] == SP_TOKEN_USER ||
-             t->types[i] == SP_TOKEN_UNKNOWN;
+        n += sp_token_control(t, (int32_t)i) || t->types[i] == SP_TOKEN_USER || t->types[i] == SP_TOKEN_UNKNOWN;
     t->specials.v = sp_arena_take(&t->arena, n, sizeof *t->specials.v);
     if (!t->specials.v) return sp_fail_nomem(n * sizeof *t->specials.v, "special tokens");
     for (size_t i = 0; i < t->n_tokens; i++) {
         bool user = t->types[i] == SP_TOKEN_USER;
-        bool special = user || t->types[i] == SP_TOKEN_CONTROL || t->types[i] == SP_TOKEN_UNKNOWN;
+        bool special = user || sp_token_control(t, (int32_t)i) || t->types[i] == SP_TOKEN_UNKNOWN;
         if (special && t->texts[i].n)
             t->specials.v[t->specials.n++] =
                 (sp_special){.text = t->texts[i], .id = (int32_t)i, .always = user};
@@ -115,6 +129,8 @@ static sp_err load(sp_tokenizer *t, const sp_vocab_spec *spec)
     t->eos = spec->eos;
     t->eot = spec->eot;
     t->unk = spec->unk;
+    t->n_ends = spec->n_ends;
+    memcpy(t->ends, spec->ends, sizeof t->ends);
     t->n_tokens = spec->n_tokens;
     for (size_t i = 0; i < SP_COUNT(t->byte_ids); i++) t->byte_ids[i] = -1;
     SP_TRY(copy_texts(t, spec));
@@ -264,18 +280,28 @@ const char *sp_tokenizer_kind(const sp_tokenizer *t)
     return t->kind;
 }
 
+static bool is_one_of(sp_text_view text, const char *const *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (text.n == strlen(list[i]) && memcmp(text.s, list[i], text.n) == 0) return true;
+    return false;
+}
+
 bool sp_tokenizer_is_end(const sp_tokenizer *t, int32_t id)
 {
-    static const char *const ends[] = {"<|im_end|>",      "<|eot_id|>",    "<|eom_id|>",
-                                       "<|end_of_text|>", "<|endoftext|>", "</s>"};
+    static const char *const ends[] = {"<|im_end|>",  "<|eot_id|>",    "<|eom_id|>",    "<|end_of_text|>",
+                                       "</s>",        "<|endoftext|>", "<end_of_turn>", "<|eot|>",
+                                       "[|endofturn|]", "<|return|>", "<|call|>"};
+    static const char *const turn[] = {"<|end|>"}, *const next[] = {"<|user|>", "<|observation|>"};
     if (id < 0 || (size_t)id >= t->n_tokens) return false;
     if (id == t->eos || id == t->eot) return true;
-    if (t->types[id] != SP_TOKEN_CONTROL) return false;
-    for (size_t i = 0; i < SP_COUNT(ends); i++)
-        if (t->texts[id].n == strlen(ends[i]) &&
-            memcmp(t->texts[id].s, ends[i], t->texts[id].n) == 0)
-            return true;
-    return false;
+    for (int i = 0; i < t->n_ends; i++)
+        if (t->ends[i] == id) return true;
+    if (t->types[id] != SP_TOKEN_CONTROL && t->types[id] != SP_TOKEN_USER) return false;
+    if (is_one_of(t->texts[id], ends, SP_COUNT(ends))) return true;
+    if (!t->has_channels && is_one_of(t->texts[id], turn, SP_COUNT(turn))) return true; /* Phi */
+    /* GLM ends its turn with the mark of the next one */
+    return is_one_of(t->texts[id], next, SP_COUNT(next)) && sp_tokenizer_find(t, next[1]) >= 0;
 }
 
 int32_t sp_tokenizer_find(const sp_tokenizer *t, const char *text)

@@ -39,8 +39,8 @@ int32_t sp_tokenizer_eos(const sp_tokenizer *t); /* -1: none */
 bool sp_tokenizer_adds_bos(const sp_tokenizer *t);
 /* sp_tokenizer_adds_eos -- whether a text for an encoder ends with EOS; encode never adds it. */
 bool sp_tokenizer_adds_eos(const sp_tokenizer *t);
-/* sp_tokenizer_is_end -- whether the token ends a generation: EOS, or an end-of-turn token such as
- * <|im_end|> or <|eot_id|>. */
+/* sp_tokenizer_is_end -- whether the token ends a generation: EOS, one that the file or generation_config.json lists,
+ * or an end-of-turn token such as <|im_end|>, <end_of_turn>, <|call|> (gpt-oss) or <|end|> (Phi). */
 bool sp_tokenizer_is_end(const sp_tokenizer *t, int32_t id);
 /* sp_tokenizer_find -- the id of the token whose text in the file is `text`, or -1. */
 int32_t sp_tokenizer_find(const sp_tokenizer *t, const char *text);

@@ -45,6 +45,9 @@ struct sp_tokenizer {
     bool add_bos, add_eos;
     sp_wordpiece wordpiece;
     int32_t bos, eos, eot, unk;
+    int32_t ends[SP_MAX_ENDS]; /* [n_ends] */
+    int n_ends;
+    bool has_channels; /* gpt-oss */
     char kind[24];
 
     size_t n_tokens;
@@ -99,10 +102,15 @@ static inline bool sp_token_mergeable(const sp_tokenizer *t, uint32_t id)
            t->types[id] == SP_TOKEN_UNUSED;
 }
 
+static inline bool sp_token_control(const sp_tokenizer *t, int32_t id)
+{
+    return t->types[id] == SP_TOKEN_CONTROL || t->types[id] == SP_TOKEN_MARK;
+}
+
 /* sp_token_printed -- whether the token has text when special tokens are hidden. */
 static inline bool sp_token_printed(const sp_tokenizer *t, int32_t id)
 {
-    return t->types[id] != SP_TOKEN_CONTROL && t->types[id] != SP_TOKEN_UNKNOWN;
+    return t->types[id] == SP_TOKEN_MARK || (!sp_token_control(t, id) && t->types[id] != SP_TOKEN_UNKNOWN);
 }
 
 /* sp_rules_load -- checks and loads the merges of the file (bpe.c). */

@@ -25,6 +25,8 @@
 
 #include "model/json_file.h"
 
+#define GENERATION "generation_config.json" /* a file, and its object in that of tokenizer_config.json */
+
 /* -- vocabulary ------------------------------------------------------------------------------ */
 
 /* Ids may have gaps, but an id far above the number of tokens means a damaged file. */
@@ -359,9 +361,26 @@ static sp_err read_named(const sp_tj_reader *r, const json_t *config, const char
     return SP_OK;
 }
 
+/* read_ends -- eos_token_id of generation_config.json: an id or a list of them; those of no token are ignored. */
+static sp_err read_ends(sp_tj_reader *r, const json_t *generation)
+{
+    const json_t *ids = json_object_get(generation, "eos_token_id");
+    const size_t n = json_is_array(ids) ? json_array_size(ids) : json_is_integer(ids);
+    if (n > SP_MAX_ENDS)
+        return sp_fail(SP_E_LIMIT, "%s: eos_token_id of generation_config.json: %zu ids, at most %d", r->path, n,
+                       SP_MAX_ENDS);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = json_is_array(ids) ? json_array_get(ids, i) : ids;
+        const json_int_t id = json_is_integer(one) ? json_integer_value(one) : -1;
+        if (id >= 0 && id < (json_int_t)r->spec.n_tokens) r->spec.ends[r->spec.n_ends++] = (int32_t)id;
+    }
+    return SP_OK;
+}
+
 static sp_err read_config(sp_tj_reader *r, const json_t *config)
 {
     if (!config) return SP_OK;
+    SP_TRY(read_ends(r, json_object_get(config, GENERATION)));
     if (r->spec.bos < 0) SP_TRY(read_named(r, config, "bos_token", &r->spec.bos));
     SP_TRY(read_named(r, config, "eos_token", &r->spec.eos));
     SP_TRY(sp_tj_bool(r, config, "add_bos_token", "add_bos_token of tokenizer_config.json",
@@ -397,15 +416,19 @@ sp_err sp_tokenizer_parse(const json_t *root, const json_t *config, const char *
 
 sp_err sp_tokenizer_from_json(const char *dir, sp_tokenizer **out)
 {
-    json_t *root = NULL, *config = NULL;
+    json_t *root = NULL, *config = NULL, *generation = NULL;
     char *path = sp_path_join(dir, "tokenizer.json");
     if (!path) return sp_fail_nomem(strlen(dir) + 16, "a path");
     sp_err err = sp_json_read(dir, "tokenizer.json", &root);
     if (err == SP_OK && !root) err = sp_fail(SP_E_IO, "%s: no such file", path);
     if (err == SP_OK) err = sp_json_read(dir, "tokenizer_config.json", &config);
+    if (err == SP_OK) err = sp_json_read(dir, GENERATION, &generation);
+    if (generation && !config) config = json_object();
+    if (generation) json_object_set(config, GENERATION, generation);
     if (err == SP_OK) err = sp_tokenizer_parse(root, config, path, out);
     json_decref(root);
     json_decref(config);
+    json_decref(generation);
     sp_free(path);
     return err;
 }

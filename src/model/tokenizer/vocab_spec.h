@@ -12,6 +12,7 @@ typedef enum sp_token_type {
     SP_TOKEN_USER = 4,
     SP_TOKEN_UNUSED = 5,
     SP_TOKEN_BYTE = 6,
+    SP_TOKEN_MARK = 7, /* not in files: a control token that is part of an answer's text */
 } sp_token_type;
 
 /* Published ways to split text into words (pre_table.c). */
@@ -68,6 +69,8 @@ typedef struct sp_wordpiece {
     int max_chars;      /* of a word; longer ones are unknown */
 } sp_wordpiece;
 
+enum { SP_MAX_ENDS = 16 };
+
 /* The vocabulary of a file. All views are borrowed for one call: the tokenizer copies what it
  * needs. */
 typedef struct sp_vocab_spec {
@@ -84,6 +87,8 @@ typedef struct sp_vocab_spec {
     size_t n_merges;
     const sp_text_view *merges; /* "left right" */
     int32_t bos, eos, eot, unk; /* -1: none */
+    int32_t ends[SP_MAX_ENDS];  /* [n_ends] more tokens that end an answer */
+    int n_ends;
     bool add_bos, add_eos;      /* add_eos: an encoder's input ends with EOS; prompts never do */
     bool add_space_prefix;      /* SentencePiece: a dummy space starts the text, see spm.c */
     bool fuse_unk;              /* SentencePiece: consecutive unknown characters become one unk */

@@ -61,6 +61,7 @@ struct sp_prompt {
     int n_turns;
     sp_chunk_find find; /* which chunks are looked for in texts */
     bool in_turn; /* it has not ended */
+    bool thinks;  /* it ends with <think> */
     bool closed;  /* the assistant's turn is open: nothing follows */
     sp_tail tail;
 };

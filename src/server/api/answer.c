@@ -4,6 +4,7 @@
 
 #include "cli/account.h"
 #include "server/api/citations.h"
+#include "server/api/dialect.h"
 #include "server/api/logprobs.h"
 #include "server/http/reply.h"
 
@@ -180,25 +181,23 @@ json_t *srv_answer_call(const srv_job *j, int choice, size_t k, const json_t *ca
     return o;
 }
 
-/* message_json -- the text and the calls of a chat's choice; *calls: there are some, and all are complete. */
+/* message_json -- what a chat's choice says; *calls: there are some, and all are complete. */
 static json_t *message_json(const srv_job *j, int i, bool *calls)
 {
-    srv_calls found;
-    const sp_result *r = srv_job_result(j, i);
-    const char *text = r->text;
-    srv_calls_read(&j->task.tools, text, strlen(text), srv_end_of(r), &found);
-    *calls = json_array_size(found.v) > 0 && !found.open;
-    if (found.open) json_array_append(found.v, found.open);
-    bool any = json_array_size(found.v) > 0 || j->task.tools.must;
-    json_t *content = any && found.n_text == 0 ? json_null() : srv_text_json(text, found.n_text);
-    json_t *m = json_pack("{s:s, s:o}", "role", "assistant", "content", content),
-           *list = json_array();
-    for (size_t k = 0; k < json_array_size(found.v); k++)
-        json_array_append_new(list, srv_answer_call(j, i, k, json_array_get(found.v, k), false));
+    srv_said said;
+    srv_said_of(j, i, &said);
+    json_t *v = said.calls.v;
+    *calls = json_array_size(v) > 0 && !said.calls.open;
+    if (said.calls.open) json_array_append(v, said.calls.open);
+    const bool any = json_array_size(v) > 0 || j->task.tools.must;
+    json_t *content = any && said.n_text == 0 ? json_null() : srv_text_json(said.text, said.n_text);
+    json_t *m = json_pack("{s:s, s:o}", "role", "assistant", "content", content), *list = json_array();
+    if (said.n_thought) json_object_set_new(m, "reasoning_content", srv_text_json(said.thought, said.n_thought));
+    for (size_t k = 0; k < json_array_size(v); k++)
+        json_array_append_new(list, srv_answer_call(j, i, k, json_array_get(v, k), false));
     if (json_array_size(list)) json_object_set(m, "tool_calls", list);
     json_decref(list);
-    json_decref(found.open);
-    json_decref(found.v);
+    srv_said_fini(&said);
     return m;
 }
 

@@ -50,20 +50,22 @@ static const char *reason_of(const sp_result *r, bool calls)
 
 static json_t *whole(const srv_job *j)
 {
-    srv_calls found;
+    srv_said said;
     const sp_result *r = srv_job_result(j, 0);
     json_t *content = json_array();
-    srv_calls_of(j, &found);
-    size_t n = json_array_size(found.v);
-    if (found.n_text || n == 0)
+    srv_said_of(j, 0, &said);
+    size_t n = json_array_size(said.calls.v);
+    if (said.n_thought)
+        json_array_append_new(content, json_pack("{s:s, s:o, s:s}", "type", "thinking", "thinking",
+                                                 srv_text_json(said.thought, said.n_thought), "signature", ""));
+    if (said.n_text || n == 0)
         json_array_append_new(content, json_pack("{s:s, s:o}", "type", "text", "text",
-                                                 srv_text_json(r->text, found.n_text)));
+                                                 srv_text_json(said.text, said.n_text)));
     for (size_t k = 0; k < n; k++) {
-        const json_t *call = json_array_get(found.v, k);
+        const json_t *call = json_array_get(said.calls.v, k);
         json_array_append_new(content, use_json(j, k, call, srv_arguments_json(call)));
     }
-    json_decref(found.v);
-    json_decref(found.open);
+    srv_said_fini(&said);
     json_t *o = message_json(j, content, reason_of(r, n > 0), r);
     json_object_set_new(o, "timings", srv_answer_timings(r));
     json_object_set_new(o, "spolia", srv_answer_account(j));
@@ -115,14 +117,29 @@ static bool send_delta(srv_job *j, const char *type, const char *name, const cha
                           srv_text_json(s, n)));
 }
 
-static bool send_text(srv_job *j, srv_choice *c, size_t upto)
+static bool send_thought(srv_job *j, srv_choice *c, const srv_said *said)
 {
-    if (upto <= c->taken) return true;
+    const size_t from = c->thought_taken;
+    if (said->n_thought <= from) return true;
+    if (!j->in_thought && !close_block(j)) return false;
+    if (!j->in_message &&
+        !open_block(j, json_pack("{s:s, s:s, s:s}", "type", "thinking", "thinking", "", "signature", "")))
+        return false;
+    j->in_thought = true;
+    c->thought_taken = said->n_thought;
+    return send_delta(j, "thinking_delta", "thinking", said->thought + from, said->n_thought - from);
+}
+
+static bool send_text(srv_job *j, srv_choice *c, const srv_said *said)
+{
+    const size_t from = c->taken;
+    if (said->n_text <= from) return true;
+    if (j->in_thought && !close_block(j)) return false;
+    j->in_thought = false;
     if (!j->in_message && !open_block(j, json_pack("{s:s, s:s}", "type", "text", "text", "")))
         return false;
-    size_t from = c->taken;
-    c->taken = upto;
-    return send_delta(j, "text_delta", "text", c->text + from, upto - from);
+    c->taken = said->n_text;
+    return send_delta(j, "text_delta", "text", said->text + from, said->n_text - from);
 }
 
 /* send_call -- what is new of call number k: its block, then its arguments in pieces, then its end. */
@@ -168,21 +185,21 @@ static bool send_end(srv_job *j, srv_choice *c)
 static bool write_new(srv_job *j)
 {
     srv_choice *c = &j->choices[0];
-    srv_calls found;
+    srv_said said;
     if (c->ended) return true;
     if (!c->begun &&
         !send_event(j, "message_start",
               json_pack("{s:o}", "message", message_json(j, json_array(), NULL, NULL))))
         return false;
     c->begun = true;
-    srv_calls_of(j, &found);
-    size_t n = json_array_size(found.v);
-    bool good = c->n_calls || send_text(j, c, found.n_text);
+    srv_said_of(j, 0, &said);
+    const srv_calls *found = &said.calls;
+    size_t n = json_array_size(found->v);
+    bool good = c->n_calls || (send_thought(j, c, &said) && send_text(j, c, &said));
     for (size_t k = c->n_calls - c->call_open; good && k < n; k++)
-        good = send_call(j, c, k, json_array_get(found.v, k), true);
-    if (good && found.open && n + 1 >= c->n_calls) good = send_call(j, c, n, found.open, false);
-    json_decref(found.v);
-    json_decref(found.open);
+        good = send_call(j, c, k, json_array_get(found->v, k), true);
+    if (good && found->open && n + 1 >= c->n_calls) good = send_call(j, c, n, found->open, false);
+    srv_said_fini(&said);
     c->seen = c->n;
     return good && (!c->done || send_end(j, c));
 }

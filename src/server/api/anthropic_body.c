@@ -119,7 +119,7 @@ static void add_block(reading *r, const json_t *block)
         add_document(r, block);
     else if (!r->user && strcmp(type, "tool_use") == 0)
         add_use(r, block);
-    else if (r->user || !strstr(type, "thinking")) /* templates drop thoughts, too */
+    else if (r->user || !strstr(type, "thinking")) /* of earlier turns: templates drop them, too */
         refuse_block(r, block);
 }
 
@@ -244,9 +244,7 @@ json_t *srv_anthropic_body(srv_fields *f, bool *chat)
     *chat = true;
     read_messages(&r);
     if (!srv_field(f, "max_tokens")) srv_fields_refuse(f, "max_tokens", "max_tokens is missing");
-    if (strcmp(thinking, "enabled") == 0)
-        srv_fields_refuse(f, "thinking",
-                          "thinking is not supported: the answer is what the model writes");
+    if (strcmp(thinking, "enabled") == 0) json_object_set_new(out, "think", json_true());
     if (json_is_array(srv_field(f, "documents")))
         json_array_extend(r.documents, srv_field(f, "documents"));
     json_object_set_new(out, "messages", r.messages);

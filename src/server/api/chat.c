@@ -111,6 +111,8 @@ static json_t *read_message(srv_fields *f, const json_t *o, size_t i)
            *m = json_copy((json_t *)o); /* shares the members */
     json_object_set_new(m, "role", json_string(role));
     json_object_set_new(m, "content", content);
+    json_t *thoughts = json_object_get(o, "reasoning_content"); /* gpt-oss's template has another name */
+    if (json_is_string(thoughts) && !json_object_get(m, "thinking")) json_object_set(m, "thinking", thoughts);
     if (json_array_size(calls))
         json_object_set_new(m, "tool_calls", calls_of(f, calls, i));
     else

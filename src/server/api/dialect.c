@@ -50,17 +50,19 @@ json_t *srv_arguments_json(const json_t *call)
     return json_object();
 }
 
-void srv_calls_of(const srv_job *j, srv_calls *found)
+void srv_said_of(const srv_job *j, int i, srv_said *found)
 {
-    const srv_choice *c = &j->choices[0];
-    const sp_result *r = c->done ? srv_job_result(j, 0) : NULL;
+    const srv_choice *c = &j->choices[i];
+    const sp_result *r = c->done ? srv_job_result(j, i) : NULL;
     const char *text = c->text ? c->text : "";
     size_t n = c->n;
     if (r && !j->task.stream) { /* a stream has collected it */
         text = r->text;
         n = strlen(text);
     }
-    srv_calls_read(&j->task.tools, text, n, r ? srv_end_of(r) : SRV_GROWS, found);
+    const bool opened = c->in_thought && j->task.thoughts == SRV_THOUGHTS_TAGS;
+    srv_said_read(&j->task.tools, opened ? SRV_THOUGHTS_OPENED : j->task.thoughts, text, n,
+                  r ? srv_end_of(r) : SRV_GROWS, found);
 }
 
 bool srv_stream_line(srv_job *j, json_t *o)

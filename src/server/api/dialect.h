@@ -49,8 +49,8 @@ json_t *srv_body_copy(const srv_fields *f, const char *const *replaced, size_t n
 const char *srv_job_key(const srv_job *j);
 /* srv_arguments_json -- arguments of a call as an object: {} where they are none. */
 json_t *srv_arguments_json(const json_t *call);
-/* srv_calls_of -- text and calls of choice 0 as known so far; a call that was cut is in `open`. */
-void srv_calls_of(const srv_job *j, srv_calls *found);
+/* srv_said_of -- what choice i says as known so far; a call that was cut is open. Owns: srv_said_fini. */
+void srv_said_of(const srv_job *j, int i, srv_said *found);
 /* srv_stream_line -- adds an object, which is consumed, as a line. */
 bool srv_stream_line(srv_job *j, json_t *o);
 

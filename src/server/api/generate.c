@@ -108,6 +108,20 @@ static void require_calls(const srv_call *call, srv_task *t, srv_fields *f)
     if (t->tools.must) t->grammar = srv_tools_grammar(&t->tools, t->tool_form, f);
 }
 
+/* read_thoughts -- how the answer of a chat has them: apart from the text, as the model's template does.
+ * reasoning_format: llama.cpp's. */
+static void read_thoughts(const srv_call *call, srv_task *t, srv_fields *f)
+{
+    const char *form = srv_field_string(f, "reasoning_format");
+    const srv_thoughts own = srv_thoughts_of(sp_vocab_template(call->s->vocab));
+    const bool apart = !form || strcmp(form, "auto") == 0 || strcmp(form, "deepseek") == 0;
+    if (!apart && strcmp(form, "none") != 0)
+        srv_fields_refuse(f, "reasoning_format", "reasoning_format must be auto, deepseek or none");
+    if (srv_field_bool(f, "think", false) && !own)
+        srv_fields_refuse(f, "think", "think: the model's template has no thoughts");
+    if (t->chat && apart) t->thoughts = own;
+}
+
 bool srv_find_of(const char *name, sp_chunk_find *out)
 {
     static const char *const names[] = {
@@ -217,6 +231,7 @@ static void read_task(srv_call *call, srv_task *t, srv_fields *f)
     srv_task_read(t, f, &call->s->o);
     srv_retain_read(t, f);
     if (!f->failed) require_calls(call, t, f);
+    if (!f->failed) read_thoughts(call, t, f);
     read_scope(call, f, t->chat);
     t->tenant = call->salt ? call->salt : "";
     t->ranks = !call->salt || call->tenant->may_priority;

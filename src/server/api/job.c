@@ -138,7 +138,8 @@ static sp_err start_choice(srv_job *j, int i, const sp_prompt *p)
 {
     srv_choice *c = &j->choices[i];
     sp_request *request;
-    *c = (srv_choice){.job = j, .index = i};
+    /* a grammar knows of no thoughts */
+    *c = (srv_choice){.job = j, .index = i, .in_thought = sp_prompt_thinks(p) && !j->task.grammar};
     if (!begin_tokens(c, j)) return SP_E_NOMEM;
     sp_request_opts o = {.sampling = j->task.sampling,
                          .max_tokens = j->task.max_tokens,

@@ -21,8 +21,10 @@ typedef struct srv_choice {
     struct srv_job *job;
     int index;
     sp_request *request;
-    char *text; /* [n] of a stream; [0, taken) has been sent, [0, seen) was looked at */
+    char *text; /* [n] of a stream; `taken` bytes of what it says have been sent, [0, seen) was looked at */
+    bool in_thought; /* the prompt ends with the mark that opens thoughts */
     size_t n, cap, taken, seen;
+    size_t thought_taken; /* bytes of its thoughts that have been sent; then `taken` counts its text alone */
     sp_token_logprob *tokens; /* [n_tokens, 1 + top_logprobs], where the task asks for them */
     size_t n_tokens, cap_tokens, taken_tokens;
     size_t n_calls; /* whose name has been sent */
@@ -68,6 +70,7 @@ typedef struct srv_job {
         to_compute; /* prompt tokens computed as last reported (-1: nothing was), of how many */
     int n_events, n_items; /* of a response: sent */
     bool in_message;       /* of a response: its message is being sent */
+    bool in_thought;       /* thoughts are being sent */
     bool in_answer;        /* the prompt's progress has been reported to its end */
 } srv_job;
 

@@ -23,17 +23,18 @@ static bool is_chat(const srv_job *j)
     return j->task.dialect == &srv_ollama_chat;
 }
 
-/* frame -- text and calls (consumed; NULL: none) of the answer. */
-static json_t *frame(const srv_job *j, json_t *text, json_t *calls, bool done)
+/* frame -- text, thoughts and calls (consumed; the last two NULL: none) of the answer. */
+static json_t *frame(const srv_job *j, json_t *text, json_t *thought, json_t *calls, bool done)
 {
     json_t *o =
         json_pack("{s:s, s:o}", "model", j->s->o.alias, "created_at", srv_ollama_time(time(NULL)));
     if (is_chat(j))
         json_object_set_new(o, "message",
-                            json_pack("{s:s, s:o, s:o*}", "role", "assistant", "content", text,
-                                      "tool_calls", calls));
+                            json_pack("{s:s, s:o, s:o*, s:o*}", "role", "assistant", "content", text,
+                                      "thinking", thought, "tool_calls", calls));
     else
         json_object_set_new(o, "response", text);
+    if (!is_chat(j) && thought) json_object_set_new(o, "thinking", thought);
     json_object_set_new(o, "done", json_boolean(done));
     return o;
 }
@@ -59,20 +60,25 @@ static json_t *call_json(const json_t *call)
                      "arguments", srv_arguments_json(call));
 }
 
+/* thought_json -- from byte `at`; NULL: nothing is there. */
+static json_t *thought_json(const srv_said *said, size_t at)
+{
+    return said->n_thought > at ? srv_text_json(said->thought + at, said->n_thought - at) : NULL;
+}
+
 static json_t *whole(const srv_job *j)
 {
-    srv_calls found;
+    srv_said said;
     json_t *calls = json_array();
-    srv_calls_of(j, &found);
-    for (size_t k = 0; k < json_array_size(found.v); k++)
-        json_array_append_new(calls, call_json(json_array_get(found.v, k)));
+    srv_said_of(j, 0, &said);
+    for (size_t k = 0; k < json_array_size(said.calls.v); k++)
+        json_array_append_new(calls, call_json(json_array_get(said.calls.v, k)));
     bool any = json_array_size(calls) > 0;
-    json_t *o = frame(j, srv_text_json(srv_job_result(j, 0)->text, found.n_text),
+    json_t *o = frame(j, srv_text_json(said.text, said.n_text), thought_json(&said, 0),
                       any ? json_incref(calls) : NULL, true);
     add_end(j, o);
     json_decref(calls);
-    json_decref(found.v);
-    json_decref(found.open);
+    srv_said_fini(&said);
     return o;
 }
 
@@ -87,7 +93,7 @@ static bool send_end(srv_job *j, srv_choice *c)
     const sp_result *r = sp_request_result(c->request);
     c->ended = true;
     if (r->finish == SP_FINISH_ERROR) return srv_stream_line(j, error(0, NULL, r->detail));
-    json_t *o = frame(j, json_string(""), NULL, true);
+    json_t *o = frame(j, json_string(""), NULL, NULL, true);
     add_end(j, o);
     return srv_stream_line(j, o);
 }
@@ -96,21 +102,23 @@ static bool send_end(srv_job *j, srv_choice *c)
 static bool write_new(srv_job *j)
 {
     srv_choice *c = &j->choices[0];
-    srv_calls found;
+    srv_said said;
     bool good = true;
     if (c->ended) return true;
-    srv_calls_of(j, &found);
-    if (found.n_text > c->taken && c->n_calls == 0) {
-        good = srv_stream_line(
-            j, frame(j, srv_text_json(c->text + c->taken, found.n_text - c->taken), NULL, false));
-        c->taken = found.n_text;
+    srv_said_of(j, 0, &said);
+    json_t *thought = thought_json(&said, c->thought_taken);
+    c->thought_taken = said.n_thought;
+    if (thought) good = srv_stream_line(j, frame(j, json_string(""), thought, NULL, false));
+    if (good && said.n_text > c->taken && c->n_calls == 0) {
+        json_t *text = srv_text_json(said.text + c->taken, said.n_text - c->taken);
+        good = srv_stream_line(j, frame(j, text, NULL, NULL, false));
+        c->taken = said.n_text;
     }
-    for (; good && c->n_calls < json_array_size(found.v); c->n_calls++) {
-        json_t *call = call_json(json_array_get(found.v, c->n_calls));
-        good = srv_stream_line(j, frame(j, json_string(""), json_pack("[o]", call), false));
+    for (; good && c->n_calls < json_array_size(said.calls.v); c->n_calls++) {
+        json_t *call = call_json(json_array_get(said.calls.v, c->n_calls));
+        good = srv_stream_line(j, frame(j, json_string(""), NULL, json_pack("[o]", call), false));
     }
-    json_decref(found.v);
-    json_decref(found.open);
+    srv_said_fini(&said);
     c->seen = c->n;
     return good && (!c->done || send_end(j, c));
 }

@@ -56,12 +56,20 @@ static void read_format(srv_fields *f, json_t *out)
         srv_fields_refuse(f, "format", "format must be json or a JSON schema");
 }
 
-static void refuse_thoughts(srv_fields *f)
+/* read_think -- false, true, or how much: "low", "medium", "high". */
+static void read_think(srv_fields *f, json_t *out)
 {
     const json_t *think = srv_field(f, "think");
-    if (think && !json_is_false(think))
-        srv_fields_refuse(f, "think",
-                          "think is not supported: the answer is what the model writes");
+    const bool off = json_is_false(think);
+    if (!think || json_is_null(think)) return;
+    if (!json_is_boolean(think) && !json_is_string(think))
+        srv_fields_refuse(f, "think", "think must be true, false, low, medium or high");
+    json_t *given = json_object_get(out, "chat_template_kwargs");
+    json_t *more = json_is_object(given) ? json_copy(given) : json_object();
+    json_object_set_new(out, "think", json_boolean(!off));
+    json_object_set_new(more, "enable_thinking", json_boolean(!off));
+    if (json_is_string(think)) json_object_set(more, "reasoning_effort", (json_t *)think);
+    json_object_set_new(out, "chat_template_kwargs", more);
 }
 
 static void refuse_images(srv_fields *f, const json_t *o, const char *where)
@@ -81,6 +89,7 @@ static json_t *read_message(srv_fields *f, const json_t *given, size_t i, size_t
     snprintf(where, sizeof where, "messages[%zu]", i);
     refuse_images(f, m, where);
     json_object_del(m, "images");
+    if (json_object_get(m, "thinking")) json_object_set(m, "reasoning_content", json_object_get(m, "thinking"));
     json_object_del(m, "thinking");
     for (size_t k = 0; k < json_array_size(calls); k++) {
         json_t *call = json_array_get(calls, k);
@@ -111,7 +120,7 @@ json_t *srv_ollama_chat_body(srv_fields *f, bool *chat)
     if (json_array_size(json_object_get(out, "tools")) == 0) json_object_del(out, "tools");
     read_options(f, out);
     read_format(f, out);
-    refuse_thoughts(f);
+    read_think(f, out);
     if (!f->failed) return out;
     json_decref(out);
     return NULL;
@@ -144,7 +153,7 @@ json_t *srv_ollama_generate_body(srv_fields *f, bool *chat)
     json_decref(messages);
     read_options(f, out);
     read_format(f, out);
-    refuse_thoughts(f);
+    read_think(f, out);
     if (!f->failed) return out;
     json_decref(out);
     return NULL;

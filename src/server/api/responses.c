@@ -4,18 +4,31 @@
 #include <string.h>
 
 #include "server/api/answer.h"
+#include "server/api/dialect.h"
 #include "server/api/logprobs.h"
 #include "server/api/stream.h"
 #include "server/http/reply.h"
 
 /* -- the object ------------------------------------------------------------------------------- */
 
-static json_t *usage_json(const sp_result *r)
+/* count_thoughts -- as tokens of a text. */
+static int count_thoughts(const srv_job *j, const srv_said *said)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    if (said->n_thought &&
+        sp_vocab_encode(j->s->vocab, said->thought, said->n_thought, false, &ids, &n) != SP_OK)
+        n = 0;
+    sp_buffer_free(ids);
+    return (int)n;
+}
+
+static json_t *usage_json(const sp_result *r, int n_thoughts)
 {
     return json_pack("{s:i, s:{s:i, s:i}, s:i, s:{s:i}, s:i}", "input_tokens", r->n_prompt,
                      "input_tokens_details", "cached_tokens", r->n_reused, "recomputed_tokens",
                      r->n_recomputed, "output_tokens", r->n_generated, "output_tokens_details",
-                     "reasoning_tokens", 0, "total_tokens", r->n_prompt + r->n_generated);
+                     "reasoning_tokens", n_thoughts, "total_tokens", r->n_prompt + r->n_generated);
 }
 
 static json_t *given(const srv_job *j, const char *name, json_t *otherwise)
@@ -64,6 +77,14 @@ static json_t *message_item(const srv_job *j, const char *status, json_t *part)
                      part ? json_pack("[o]", part) : json_array());
 }
 
+/* thought_item -- text (consumed) NULL: it begins. */
+static json_t *thought_item(const srv_job *j, json_t *text)
+{
+    return json_pack("{s:o, s:s, s:s, s:[], s:o}", "id", json_sprintf("rs_%s", srv_job_key(j)), "type", "reasoning",
+                     "status", text ? "completed" : "in_progress", "summary", "content",
+                     text ? json_pack("[{s:s, s:o}]", "type", "reasoning_text", "text", text) : json_array());
+}
+
 /* call_item -- call number k; what is in progress has no arguments yet. */
 static json_t *call_item(const srv_job *j, size_t k, const json_t *call, const char *status)
 {
@@ -87,7 +108,7 @@ static json_t *content_logprobs(const srv_choice *c)
 }
 
 /* finish -- the response of a request that is done; `output` is consumed. */
-static json_t *finish(const srv_job *j, json_t *output)
+static json_t *finish(const srv_job *j, json_t *output, int n_thoughts)
 {
     const sp_result *r = srv_job_result(j, 0);
     bool cut = r->finish == SP_FINISH_LENGTH;
@@ -102,7 +123,7 @@ static json_t *finish(const srv_job *j, json_t *output)
                             json_pack("{s:s, s:o}", "code", "server_error", "message",
                                       srv_text_json(r->detail, strlen(r->detail))));
     json_object_set_new(o, "output", output);
-    json_object_set_new(o, "usage", usage_json(r));
+    json_object_set_new(o, "usage", usage_json(r, n_thoughts));
     json_object_set_new(o, "timings", srv_answer_timings(r));
     json_object_set_new(o, "spolia", srv_answer_account(j));
     return o;
@@ -110,22 +131,24 @@ static json_t *finish(const srv_job *j, json_t *output)
 
 static json_t *whole(const srv_job *j)
 {
-    srv_calls found;
+    srv_said said;
     const srv_choice *c = &j->choices[0];
     const sp_result *r = srv_job_result(j, 0);
     json_t *output = json_array();
-    srv_calls_read(&j->task.tools, r->text, strlen(r->text), srv_end_of(r), &found);
-    size_t n = json_array_size(found.v);
-    if (found.n_text || (n == 0 && !found.open))
+    srv_said_of(j, 0, &said);
+    const srv_calls *found = &said.calls;
+    const size_t n = json_array_size(found->v);
+    if (said.n_thought) json_array_append_new(output, thought_item(j, srv_text_json(said.thought, said.n_thought)));
+    if (said.n_text || (n == 0 && !found->open))
         json_array_append_new(
             output, message_item(j, r->finish == SP_FINISH_LENGTH ? "incomplete" : "completed",
-                                 part_json(r->text, found.n_text, content_logprobs(c))));
+                                 part_json(said.text, said.n_text, content_logprobs(c))));
     for (size_t k = 0; k < n; k++)
-        json_array_append_new(output, call_item(j, k, json_array_get(found.v, k), "completed"));
-    if (found.open) json_array_append_new(output, call_item(j, n, found.open, "incomplete"));
-    json_decref(found.v);
-    json_decref(found.open);
-    return finish(j, output);
+        json_array_append_new(output, call_item(j, k, json_array_get(found->v, k), "completed"));
+    if (found->open) json_array_append_new(output, call_item(j, n, found->open, "incomplete"));
+    const int n_thoughts = count_thoughts(j, &said);
+    srv_said_fini(&said);
+    return finish(j, output, n_thoughts);
 }
 
 /* -- events ----------------------------------------------------------------------------------- */
@@ -162,6 +185,37 @@ static json_t *about_message(const srv_job *j)
     return about(j, json_sprintf("msg_%s", srv_job_key(j)), true);
 }
 
+/* about_thought -- with the new part of it as `name`. */
+static json_t *about_thought(const srv_job *j, const char *name, const char *text, size_t n)
+{
+    json_t *o = about(j, json_sprintf("rs_%s", srv_job_key(j)), true);
+    json_object_set_new(o, name, srv_text_json(text, n));
+    return o;
+}
+
+/* send_thought -- what is new of it; what is thought after the message has begun is in the whole response only. */
+static bool send_thought(srv_job *j, srv_choice *c, const srv_said *said)
+{
+    const size_t from = c->thought_taken, n = said->n_thought;
+    if (n <= from || (!j->in_thought && (j->n_items || j->in_message))) return true;
+    if (!j->in_thought && !send_item(j, "response.output_item.added", thought_item(j, NULL))) return false;
+    j->in_thought = true;
+    c->thought_taken = n;
+    return send_event(j, "response.reasoning_text.delta", about_thought(j, "delta", said->thought + from, n - from));
+}
+
+/* close_thought -- it is whole when something else begins. */
+static bool close_thought(srv_job *j, const srv_choice *c, const srv_said *said)
+{
+    if (!j->in_thought) return true;
+    j->in_thought = false;
+    const bool good =
+        send_event(j, "response.reasoning_text.done", about_thought(j, "text", said->thought, c->thought_taken)) &&
+        send_item(j, "response.output_item.done", thought_item(j, srv_text_json(said->thought, c->thought_taken)));
+    j->n_items++;
+    return good;
+}
+
 static bool open_message(srv_job *j)
 {
     if (j->in_message) return true;
@@ -172,13 +226,14 @@ static bool open_message(srv_job *j)
            send_event(j, "response.content_part.added", part);
 }
 
-static bool send_text(srv_job *j, srv_choice *c, size_t upto)
+static bool send_text(srv_job *j, srv_choice *c, const srv_said *said)
 {
+    const size_t upto = said->n_text;
     if (upto <= c->taken) return true;
     if (!open_message(j)) return false;
     json_t *o = about_message(j), *told = srv_logprobs_new(c),
            *list = json_object_get(told, "content");
-    json_object_set_new(o, "delta", srv_text_json(c->text + c->taken, upto - c->taken));
+    json_object_set_new(o, "delta", srv_text_json(said->text + c->taken, upto - c->taken));
     json_object_set_new(o, "logprobs", list ? json_incref(list) : json_array());
     json_decref(told);
     c->taken = upto;
@@ -186,11 +241,10 @@ static bool send_text(srv_job *j, srv_choice *c, size_t upto)
 }
 
 /* close_message -- its text is whole. */
-static bool close_message(srv_job *j, const srv_choice *c)
+static bool close_message(srv_job *j, const srv_choice *c, const char *text)
 {
     if (!j->in_message) return true;
     j->in_message = false;
-    const char *text = c->text ? c->text : "";
     json_t *list = content_logprobs(c), *whole = about_message(j), *part = about_message(j);
     json_object_set_new(whole, "text", srv_text_json(text, c->taken));
     json_object_set_new(whole, "logprobs", list ? json_incref(list) : json_array());
@@ -205,7 +259,7 @@ static bool close_message(srv_job *j, const srv_choice *c)
 }
 
 /* send_call -- what is new of call number k: its item, then its arguments in pieces, then their end. */
-static bool send_call(srv_job *j, srv_choice *c, size_t k, json_t *call, bool complete)
+static bool send_call(srv_job *j, srv_choice *c, size_t k, const srv_said *said, json_t *call, bool complete)
 {
     const json_t *arguments = json_object_get(call, "arguments");
     json_t *id = json_sprintf("fc_%s_%zu", srv_job_key(j), k);
@@ -213,7 +267,7 @@ static bool send_call(srv_job *j, srv_choice *c, size_t k, json_t *call, bool co
     if (k == c->n_calls) {
         c->n_calls++;
         c->n_sent = 0;
-        good = close_message(j, c) &&
+        good = close_message(j, c, said->text) &&
                send_item(j, "response.output_item.added", call_item(j, k, call, "in_progress"));
     }
     size_t at = c->n_sent, n = json_string_length(arguments);
@@ -241,13 +295,14 @@ static bool send_call(srv_job *j, srv_choice *c, size_t k, json_t *call, bool co
 
 /* send_calls -- the calls that are complete, and what is known of the next one. An answer may end within a call:
  * then its item ends without the end of its arguments. */
-static bool send_calls(srv_job *j, srv_choice *c, const srv_calls *found)
+static bool send_calls(srv_job *j, srv_choice *c, const srv_said *said)
 {
+    const srv_calls *found = &said->calls;
     bool good = true;
     size_t n = json_array_size(found->v);
     for (size_t k = c->n_calls - c->call_open; good && k < n; k++)
-        good = send_call(j, c, k, json_array_get(found->v, k), true);
-    if (good && found->open && n + 1 >= c->n_calls) good = send_call(j, c, n, found->open, false);
+        good = send_call(j, c, k, said, json_array_get(found->v, k), true);
+    if (good && found->open && n + 1 >= c->n_calls) good = send_call(j, c, n, said, found->open, false);
     if (!good || !c->done || !c->call_open) return good;
     good = send_item(j, "response.output_item.done",
                      call_item(j, c->n_calls - 1, c->call, "incomplete"));
@@ -255,12 +310,12 @@ static bool send_calls(srv_job *j, srv_choice *c, const srv_calls *found)
     return good;
 }
 
-static bool send_end(srv_job *j, srv_choice *c)
+static bool send_end(srv_job *j, srv_choice *c, const srv_said *said)
 {
     const sp_result *r = sp_request_result(c->request);
     c->ended = true;
-    if (j->n_items == 0 && !open_message(j)) return false;
-    if (!close_message(j, c)) return false;
+    if (c->n_calls == 0 && !open_message(j)) return false;
+    if (!close_message(j, c, said->text)) return false;
     const char *type = r->finish == SP_FINISH_ERROR    ? "response.failed"
                        : r->finish == SP_FINISH_LENGTH ? "response.incomplete"
                                                        : "response.completed";
@@ -270,19 +325,19 @@ static bool send_end(srv_job *j, srv_choice *c)
 static bool write_new(srv_job *j)
 {
     srv_choice *c = &j->choices[0];
-    srv_calls found;
+    srv_said said;
     if (c->ended) return true;
     if (!c->begun && !(send_frame(j, "response.created") && send_frame(j, "response.in_progress")))
         return false;
     c->begun = true;
-    const char *text = c->text ? c->text : "";
-    srv_end end = c->done ? srv_end_of(sp_request_result(c->request)) : SRV_GROWS;
-    srv_calls_read(&j->task.tools, text, c->n, end, &found);
-    bool good = (c->n_calls || send_text(j, c, found.n_text)) && send_calls(j, c, &found);
-    json_decref(found.v);
-    json_decref(found.open);
+    srv_said_of(j, 0, &said);
+    const bool more = said.n_text > c->taken || json_array_size(said.calls.v) || said.calls.open || c->done;
+    bool good = c->n_calls || (send_thought(j, c, &said) && (!more || close_thought(j, c, &said)));
+    good = good && (c->n_calls || send_text(j, c, &said)) && send_calls(j, c, &said);
     c->seen = c->n;
-    return good && (!c->done || send_end(j, c));
+    good = good && (!c->done || send_end(j, c, &said));
+    srv_said_fini(&said);
+    return good;
 }
 
 const srv_dialect srv_responses = {

@@ -136,24 +136,34 @@ static bool write_call(srv_job *j, srv_choice *c, size_t k, const json_t *call, 
                                  s + at, n - at));
 }
 
-/* write_calls -- of a chat with tools: the text that is none of a call, and what is known of calls. */
-static bool write_calls(srv_job *j, srv_choice *c)
+static bool write_thought(srv_job *j, srv_choice *c, const srv_said *said)
 {
-    srv_calls found;
-    bool good = true;
-    srv_end end = c->done ? srv_end_of(sp_request_result(c->request)) : SRV_GROWS;
-    srv_calls_read(&j->task.tools, c->text ? c->text : "", c->n, end, &found);
-    size_t n = json_array_size(found.v);
-    if (found.n_text > c->taken && c->n_calls == 0) { /* what a broken call leaves is no text */
-        json_t *text = srv_text_json(c->text + c->taken, found.n_text - c->taken);
-        c->taken = found.n_text;
+    const size_t at = c->thought_taken;
+    if (said->n_thought <= at) return true;
+    c->thought_taken = said->n_thought;
+    return write_event(j, event(j, json_pack("{s:i, s:{s:o}, s:n, s:n}", "index", c->index, "delta",
+                                             "reasoning_content",
+                                             srv_text_json(said->thought + at, said->n_thought - at),
+                                             "logprobs", "finish_reason")));
+}
+
+/* write_said -- of a chat with tools or thoughts: thoughts, text, and what is known of calls. */
+static bool write_said(srv_job *j, srv_choice *c)
+{
+    srv_said said;
+    srv_said_of(j, c->index, &said);
+    const srv_calls *found = &said.calls;
+    const size_t n = json_array_size(found->v);
+    bool good = write_thought(j, c, &said);
+    if (good && said.n_text > c->taken && c->n_calls == 0) { /* what a broken call leaves is no text */
+        json_t *text = srv_text_json(said.text + c->taken, said.n_text - c->taken);
+        c->taken = said.n_text;
         good = write_event(j, piece(j, c, text, NULL));
     }
     for (size_t k = c->n_calls - c->call_open; good && k < n; k++)
-        good = write_call(j, c, k, json_array_get(found.v, k), true);
-    if (good && found.open && n + 1 >= c->n_calls) good = write_call(j, c, n, found.open, false);
-    json_decref(found.v);
-    json_decref(found.open);
+        good = write_call(j, c, k, json_array_get(found->v, k), true);
+    if (good && found->open && n + 1 >= c->n_calls) good = write_call(j, c, n, found->open, false);
+    srv_said_fini(&said);
     c->seen = c->n;
     return good;
 }
@@ -166,9 +176,9 @@ static bool write_choice(srv_job *j, srv_choice *c)
     if (!c->begun && echo && !write_event(j, piece(j, c, srv_text_json(echo, strlen(echo)), NULL)))
         return false;
     c->begun = true;
-    bool calls = j->task.tools.list != NULL;
-    if (calls && !c->ended && (c->seen < c->n || c->done) && !write_calls(j, c)) return false;
-    if (!calls && c->taken < c->n) {
+    const bool parts = j->task.tools.list || j->task.thoughts;
+    if (parts && !c->ended && (c->seen < c->n || c->done) && !write_said(j, c)) return false;
+    if (!parts && c->taken < c->n) {
         json_t *text = json_stringn(c->text + c->taken, c->n - c->taken);
         if (!text) text = json_string("\xef\xbf\xbd");
         c->taken = c->seen = c->n;

@@ -3,7 +3,7 @@
 #define SP_SERVER_API_TASK_H
 
 #include "server/api/fields.h"
-#include "server/api/tools.h"
+#include "server/api/said.h"
 #include "server/http/options.h"
 
 #define SRV_MAX_STOP 16
@@ -20,6 +20,7 @@ typedef struct srv_task {
     int max_tokens, min_tokens;
     srv_tools tools;
     srv_tool_form tool_form;
+    srv_thoughts thoughts; /* in answers; NONE: they are text */
     bool logprobs;
     int top_logprobs;
     sp_grammar *grammar; /* owned; NULL: any text */

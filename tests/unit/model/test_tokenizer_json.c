@@ -251,6 +251,75 @@ static void config_must_fit(void **state)
     json_decref(root);
 }
 
+/* with_added -- gpt2 with control tokens at the end: the first gets the number *first. */
+static sp_tokenizer *with_added(const char *const *texts, size_t n, json_t *config, int32_t *first)
+{
+    json_t *root = read_golden("gpt2"), *added = json_object_get(root, "added_tokens");
+    sp_tokenizer *t = NULL;
+    *first = (int32_t)json_object_size(json_object_get(json_object_get(root, "model"), "vocab")) + 100;
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(added, json_pack("{s:i, s:s, s:b}", "id", *first + (int)i, "content", texts[i],
+                                               "special", true));
+    if (sp_tokenizer_parse(root, config, "x.json", &t) != SP_OK) fail_msg("%s", sp_error_detail());
+    json_decref(root);
+    json_decref(config);
+    return t;
+}
+
+static void answers_end_where_the_family_ends_a_turn(void **state)
+{
+    static const char *const gemma[] = {"<start_of_turn>", "<end_of_turn>", "<|user|>", "<x>", "<y>"};
+    static const char *const glm[] = {"<|user|>", "<|observation|>", "<|assistant|>"};
+    static const char *const phi[] = {"<|user|>", "<|ends|>"};
+    int32_t first;
+    json_t *listed = json_pack("{s:{s:[i, i]}}", "generation_config.json", "eos_token_id", 3, 1 << 20);
+    sp_tokenizer *t = with_added(gemma, 5, listed, &first);
+    assert_false(sp_tokenizer_is_end(t, first) || sp_tokenizer_is_end(t, first + 2) || sp_tokenizer_is_end(t, 2));
+    assert_true(sp_tokenizer_is_end(t, first + 1) && sp_tokenizer_is_end(t, 3));
+    sp_tokenizer_destroy(t);
+    t = with_added(gemma, 5, json_pack("{s:{s:i}}", "generation_config.json", "eos_token_id", 2), &first);
+    assert_true(sp_tokenizer_is_end(t, 2) && !sp_tokenizer_is_end(t, 3));
+    sp_tokenizer_destroy(t);
+    t = with_added(glm, 3, NULL, &first);
+    assert_true(sp_tokenizer_is_end(t, first) && sp_tokenizer_is_end(t, first + 1));
+    assert_false(sp_tokenizer_is_end(t, first + 2));
+    sp_tokenizer_destroy(t);
+    t = with_added(phi, 2, NULL, &first);
+    assert_false(sp_tokenizer_is_end(t, first));
+    assert_true(sp_tokenizer_is_end(t, sp_tokenizer_find(t, "<|end|>")));
+    sp_tokenizer_destroy(t);
+}
+
+/* gpt-oss: its marks are text of an answer, <|end|> is the end of a message only. */
+static void marks_of_channels_are_text(void **state)
+{
+    static const char *const marks[] = {"<|return|>", "<|call|>", "<|channel|>", "<|message|>", "<|start|>",
+                                        "<|constrain|>"};
+    int32_t first;
+    for (size_t n = SP_COUNT(marks) - 1; n <= SP_COUNT(marks); n++) { /* without one, they are as others */
+        sp_tokenizer *t = with_added(marks, n, NULL, &first);
+        const bool all = n == SP_COUNT(marks);
+        const int32_t end = sp_tokenizer_find(t, "<|end|>");
+        sp_bytes text = {0};
+        assert_int_equal(sp_tokenizer_piece(t, first + 2, false, &text), SP_OK);
+        assert_int_equal(text.n, all ? strlen("<|channel|>") : 0);
+        assert_int_equal(sp_tokenizer_piece(t, first + 1, false, &text), SP_OK);
+        assert_int_equal(text.n, all ? strlen("<|channel|>") : 0);
+        assert_true(sp_tokenizer_is_end(t, first) && sp_tokenizer_is_end(t, first + 1));
+        assert_int_equal(sp_tokenizer_is_end(t, end), !all);
+        assert_false(sp_tokenizer_is_end(t, first + 2));
+        sp_tokens ids = {0};
+        assert_int_equal(sp_tokenizer_encode(t, "<|channel|>", 11, 0, &ids), SP_OK); /* of a user: no mark */
+        assert_true(ids.n > 1);
+        ids.n = 0;
+        assert_int_equal(sp_tokenizer_encode(t, "<|channel|>", 11, SP_TOK_SPECIAL, &ids), SP_OK);
+        assert_true(ids.n == 1 && ids.v[0] == first + 2);
+        sp_vec_fini(&ids);
+        sp_vec_fini(&text);
+        sp_tokenizer_destroy(t);
+    }
+}
+
 static void missing_file(void **state)
 {
     sp_tokenizer *t = NULL;
@@ -334,6 +403,8 @@ int main(void)
         cmocka_unit_test(unknown_steps_are_refused),
         cmocka_unit_test(damage_is_refused),
         cmocka_unit_test(config_must_fit),
+        cmocka_unit_test(answers_end_where_the_family_ends_a_turn),
+        cmocka_unit_test(marks_of_channels_are_text),
         cmocka_unit_test(missing_file),
         cmocka_unit_test(other_spellings),
         cmocka_unit_test(holes_are_unused),
