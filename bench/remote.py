@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """remote.py -- the first token of a prompt of known chunks: loaded from another server's copies in Redis, from the disk, computed.
 
-    bench/remote.py -m MODEL [--chunks 8] [--words 180] [--rounds 5]
+    make build/bench/remote_load && bench/remote.py -m MODEL [--chunks 8] [--words 180] [--rounds 5]
 
-Starts a redis-server of its own. In each round three fresh servers, one after another, get the same prompt of chunks that they
-have not read: one with --remote, one with --store, one with neither. Prints the medians of the time to the first token, and of the ratios
-within rounds.
+Starts a redis-server of its own. First bench/remote_load.c: bytes a second of the remote tier, beside a plain client that gets the same
+values. Then, in each round, three fresh servers, one after another, get the same prompt of chunks that they have not read: one with
+--remote, one with --store, one with neither. Prints the medians of the time to the first token, and of the ratios within rounds.
 """
 import argparse
 import json
@@ -62,6 +62,8 @@ def main():
     args = parser.parse_args()
     texts = texts_of(args.chunks, args.words)
     redis, url = start_redis()
+    subprocess.run([ROOT / "build/bench/remote_load", url], check=True)
+    subprocess.run(["redis-cli", "-u", url, "FLUSHALL"], check=True, stdout=subprocess.DEVNULL)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         ways = {"remote": ["--remote", url], "disk": ["--store", folder], "computed": []}

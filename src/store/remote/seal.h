@@ -1,5 +1,13 @@
-/* seal.h -- codes of authentication (HMAC-SHA256) of values in the remote tier: over namespace, name of the copy,
- * field and bytes, under a key that the processes share. Without a key values have none. */
+/* seal.h -- codes of authentication of values in the remote tier: over namespace, name of the copy, field and bytes,
+ * under a key that the processes share. Without a key values have none.
+ *
+ *   offset size  of a code, which follows the value
+ *        0   16  a random number
+ *       16   16  Poly1305 of the value, under HMAC-SHA256 (shared key; namespace, 0, name, 0, field, 0, number)
+ *
+ * Poly1305 takes a seventh of the time of HMAC-SHA256, but a key of its own for every value that is written. A forged
+ * value of 4 MiB passes with a probability of 2^-85 (D. J. Bernstein, "The Poly1305-AES message-authentication
+ * code"). */
 #ifndef SP_STORE_REMOTE_SEAL_H
 #define SP_STORE_REMOTE_SEAL_H
 
@@ -13,7 +21,7 @@ typedef struct sp_remote_seal {
     char space[48]; /* prefix of all keys of the tier */
     uint8_t key[SP_SEAL_KEY];
     size_t n_key; /* 0: none */
-    EVP_MAC *hmac;
+    EVP_MAC *hmac, *poly;
 } sp_remote_seal;
 
 /* sp_seal_init -- key [n]; space is the caller's to write. Errors: SP_E_ARG (too long), SP_E_UNSUPPORTED. */

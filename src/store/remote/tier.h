@@ -8,8 +8,8 @@
  *
  * A store that does not answer is left alone: operations end at once, with SP_E_IO, until the listener, which tries to
  * connect in the background, has read the index again.
- * With a key (mac_key), header and groups carry an HMAC over namespace, name, part and bytes; without a key, checksums
- * find damage but not tampering.
+ * With a key (mac_key), header and groups carry a code (seal.h) over namespace, name, part and bytes; without a key,
+ * checksums find damage but not tampering.
  *
  * Invariants
  *  I1  what a sink gets was verified as in every tier (store/tier.h I2), and with a key it was written by one who has
