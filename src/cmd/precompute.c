@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/asked.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/show.h"
@@ -59,8 +60,8 @@ void precompute_init(precompute_options *o)
         {OPT_GROUP, "Copies"},
         {OPT_INT, "fuse", 0, "N", &o->n_similar,
          "similar chunks that a copy is conditioned on; 0: plain copies (10)"},
-        {OPT_STRING, "similar", 0, "SOURCE", &o->similar,
-         "which chunks are similar: bm25, neighbour, vectors, random (bm25)"},
+        {OPT_STRING, "similar", 0, "SOURCE", &o->similar, CLI_SIMILAR_HELP},
+        {OPT_STRING, "asked", 0, "FILE", &o->asked, CLI_ASKED_HELP},
         {OPT_STRING, "system", 0, "TEXT", &o->system, "system text; must be that of ask"},
         {OPT_STRING, "shard", 0, "K/N", &o->shard,
          "compute only the K-th of N parts of the chunks: others compute the rest (all)"},
@@ -80,8 +81,11 @@ static bool read_shard(precompute_options *o)
 
 bool precompute_check(precompute_options *o, const char *command)
 {
+    const char *wrong = cli_asked_wrong(o->similar, o->asked);
     if (!o->model.ctx.model)
         cli_fail_with("%s: computing copies needs a model, -m PATH", command);
+    else if (wrong)
+        cli_fail_with("%s: %s", command, wrong);
     else if (o->n_similar < 0)
         cli_fail_with("%s: --fuse must be at least 0", command);
     else if (!read_shard(o))
@@ -436,10 +440,11 @@ int precompute(precompute_options *o, const char *index_path, bool quiet, bool a
     else if (!r.seen || (!r.store && !tiers->remote))
         cli_fail(SP_E_NOMEM);
     else if ((r.ctx = model_options_open(&o->model))) {
+        const bool asked = !o->asked || cli_note_asked(r.index, o->asked);
         r.own_store = r.store && claim(r.store, index_path, fresh);
         r.n_chunks = sp_index_n_chunks(r.index);
         progress_begin(&r.progress, quiet, o->model.verbose ? SP_LOG_DEBUG : SP_LOG_WARN);
-        if (check_size(&r, quiet))
+        if (asked && check_size(&r, quiet))
             code = finish(&r, take_all(&r), quiet, as_json);
         else
             progress_end(&r.progress);

@@ -7,7 +7,7 @@
 typedef struct precompute_options {
     model_options model;
     int n_similar;
-    const char *similar, *system, *shard;
+    const char *similar, *asked, *system, *shard;
     int part, n_parts; /* what `shard` says: 1 <= part <= n_parts */
     opt table[8];
 } precompute_options;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/asked.h"
 #include "cli/show.h"
 #include "cmd/commands.h"
 
@@ -42,16 +43,18 @@ static void print_hits(const sp_hits *hits)
 }
 
 typedef struct search_options {
-    const char *path, *question, *similar, *embedding, *by;
+    const char *path, *question, *similar, *asked, *embedding, *by;
     opt_list files;
     int k, like, breadth;
-    bool as_json;
+    bool as_json, told; /* told: what failed was said */
 } search_options;
 
-static sp_err find_like(const search_options *o, sp_hits *hits)
+static sp_err find_like(search_options *o, sp_hits *hits)
 {
     sp_index *ix = NULL;
     sp_err err = sp_index_open(o->path, &ix);
+    o->told = err == SP_OK && o->asked && !cli_note_asked(ix, o->asked);
+    if (o->told) err = SP_E_ARG;
     if (err == SP_OK) err = sp_index_similar(ix, o->similar, o->like, o->k, hits);
     sp_index_close(ix);
     return err;
@@ -90,7 +93,8 @@ int cmd_search(int argc, char **argv)
         {OPT_INT, "breadth", 0, "N", &o.breadth,
          "how much is looked at: clusters (ivf), candidates (hnsw) (a sixteenth of the clusters, 64)"},
         {OPT_INT, "like", 0, "ID", &o.like, "find chunks similar to this one, instead of a question"},
-        {OPT_STRING, "similar", 0, "SOURCE", &o.similar, "which chunks are similar: bm25, neighbour, vectors, random (bm25)"},
+        {OPT_STRING, "similar", 0, "SOURCE", &o.similar, CLI_SIMILAR_HELP},
+        {OPT_STRING, "asked", 0, "FILE", &o.asked, CLI_ASKED_HELP},
         {OPT_FLAG, "json", 0, NULL, &o.as_json, "print JSON"},
         {0},
     };
@@ -104,6 +108,8 @@ int cmd_search(int argc, char **argv)
     if (at < 0) return -1 - at;
     if (o.as_json) cli_fail_as_json();
     if (at + !o.like != argc) return cli_fail_with("search: ask one question, or --like ID"), 2;
+    const char *wrong = cli_asked_wrong(o.similar, o.asked);
+    if (wrong) return cli_fail_with("search: %s", wrong), 2;
     if (o.k < 1) return cli_fail_with("search: -k must be at least 1"), 2;
     if (o.breadth < 0) return cli_fail_with("search: --breadth must be at least 1"), 2;
 
@@ -111,7 +117,7 @@ int cmd_search(int argc, char **argv)
     sp_hits hits = {0};
     sp_err err = o.like ? find_like(&o, &hits) : find(&o, &hits);
     if (err == SP_OK) (o.as_json ? print_json : print_hits)(&hits);
-    int code = err != SP_OK ? cli_fail(err) : hits.n ? 0 : CLI_NO_HIT;
+    int code = o.told ? 1 : err != SP_OK ? cli_fail(err) : hits.n ? 0 : CLI_NO_HIT;
     if (code == CLI_NO_HIT) cli_warn("no chunk of %s matches", o.path);
     sp_hits_fini(&hits);
     return code;

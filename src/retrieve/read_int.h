@@ -12,6 +12,7 @@ struct sp_index {
     char *path;
     int64_t n_chunks;
     bool has_grams;
+    int64_t n_noted;     /* questions whose chunks are counted as found together (together.c) */
     sp_vectors *vectors; /* of its chunks, once sp_embedding_near has read them; or NULL */
 };
 

@@ -11,14 +11,12 @@
 #include "base/need.h"
 #include "retrieve/embedding.h"
 #include "retrieve/pick.h"
-#include "retrieve/read_int.h"
-
-typedef sp_err similar_fn(sp_index *ix, const sp_hit *chunk, int k, sp_hits *out);
+#include "retrieve/similar_int.h"
 
 /* -- sources -------------------------------------------------------------------------------- */
 
 /* The chunk, title first, as a question; ranked as questions are. */
-static sp_err by_bm25(sp_index *ix, const sp_hit *chunk, int k, sp_hits *out)
+sp_err sp_similar_bm25(sp_index *ix, const sp_hit *chunk, int k, sp_hits *out)
 {
     sp_bytes question = {0};
     sp_err err = sp_bytes_addf(&question, "%s\n%s", chunk->title, chunk->text);
@@ -35,8 +33,7 @@ static const char neighbour_sql[] =
                                                      " WHERE me.id = ?1 AND h.sha256 <> me.sha256 "
                                                      "ORDER BY abs(h.id - ?1), h.id LIMIT ?2";
 
-/* by_statement -- ?1: the chunk, ?2: k. */
-static sp_err by_statement(sp_index *ix, const char *sql, int64_t id, int k, sp_hits *out)
+sp_err sp_similar_select(sp_index *ix, const char *sql, int64_t id, int k, sp_hits *out)
 {
     sqlite3_stmt *s;
     SP_TRY(sp_db_prepare(ix->db, ix->path, sql, &s));
@@ -49,7 +46,7 @@ static sp_err by_statement(sp_index *ix, const char *sql, int64_t id, int k, sp_
 
 static sp_err by_place(sp_index *ix, const sp_hit *chunk, int k, sp_hits *out)
 {
-    return by_statement(ix, neighbour_sql, chunk->id, k, out);
+    return sp_similar_select(ix, neighbour_sql, chunk->id, k, out);
 }
 
 /* Any chunks, the same ones for a chunk and an index: what similarity is worth is measured against it. */
@@ -60,7 +57,7 @@ static const char random_sql[] =
 
 static sp_err by_chance(sp_index *ix, const sp_hit *chunk, int k, sp_hits *out)
 {
-    return by_statement(ix, random_sql, chunk->id, k, out);
+    return sp_similar_select(ix, random_sql, chunk->id, k, out);
 }
 
 /* The chunks with the text of one, itself among them. */
@@ -109,11 +106,12 @@ static sp_err by_vectors(sp_index *ix, const sp_hit *chunk, int k, sp_hits *out)
 
 static const struct source {
     const char *name;
-    similar_fn *find;
+    sp_similar_fn *find;
 } sources[] = {
-    {"bm25", by_bm25},
+    {"bm25", sp_similar_bm25},
     {"neighbour", by_place},
     {"vectors", by_vectors},
+    {"together", sp_similar_together},
     {"random", by_chance},
 };
 
@@ -132,7 +130,8 @@ sp_err sp_index_similar(sp_index *ix, const char *name, int64_t id, int k, sp_hi
     SP_NEED(out);
     const struct source *source = find_source(name ? name : "bm25");
     sp_hits chunk;
-    if (!source) return sp_fail(SP_E_ARG, "similarity \"%s\" is unknown: bm25, neighbour, vectors, random", name);
+    if (!source)
+        return sp_fail(SP_E_ARG, "similarity \"%s\" is unknown: bm25, neighbour, vectors, together, random", name);
     if (k < 1) return sp_fail(SP_E_ARG, "a search for %d chunks", k);
     if (id < 1) return sp_fail(SP_E_ARG, "%s: there is no chunk %lld", ix->path, (long long)id);
     SP_TRY(sp_index_chunk(ix, id - 1, &chunk));

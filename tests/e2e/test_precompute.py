@@ -207,6 +207,29 @@ def test_search_shows_what_is_fused(docs, tmp_path):
     assert run(*options, "2", "a question").returncode == 2
 
 
+def test_chunks_that_the_same_questions_find(docs, tmp_path):
+    """What users asked says which chunks are read together: lines of text, lines of JSON; nothing of it stays in the index."""
+    index_file, asked = tmp_path / "x.db", tmp_path / "asked.jsonl"
+    succeed("index", docs, "-o", index_file, "--json")
+    search = "search", "--index", index_file, "--json"
+    first, *others = [h["id"] for h in json.loads(succeed(*search, "What is in the north?", "-k", 8))]
+    asked.write_text("What is in the north?\n\n" + json.dumps({"question": "The north of Velm, and hotels?", "id": 1}) + "\n")
+    like = search + ("--like", first, "--similar", "together", "--asked")
+    before = index_file.read_bytes()
+    together = json.loads(succeed(*like, asked, "-k", 20))
+    assert index_file.read_bytes() == before
+    assert set(others) < {h["id"] for h in together} and first not in [h["id"] for h in together]
+    assert {h["score"] for h in together} == {2, 1}
+    fuse = "index", "-o", index_file, docs, "--precompute", "-m", MODEL, "--fuse", 1, "--json", "--similar", "together"
+    done = json.loads(succeed(*fuse, "--asked", asked).splitlines()[-1])
+    assert done["similar"] == done["fused"] > 0
+    refuse(*fuse, naming=["--asked"], code=2)
+    refuse(*search, "--like", first, "--asked", asked, naming=["--similar together"], code=2)
+    asked.write_text('{"query": "Who?"}\n')
+    refuse(*like, asked, naming=["asked.jsonl:1", "question"])
+    refuse(*like, tmp_path / "none", naming=["none"])
+
+
 def test_interrupted_and_gone_on(tmp_path):
     args = ["index", ROOT / "demo/docs", "-o", tmp_path / "x.db", "--precompute", "-m", MODEL,
             "--fuse", "4", "-t", "1", "--json"]

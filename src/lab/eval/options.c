@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/asked.h"
 #include "cli/cli.h"
 #include "lab/eval/shots.h"
 
@@ -51,9 +52,8 @@ void eval_options_init(eval_options *o)
          "field that groups the questions (kind)"},
         {OPT_INT, "fuse", 0, "N", &o->n_fuse,
          "similar chunks that a fused copy is conditioned on (10)"},
-        {OPT_STRING, "similar", 0, "SOURCE", &o->similar,
-         "which chunks are similar: bm25, neighbour (in the document; JSONL: field follows), vectors (of the index), "
-         "random"},
+        {OPT_STRING, "similar", 0, "SOURCE", &o->similar, CLI_SIMILAR_HELP},
+        {OPT_STRING, "asked", 0, "FILE", &o->asked, CLI_ASKED_HELP},
         {OPT_FLAG, "quiet", 0, NULL, &o->quiet, "show no progress"},
         {OPT_END, NULL, 0, NULL, NULL, NULL},
     };
@@ -74,8 +74,10 @@ static const char *wrong_usage(const eval_options *o, const model_options *m)
     if (!is_one_of(o->docs.order, "given", "shuffled") && strcmp(o->docs.order, "ranked") != 0)
         return "--order must be given, ranked or shuffled";
     if (o->docs.n_chunks < 0) return "-k is negative";
-    if (!is_one_of(o->similar, "bm25", "neighbour") && !is_one_of(o->similar, "vectors", "random"))
-        return "--similar must be bm25, neighbour, vectors or random";
+    if (!is_one_of(o->similar, "bm25", "neighbour") && !is_one_of(o->similar, "vectors", "together") &&
+        strcmp(o->similar, "random") != 0)
+        return "--similar must be bm25, neighbour, vectors, together or random";
+    if (cli_asked_wrong(o->similar, o->asked)) return cli_asked_wrong(o->similar, o->asked);
     if (o->limit < 0) return "--limit is negative";
     if (o->max_tokens < 1) return "--max-tokens is less than 1";
     if (o->n_shots < 0) return "--shots is negative";
@@ -100,6 +102,7 @@ int eval_input_open(const char *command, const eval_options *o, const model_opti
     if (o->limit && o->limit < in.n_questions) in.n_questions = o->limit;
     in.system = eval_shots_add(o->system, o->shots_from, o->n_shots, &in.questions);
     bool good = in.system && eval_docs_open(&o->docs, &in.docs);
+    if (good && o->asked && in.docs.index) good = cli_note_asked(in.docs.index, o->asked);
     for (int i = 0; i < settings->n && good; i++) {
         model_options_policy(m, settings->v[i].spec); /* --focus */
         if (strstr(settings->v[i].name, "+fused") && !in.docs.index &&

@@ -8,11 +8,11 @@ typedef struct eval_options {
     const char *questions, *kind_field, *system;
     eval_docs_opts docs;
     opt_list stop;
-    const char *similar;
+    const char *similar, *asked;
     const char *shots_from;
     int limit, max_tokens, n_fuse, n_shots;
     bool quiet;
-    opt table[22];
+    opt table[23];
 } eval_options;
 
 void eval_options_init(eval_options *o);

@@ -138,6 +138,30 @@ static void any_chunks_the_same_each_time(void **state)
     sp_index_close(ix);
 }
 
+/* Questions tell that fish and rivers belong together, and never ask for moles. */
+static void found_by_the_same_questions(void **state)
+{
+    sp_index *ix = open_index(*state);
+    sp_hits h = {.n = -7};
+    assert_int_equal(sp_index_similar(ix, "together", id_of(ix, "Otter"), 3, &h), SP_E_ARG);
+    assert_non_null(strstr(sp_error_detail(), "questions"));
+    assert_int_equal(sp_index_note_question(ix, "What catches fish?", 2), SP_OK); /* Otter, Heron */
+    assert_int_equal(sp_index_note_question(ix, "Which stands and eats at night?", 3), SP_OK);
+    assert_int_equal(sp_index_note_question(ix, "fish or rivers", 2), SP_OK);
+    assert_string_equal(similar(ix, "together", "Otter", 9), "Heron");
+    assert_string_equal(similar(ix, "together", "Heron", 9), "Otter|Badger|Meles"); /* twice, once, once: by id */
+    assert_string_equal(similar(ix, "together", "Heron", 1), "Otter");
+    assert_string_equal(similar(ix, "together", "Badger", 9), "Heron"); /* Meles is its copy */
+    assert_string_equal(similar(ix, "together", "Mole", 2), "Badger|Meles"); /* no question found it: as bm25 */
+    assert_int_equal(sp_index_similar(ix, "together", id_of(ix, "Heron"), 9, &h), SP_OK);
+    assert_true(h.v[0].score == 2 && h.v[1].score == 1);
+    sp_hits_fini(&h);
+    sp_index_close(ix);
+    ix = open_index(*state); /* nothing was written */
+    assert_int_equal(sp_index_similar(ix, "together", id_of(ix, "Otter"), 3, &h), SP_E_ARG);
+    sp_index_close(ix);
+}
+
 static void more_words_than_a_question_may_have(void **state)
 {
     folder *f = *state;
@@ -257,6 +281,7 @@ int main(void)
         CORPUS_TEST(a_chunk_of_stop_words),
         CORPUS_TEST(neighbours_stand_nearest_first),
         CORPUS_TEST(any_chunks_the_same_each_time),
+        CORPUS_TEST(found_by_the_same_questions),
         CORPUS_TEST(more_words_than_a_question_may_have),
         CORPUS_TEST(unchanged_by_another_build),
         CORPUS_TEST(chunks_in_order),

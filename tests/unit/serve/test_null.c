@@ -200,6 +200,7 @@ static void null_indices_are_allowed(void **state)
     REFUSES(sp_index_chunk, (NULL, 0, &hits), "ix");
     REFUSES(sp_index_document, (NULL, "x", &hits), "ix");
     REFUSES(sp_index_similar, (NULL, NULL, 1, 1, &hits), "ix");
+    REFUSES(sp_index_note_question, (NULL, "a", 1), "ix");
     REFUSES(sp_store_retain, (NULL, NULL, NULL), "c");
     REFUSES(sp_store_estimate, (NULL, NULL, NULL, NULL), "c");
     REFUSES(sp_store_describe, (NULL, NULL), "c");

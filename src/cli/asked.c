@@ -1,0 +1,42 @@
+#include "cli/asked.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+enum { TOGETHER = 8 }; /* the best chunks of a question: as many as a prompt has */
+
+/* note -- the question of a line; false after an error message. */
+static bool note(sp_index *ix, const char *path, int number, const char *line)
+{
+    const size_t blank = strspn(line, " \t\r");
+    if (!line[blank]) return true;
+    json_t *all = line[blank] == '{' ? json_loads(line, 0, NULL) : NULL;
+    const char *question = line[blank] == '{' ? json_string_value(json_object_get(all, "question")) : line + blank;
+    sp_err err = question ? sp_index_note_question(ix, question, TOGETHER) : SP_OK;
+    if (!question) cli_fail_with("%s:%d: no JSON object with the text \"question\"", path, number);
+    if (err != SP_OK) cli_fail(err);
+    json_decref(all);
+    return question && err == SP_OK;
+}
+
+bool cli_note_asked(sp_index *ix, const char *path)
+{
+    char *text = cli_read_file(path, &(size_t){0}), *rest = text;
+    bool good = text != NULL;
+    int number = 0;
+    for (char *line; good && (line = strsep(&rest, "\n"));) good = note(ix, path, ++number, line);
+    free(text);
+    return good;
+}
+
+const char *cli_asked_wrong(const char *similar, const char *asked)
+{
+    const bool together = strcmp(similar, "together") == 0;
+    return together && !asked   ? "--similar together needs --asked"
+           : asked && !together ? "--asked is for --similar together"
+                                : NULL;
+}
