@@ -17,7 +17,7 @@ MODEL = ROOT / "demo/model.gguf"
 def certificate(folder, name, subject):
     cert, key = folder / f"{name}.pem", folder / f"{name}.key"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key,
-                    "-out", cert, "-days", "2", "-subj", f"/CN={subject}", "-addext", f"subjectAltName=DNS:{subject}"],
+                    "-out", cert, "-days", "2", "-subj", f"/CN={subject}", "-addext", f"subjectAltName={'IP' if subject[0].isdigit() else 'DNS'}:{subject}"],
                    check=True, capture_output=True)
     return cert, key
 

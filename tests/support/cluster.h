@@ -36,11 +36,12 @@ static inline redisReply *cluster_ask(const cluster *c, int node, const char *fo
         freeReplyObject(done_);                                                                                       \
     } while (0)
 
-/* cluster_has_slots -- node i says that all slots are served. */
+/* cluster_is_ok -- node i says that all slots are served. */
 static inline bool cluster_is_ok(const cluster *c, int i)
 {
     redisReply *r = cluster_ask(c, i, "CLUSTER INFO");
-    const bool ok = strstr(r->str, "cluster_state:ok") && strstr(r->str, "cluster_known_nodes:3");
+    const bool ok = strstr(r->str, "cluster_state:ok") && strstr(r->str, "cluster_known_nodes:3") &&
+                    strstr(r->str, "cluster_slots_assigned:16384");
     freeReplyObject(r);
     return ok;
 }

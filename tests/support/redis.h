@@ -35,7 +35,7 @@ static inline sp_err redis_try(const redis *r, const sp_redis_command *command)
     sp_redis_address a;
     sp_redis *c;
     assert_ok(sp_redis_parse(r->url, &a));
-    assert_ok(sp_redis_new(&a, 5000000, &c));
+    assert_ok(sp_redis_new(&a, 5000000, NULL, &c));
     sp_err err = sp_redis_run(c, command);
     sp_redis_free(c);
     return err;

@@ -59,6 +59,17 @@ static void drop_strangers(sp_redis *r)
     if (r->nodes.v[0] != r->ear && !has_slots(r, 0)) sp_node_close(r->nodes.v[0]);
 }
 
+/* note_servers -- for connections to come. */
+static void note_servers(const sp_redis *r)
+{
+    SP_VEC(const sp_redis_address *) all = {0};
+    if (!r->others || sp_vec_reserve(&all, r->nodes.n) != SP_OK) return;
+    for (size_t i = 0; i < r->nodes.n; i++)
+        if (has_slots(r, i)) all.v[all.n++] = &r->nodes.v[i]->address;
+    sp_redis_known_set(r->others, all.v, all.n);
+    sp_vec_fini(&all);
+}
+
 /* -- CLUSTER SLOTS ---------------------------------------------------------------------------------- */
 
 /* read_range -- [first, last, [host, port, ...], replicas ...]; a host that is not named is that of the server that
@@ -94,7 +105,25 @@ static sp_err read_slots(sp_redis *r, const sp_redis_node *says, const redisRepl
     memcpy(r->owner, owner, sizeof owner);
     r->cluster = true;
     drop_strangers(r);
+    note_servers(r);
     return SP_OK;
+}
+
+/* check_alone -- of a server that does not say it: whether it serves every slot that is asked for. */
+static sp_err check_alone(sp_redis *r, sp_redis_node *n)
+{
+    char key[24];
+    r->cluster = false;
+    for (int part = 0; part < SP_SLOT_PARTS; part += SP_SLOT_PARTS / 8) {
+        redisReply *reply;
+        snprintf(key, sizeof key, "SPOLIA:{%u}", r->tags[part]);
+        sp_err err = sp_redis_ask_node(r, n, &(sp_redis_command){.words = {"EXISTS", key}, .n = 2}, &reply);
+        freeReplyObject(reply);
+        if (err != SP_OK && strstr(sp_error_detail(), "redis: MOVED"))
+            return sp_fail(SP_E_IO, "redis at %s:%d belongs to a cluster: its user must be allowed cluster|slots",
+                           n->address.host, n->address.port);
+    }
+    return n->c ? SP_OK : sp_fail(n->err, "%s", n->why);
 }
 
 /* ask_slots -- one server. */
@@ -103,7 +132,8 @@ static sp_err ask_slots(sp_redis *r, sp_redis_node *n)
     redisReply *reply;
     sp_err err = sp_redis_ask_node(r, n, &(sp_redis_command){.words = {"CLUSTER", "SLOTS"}, .n = 2}, &reply);
     const char *why = err == SP_OK ? "" : sp_error_detail();
-    if (n->c && (strstr(why, "redis: ERR") || strstr(why, "redis: NOPERM"))) { /* not allowed, or none of a cluster */
+    if (n->c && strstr(why, "redis: NOPERM")) return check_alone(r, n);
+    if (n->c && strstr(why, "redis: ERR")) { /* it is none of a cluster, or of a kind that has none */
         r->cluster = false;
         return SP_OK;
     }
@@ -131,18 +161,20 @@ sp_err sp_cluster_learn(sp_redis *r)
 
 /* -- where commands go ------------------------------------------------------------------------------ */
 
-sp_err sp_cluster_node_of(sp_redis *r, int slot, sp_redis_node **out)
+/* any_node -- one that has slots and is not lost, if there is one: it knows who has the others. */
+static size_t any_node(const sp_redis *r)
 {
     size_t index = 0;
-    if (r->cluster && slot >= 0) index = r->owner[slot];
-    if (r->cluster && slot < 0)
-        while (index + 1 < r->nodes.n && (!has_slots(r, index) || r->nodes.v[index]->pause_us)) index++;
-    if (index < r->nodes.n) {
-        *out = r->nodes.v[index];
-        return SP_OK;
-    }
-    r->stale = true;
-    return sp_fail(SP_E_IO, "redis: no server of the cluster has slot %d", slot);
+    while (index + 1 < r->nodes.n && (!has_slots(r, index) || sp_node_is_lost(r->nodes.v[index]))) index++;
+    return index;
+}
+
+sp_redis_node *sp_cluster_node_of(sp_redis *r, int slot)
+{
+    if (!r->cluster) return r->nodes.v[0];
+    const size_t owner = slot < 0 ? SP_NO_NODE : r->owner[slot];
+    r->stale |= slot >= 0 && owner == SP_NO_NODE;
+    return r->nodes.v[owner < r->nodes.n ? owner : any_node(r)];
 }
 
 /* read_target -- of "MOVED 1234 host:port". */

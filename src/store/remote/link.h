@@ -23,6 +23,7 @@ typedef struct sp_remote_site {
     char space[33];      /* namespace, in hexadecimal digits; "": the store as a whole */
     char self[20];       /* this tier, among all that use the store */
     int64_t timeout_us, ttl_s;
+    void *shared; /* what the links of a tier know together: the kind's, or NULL */
 } sp_remote_site;
 
 /* Bytes of the parts of a copy, as they are stored. */
@@ -55,6 +56,9 @@ typedef struct sp_remote_link sp_remote_link;
 typedef struct sp_remote_kind {
     /* check -- Errors: SP_E_ARG names what is wrong with the URL or the account. */
     sp_err (*check)(const sp_remote_site *s) SP_MUST_CHECK;
+    /* share -- fills in s->shared, which unshare frees. NULL: links share nothing. */
+    sp_err (*share)(sp_remote_site *s) SP_MUST_CHECK;
+    void (*unshare)(sp_remote_site *s);
     /* open -- s is borrowed. Errors: SP_E_IO names the store. */
     sp_err (*open)(const sp_remote_site *s, sp_remote_link **out) SP_MUST_CHECK;
     void (*close)(sp_remote_link *l);

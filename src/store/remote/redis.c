@@ -9,15 +9,19 @@
 #define LEARN_AGAIN_US INT64_C(500000) /* after the servers were asked who has which slot */
 #define NO_LIMIT_US    INT64_C(3600000000)
 
-sp_err sp_redis_new(const sp_redis_address *a, int64_t timeout_us, sp_redis **out)
+sp_err sp_redis_new(const sp_redis_address *a, int64_t timeout_us, sp_redis_known *known, sp_redis **out)
 {
-    uint16_t first;
+    uint16_t first, other;
+    sp_redis_address at = *a;
     sp_redis *r = SP_NEW(sp_redis);
     if (!r) return sp_fail_nomem(sizeof *r, "a connection to redis");
     r->address = *a;
     r->timeout_us = timeout_us;
     sp_slot_tags(r->tags);
+    r->others = known;
     sp_err err = sp_cluster_add(r, a, &first);
+    for (size_t i = 0; known && err == SP_OK && sp_redis_known_get(known, i, &at); i++)
+        err = sp_cluster_add(r, &at, &other);
     if (err != SP_OK) {
         sp_redis_free(r);
         return err;
@@ -114,12 +118,10 @@ sp_err sp_redis_push(sp_redis_node *n, const sp_redis_command *c, uint32_t id, i
 
 sp_err sp_redis_send(sp_redis *r, const sp_redis_command *c, uint32_t id)
 {
-    sp_redis_node *n;
     SP_TRY(sp_redis_connect(r));
     const char *key = c->anywhere ? NULL : c->words[1];
     const int slot = key ? sp_slot_of(key, strlen(key)) : -1;
-    SP_TRY(sp_cluster_node_of(r, slot, &n));
-    sp_err err = sp_redis_push(n, c, id, slot, SP_AIM_ANSWER);
+    sp_err err = sp_redis_push(sp_cluster_node_of(r, slot), c, id, slot, SP_AIM_ANSWER);
     if (err == SP_E_IO) r->stale |= r->cluster;
     return err;
 }

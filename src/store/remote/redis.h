@@ -18,14 +18,16 @@
 
 #include <hiredis/hiredis.h>
 
-#include "store/remote/address.h"
+#include "store/remote/known.h"
 
 typedef struct sp_redis sp_redis;
 
 enum { SP_REDIS_TAG = 8 }; /* bytes of a tag, terminated */
 
-/* sp_redis_new -- connects when it is used. Errors: SP_E_NOMEM. */
-sp_err sp_redis_new(const sp_redis_address *a, int64_t timeout_us, sp_redis **out) SP_MUST_CHECK;
+/* sp_redis_new -- connects when it is used. known: where else the cluster was found, borrowed; NULL: nowhere. Errors:
+ * SP_E_NOMEM. */
+sp_err sp_redis_new(const sp_redis_address *a, int64_t timeout_us, sp_redis_known *known,
+                    sp_redis **out) SP_MUST_CHECK;
 void sp_redis_free(sp_redis *r);
 
 /* sp_redis_connect -- knows the servers; every command does this first. Errors: SP_E_IO names the server. */

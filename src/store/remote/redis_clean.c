@@ -21,7 +21,7 @@ static sp_err open_server(const sp_remote_site *s, sp_redis **out)
     sp_redis_address a;
     SP_TRY(sp_redis_parse(s->url, &a));
     a.ca_file = s->ca_file;
-    return sp_redis_new(&a, s->timeout_us, out);
+    return sp_redis_new(&a, s->timeout_us, NULL, out);
 }
 
 /* -- lists of words --------------------------------------------------------------------------------- */

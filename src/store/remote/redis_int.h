@@ -13,6 +13,7 @@ enum { SP_NO_NODE = UINT16_MAX, SP_MOST_HOPS = 5 };
 struct sp_redis {
     sp_redis_address address; /* of the URL; node 0 */
     int64_t timeout_us;
+    sp_redis_known *others; /* borrowed; may be NULL */
     bool known, cluster;           /* known: it has answered what it is */
     bool stale;                    /* who has which slot may have changed */
     int64_t asked_us;              /* when that was asked last */
@@ -43,8 +44,8 @@ void sp_redis_wait(sp_redis *r, int64_t us);
 sp_err sp_cluster_add(sp_redis *r, const sp_redis_address *a, uint16_t *index) SP_MUST_CHECK;
 /* sp_cluster_learn -- asks the servers who has which slot. Errors: SP_E_IO: none answers, or it refuses. */
 sp_err sp_cluster_learn(sp_redis *r) SP_MUST_CHECK;
-/* sp_cluster_node_of -- for a slot, -1: any. Errors: SP_E_IO: no server has it. */
-sp_err sp_cluster_node_of(sp_redis *r, int slot, sp_redis_node **out) SP_MUST_CHECK;
+/* sp_cluster_node_of -- that has the slot; of one that nobody is known to have, and -1, any. */
+sp_redis_node *sp_cluster_node_of(sp_redis *r, int slot);
 
 /* sp_cluster_has -- the node has slots. */
 bool sp_cluster_has(const sp_redis *r, const sp_redis_node *n);

@@ -66,6 +66,17 @@ static sp_err check(const sp_remote_site *s)
     return address_of(s, &a);
 }
 
+static sp_err share_servers(sp_remote_site *s)
+{
+    s->shared = sp_redis_known_new();
+    return s->shared ? SP_OK : sp_fail_nomem(sizeof(void *), "the servers of a cluster");
+}
+
+static void unshare_servers(sp_remote_site *s)
+{
+    sp_redis_known_free(s->shared);
+}
+
 static void close_link(sp_remote_link *base)
 {
     sp_redis_free(link_of(base)->redis);
@@ -78,7 +89,7 @@ static sp_err open_redis(const sp_remote_site *s, sp_redis **out)
     sp_redis_address a;
     sp_redis *r;
     SP_TRY(address_of(s, &a));
-    SP_TRY(sp_redis_new(&a, s->timeout_us, &r));
+    SP_TRY(sp_redis_new(&a, s->timeout_us, s->shared, &r));
     sp_err err = sp_redis_connect(r);
     if (err == SP_OK)
         *out = r;
@@ -246,9 +257,12 @@ static void unlock(redis_link *l)
         sp_log(SP_LOG_DEBUG, "a lock expires by itself");
 }
 
+/* publish -- at any server of a cluster; the first one may be lost. */
 static sp_err publish(redis_link *l, const char *news)
 {
     const sp_redis_command c = {.words = {"PUBLISH", l->news, news}, .n = 3, .anywhere = true};
+    sp_err err = noted(l, sp_redis_run(l->redis, &c));
+    if (err != SP_E_IO || l->base.broken) return err;
     return noted(l, sp_redis_run(l->redis, &c));
 }
 
@@ -333,9 +347,7 @@ static sp_err read_index(redis_link *l, const sp_remote_ears *ears)
 static sp_err subscribe(redis_link *l)
 {
     SP_TRY(noted(l, sp_redis_subscribe(l->redis, l->news)));
-    sp_redis_free(l->index);
-    l->index = NULL;
-    SP_TRY(open_redis(l->site, &l->index));
+    if (!l->index) SP_TRY(open_redis(l->site, &l->index)); /* else it knows more servers than that of the URL */
     l->unread = (unread){.n = sp_redis_n_parts(l->index)};
     for (int i = 0; i < l->unread.n; i++) l->unread.part[i] = true;
     return SP_OK;
@@ -368,6 +380,8 @@ static sp_err hear(sp_remote_link *base, const sp_remote_ears *ears)
 }
 
 const sp_remote_kind sp_remote_redis = {.check = check,
+                                        .share = share_servers,
+                                        .unshare = unshare_servers,
                                         .open = open_link,
                                         .close = close_link,
                                         .get = get,

@@ -654,6 +654,16 @@ static sp_tier_stats stats_of(sp_tier *tier)
     return s;
 }
 
+/* free_site -- and the tier. */
+static void free_site(remote_tier *t)
+{
+    if (t->site.shared) t->kind->unshare(&t->site);
+    sp_seal_fini(&t->seal);
+    sp_free(t->url);
+    sp_free(t->ca_file);
+    sp_free(t);
+}
+
 static void close_tier(sp_tier *tier)
 {
     remote_tier *t = remote_of(tier);
@@ -673,10 +683,7 @@ static void close_tier(sp_tier *tier)
     sp_op_queue_fini(&t->others);
     pthread_cond_destroy(&t->heard);
     pthread_mutex_destroy(&t->lock);
-    sp_seal_fini(&t->seal);
-    sp_free(t->url);
-    sp_free(t->ca_file);
-    sp_free(t);
+    free_site(t);
 }
 
 static const sp_tier_type remote_type = {
@@ -715,7 +722,8 @@ static sp_err name_site(remote_tier *t, const sp_remote_tier_opts *o)
     sp_digest_hex(o->space, 16, t->site.space);
     snprintf(t->site.self, sizeof t->site.self, "%016" PRIx64, own ^ ((uint64_t)getpid() << 32));
     snprintf(t->seal.space, sizeof t->seal.space, "SPOLIA:%s:", t->site.space);
-    return t->kind->check(&t->site);
+    SP_TRY(t->kind->check(&t->site));
+    return t->kind->share ? t->kind->share(&t->site) : SP_OK;
 }
 
 sp_err sp_remote_tier_open(const sp_remote_tier_opts *o, sp_tier **out)
@@ -728,10 +736,7 @@ sp_err sp_remote_tier_open(const sp_remote_tier_opts *o, sp_tier **out)
     if (err == SP_OK) err = name_site(t, o);
     if (err == SP_OK) err = sp_op_queue_init(&t->gets);
     if (err != SP_OK) {
-        sp_seal_fini(&t->seal);
-        sp_free(t->url);
-        sp_free(t->ca_file);
-        sp_free(t);
+        free_site(t);
         return err;
     }
     sp_table_init(&t->table);

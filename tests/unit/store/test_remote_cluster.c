@@ -155,7 +155,7 @@ static void a_server_that_dies_takes_its_copies_and_no_others(void **state)
     cluster c;
     char key[200];
     if (!cluster_start(&c)) skip();
-    sp_tier *t = open_at(&c, 0), *other = open_at(&c, 2);
+    sp_tier *t = open_at(&c, 1), *other = open_at(&c, 2); /* t: by the address of the one that dies */
     for (uint32_t i = 0; i < COPIES; i++) assert_ok(noise_put(t, i * STEP, 1));
     for (uint32_t i = 0; i < COPIES; i++) assert_true(knows(other, i * STEP, true));
     redis_stop(&c.node[1]);
