@@ -14,7 +14,8 @@ typedef bool sp_index_embed_progress(int64_t done, int64_t total, void *user);
 
 typedef struct sp_index_embed_opts {
     const char *kind; /* how vectors are searched: "flat" (all of them), "ivf" (those of the nearest clusters), "hnsw"
-                         (a graph); NULL: as the index has it; for a new one flat up to 20,000 chunks, then hnsw */
+                         (a graph), "chroma:URL" (a Chroma server: http://HOST:PORT/COLLECTION); NULL: as the index has
+                         it; for a new one flat up to 20,000 chunks, then hnsw */
     sp_index_embed_progress *progress; /* or NULL */
     void *user;
     int n_threads; /* for clusters and graphs; 0: one for each core */
@@ -44,7 +45,7 @@ typedef struct sp_retriever_info {
     int64_t n_documents; /* files */
     int64_t n_chunks, n_vectors;
     int64_t n_bytes;     /* of the files */
-    const char *kind;    /* "flat", "ivf", "hnsw"; "": it has no vectors, and searches by words */
+    const char *kind;    /* "flat", "ivf", "hnsw", "chroma"; "": none, it searches by words */
 } sp_retriever_info;
 
 SP_API sp_retriever_info sp_retriever_describe(const sp_retriever *f);

@@ -164,7 +164,7 @@ int cmd_index(int argc, char **argv)
         {OPT_STRING, "embedding", 0, "PATH", &b.embedding,
          "text encoder: the chunks get vectors, too, for searches by meaning (none)", .is_model = true},
         {OPT_STRING, "vectors", 0, "KIND", &b.vectors,
-         "how they are searched: flat, ivf, hnsw (flat up to 20,000 chunks, then hnsw)"},
+         "how they are searched: flat, ivf, hnsw (flat up to 20,000 chunks, then hnsw), chroma:URL"},
         {OPT_FLAG, "quiet", 'q', NULL, &b.quiet, "print warnings only"},
         {OPT_FLAG, "json", 0, NULL, &b.as_json, "print the summary as JSON"},
         {0},

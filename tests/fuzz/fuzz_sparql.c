@@ -1,11 +1,11 @@
 /* Replies of a hostile SPARQL endpoint. The input is their bodies, one after another, each ended by a
  * byte 0xFF; without one left the endpoint is gone. Aborts when a query that goes out is not well
  * formed, whatever the replies before said, or when a path is not what it promises to be. The
- * functions of http_int.h are these here, not those of the library. */
+ * functions of http.h are these here, not those of the library. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "retrieve/graph/http_int.h"
+#include "base/http.h"
 #include "spolia.h"
 
 struct sp_http {

@@ -44,7 +44,7 @@ def key_of(file, old, new, programs):
 
 def copy_tree():
     """Sources, and what is built of them: only what a bug changes is compiled."""
-    skipped = {".git", ".venv", ".venv-clients", "build", "__pycache__"}
+    skipped = {".git", ".venv", ".venv-clients", ".venv-chroma", "build", "__pycache__"}
     shutil.rmtree(COPY, ignore_errors=True)
     shutil.copytree(ROOT, COPY, ignore=lambda folder, names: skipped & set(names) if folder == str(ROOT) else set(),
                     symlinks=True)

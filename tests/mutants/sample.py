@@ -232,7 +232,7 @@ def key_of(bug):
 
 def copy_tree():
     """The sources, and what is built of them: only what a bug changes is compiled."""
-    skipped = {".git", ".venv", ".venv-clients", "build", "__pycache__"}
+    skipped = {".git", ".venv", ".venv-clients", ".venv-chroma", "build", "__pycache__"}
     COPY.mkdir(parents=True, exist_ok=True)
     for old in COPY.iterdir():
         if old.name != "build":

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "base/dict.h"
-#include "retrieve/graph/http_int.h"
+#include "base/http.h"
 #include "retrieve/graph/store.h"
 
 #define DEFAULT_TIMEOUT_MS 10000

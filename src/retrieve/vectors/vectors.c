@@ -9,7 +9,20 @@ struct sp_vectors {
     sp_vectors_opts o;
     sp_clusters *clusters; /* flat, IVF */
     sp_hnsw *graph;        /* HNSW */
+    sp_chroma *chroma;     /* Chroma: the url of `o` is not kept */
 };
+
+static sp_err make(sp_vectors *x)
+{
+    switch (x->o.kind) {
+    case SP_VECTORS_HNSW:
+        return sp_hnsw_create(&x->o, &x->graph);
+    case SP_VECTORS_CHROMA:
+        return sp_chroma_open(&x->o, &x->chroma);
+    default:
+        return sp_clusters_create(&x->o, &x->clusters);
+    }
+}
 
 sp_err sp_vectors_create(const sp_vectors_opts *o, sp_vectors **out)
 {
@@ -19,8 +32,8 @@ sp_err sp_vectors_create(const sp_vectors_opts *o, sp_vectors **out)
     x->o = *o;
     if (!x->o.links) x->o.links = 16;
     if (!x->o.effort) x->o.effort = 200;
-    const bool graph = o->kind == SP_VECTORS_HNSW;
-    sp_err err = graph ? sp_hnsw_create(&x->o, &x->graph) : sp_clusters_create(&x->o, &x->clusters);
+    sp_err err = make(x);
+    x->o.url = NULL;
     if (err == SP_OK)
         *out = x;
     else
@@ -33,12 +46,29 @@ void sp_vectors_destroy(sp_vectors *x)
     if (!x) return;
     sp_clusters_destroy(x->clusters);
     sp_hnsw_destroy(x->graph);
+    sp_chroma_close(x->chroma);
     sp_free(x);
+}
+
+sp_err sp_vectors_clear(sp_vectors *x)
+{
+    const sp_vectors old = *x;
+    if (x->chroma) return sp_chroma_clear(x->chroma);
+    sp_err err = make(x);
+    if (err != SP_OK) {
+        *x = old;
+        return err;
+    }
+    sp_clusters_destroy(old.clusters);
+    sp_hnsw_destroy(old.graph);
+    return SP_OK;
 }
 
 size_t sp_vectors_count(const sp_vectors *x)
 {
-    return x->graph ? sp_hnsw_count(x->graph) : sp_clusters_count(x->clusters);
+    return x->chroma  ? sp_chroma_count(x->chroma)
+           : x->graph ? sp_hnsw_count(x->graph)
+                      : sp_clusters_count(x->clusters);
 }
 
 sp_err sp_vectors_train(sp_vectors *x, const float *v, size_t n, sp_team *team)
@@ -107,12 +137,13 @@ void sp_vectors_assign(const sp_vectors *x, const float *v, size_t n, sp_team *t
 
 sp_err sp_vectors_add_to(sp_vectors *x, const int64_t *ids, const float *v, size_t n, const uint32_t *clusters)
 {
-    return x->graph ? add_to_graph(x, ids, v, n, NULL) : sp_clusters_add(x->clusters, ids, v, n, clusters);
+    return x->clusters ? sp_clusters_add(x->clusters, ids, v, n, clusters) : sp_vectors_add(x, ids, v, n, NULL);
 }
 
 sp_err sp_vectors_add(sp_vectors *x, const int64_t *ids, const float *v, size_t n, sp_team *team)
 {
     if (x->graph) return add_to_graph(x, ids, v, n, team);
+    if (x->chroma) return sp_chroma_add(x->chroma, ids, v, n);
     uint32_t *clusters = sp_alloc(n + 1, sizeof *clusters);
     if (!clusters) return sp_fail_nomem(n * sizeof *clusters, "vectors");
     sp_vectors_assign(x, v, n, team, clusters);
@@ -123,7 +154,8 @@ sp_err sp_vectors_add(sp_vectors *x, const int64_t *ids, const float *v, size_t 
 
 sp_err sp_vectors_remove(sp_vectors *x, const int64_t *ids, size_t n)
 {
-    if (!x->graph) sp_clusters_remove(x->clusters, ids, n);
+    if (x->chroma) return sp_chroma_remove(x->chroma, ids, n);
+    if (x->clusters) sp_clusters_remove(x->clusters, ids, n);
     for (size_t i = 0; i < n && x->graph; i++) SP_TRY(sp_hnsw_remove(x->graph, ids[i]));
     return SP_OK;
 }
@@ -137,7 +169,9 @@ static int by_id(const void *a, const void *b)
 sp_err sp_vectors_ids(const sp_vectors *x, sp_vector_ids *out)
 {
     out->n = 0;
-    SP_TRY(x->graph ? sp_hnsw_ids(x->graph, out) : sp_clusters_ids(x->clusters, out));
+    SP_TRY(x->chroma  ? sp_chroma_ids(x->chroma, out)
+           : x->graph ? sp_hnsw_ids(x->graph, out)
+                      : sp_clusters_ids(x->clusters, out));
     if (out->n) qsort(out->v, out->n, sizeof *out->v, by_id);
     return SP_OK;
 }
@@ -206,7 +240,9 @@ sp_err sp_vectors_search(const sp_vectors *x, const sp_vectors_query *q, sp_near
     else if (plain)
         err = sp_hnsw_plain(x->graph, q, &best);
     else
-        err = x->graph ? sp_hnsw_search(x->graph, q, &best, out) : sp_clusters_search(x->clusters, q, &best, out);
+        err = x->chroma  ? sp_chroma_search(x->chroma, q, &best, out)
+              : x->graph ? sp_hnsw_search(x->graph, q, &best, out)
+                         : sp_clusters_search(x->clusters, q, &best, out);
     if (err == SP_OK) *n = sp_best_sort(&best, out);
     sp_free(best.v);
     return err;

@@ -1,5 +1,5 @@
 /* vectors.h -- the nearest of many vectors: all are compared, those of the nearest clusters (IVF), or those that a
- * graph leads to (HNSW); searched in stages.
+ * graph leads to (HNSW); searched in stages. Or a database elsewhere searches them (Chroma), in one stage.
  *
  * A vector has an id of the caller's. Distances are 1 - inner product; vectors of length 1 make that the cosine's.
  * Their bits do not depend on the CPU, the number of threads, or what else is searched.
@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "base/threads.h"
 
-typedef enum sp_vectors_kind { SP_VECTORS_FLAT, SP_VECTORS_IVF, SP_VECTORS_HNSW } sp_vectors_kind;
+typedef enum sp_vectors_kind { SP_VECTORS_FLAT, SP_VECTORS_IVF, SP_VECTORS_HNSW, SP_VECTORS_CHROMA } sp_vectors_kind;
 
 typedef struct sp_vectors_opts {
     sp_vectors_kind kind;
@@ -23,6 +23,8 @@ typedef struct sp_vectors_opts {
     int n_clusters; /* IVF: at most; 0: two times the root of the number of vectors */
     int links;      /* HNSW: of a node, M; 0: 16 */
     int effort;     /* HNSW: candidates for them, efConstruction; 0: 200 */
+    const char *url;  /* Chroma: http://HOST:PORT/COLLECTION, or .../TENANT/DATABASE/COLLECTION */
+    int64_t mark;     /* Chroma: a number of the caller's; a collection with another one is SP_E_ARG */
 } sp_vectors_opts;
 
 typedef struct sp_near {
@@ -46,7 +48,8 @@ typedef struct sp_vectors_query {
 
 typedef struct sp_vectors sp_vectors;
 
-/* sp_vectors_create -- Errors: SP_E_ARG, SP_E_NOMEM. */
+/* sp_vectors_create -- Chroma: with the vectors that the collection has. Errors: SP_E_ARG, SP_E_NOMEM; of Chroma, here
+ * and in every other function: SP_E_IO (no answer, or none within 30 s; its status and first line), SP_E_FORMAT. */
 sp_err sp_vectors_create(const sp_vectors_opts *o, sp_vectors **out) SP_MUST_CHECK;
 void sp_vectors_destroy(sp_vectors *x);
 size_t sp_vectors_count(const sp_vectors *x);
@@ -66,6 +69,8 @@ sp_err sp_vectors_add_to(sp_vectors *x, const int64_t *ids, const float *v, size
                          const uint32_t *clusters) SP_MUST_CHECK;
 /* sp_vectors_remove -- ids [n], ascending; those that are not there are passed over. */
 sp_err sp_vectors_remove(sp_vectors *x, const int64_t *ids, size_t n) SP_MUST_CHECK;
+/* sp_vectors_clear -- removes all; of Chroma the collection. */
+sp_err sp_vectors_clear(sp_vectors *x) SP_MUST_CHECK;
 /* sp_vectors_ids -- of all, ascending. */
 typedef SP_VEC(int64_t) sp_vector_ids;
 sp_err sp_vectors_ids(const sp_vectors *x, sp_vector_ids *out) SP_MUST_CHECK;

@@ -1,4 +1,5 @@
-/* vectors_int.h -- the parts of vectors.h: distances, clusters (clusters.c), the graph (hnsw.cc, in C++). */
+/* vectors_int.h -- the parts of vectors.h: distances, clusters (clusters.c), the graph (hnsw.cc, in C++), a collection
+ * of a Chroma server (chroma.c). */
 #ifndef SP_RETRIEVE_VECTORS_VECTORS_INT_H
 #define SP_RETRIEVE_VECTORS_VECTORS_INT_H
 
@@ -55,5 +56,18 @@ sp_err sp_hnsw_search(const sp_hnsw *h, const sp_vectors_query *q, sp_best *best
 sp_err sp_hnsw_plain(const sp_hnsw *h, const sp_vectors_query *q, sp_best *best) SP_MUST_CHECK;
 sp_err sp_hnsw_write(const sp_hnsw *h, const char *path) SP_MUST_CHECK;
 sp_err sp_hnsw_read(sp_hnsw *h, const char *path) SP_MUST_CHECK;
+
+/* A collection of a Chroma server. Thread: searches of several threads at the same time, changes alone. */
+typedef struct sp_chroma sp_chroma;
+
+sp_err sp_chroma_open(const sp_vectors_opts *o, sp_chroma **out) SP_MUST_CHECK;
+void sp_chroma_close(sp_chroma *c);
+size_t sp_chroma_count(const sp_chroma *c); /* after the last change */
+/* sp_chroma_add -- a vector whose id is there takes its place. sp_chroma_clear -- deletes the collection. */
+sp_err sp_chroma_add(sp_chroma *c, const int64_t *ids, const float *v, size_t n) SP_MUST_CHECK;
+sp_err sp_chroma_remove(sp_chroma *c, const int64_t *ids, size_t n) SP_MUST_CHECK;
+sp_err sp_chroma_clear(sp_chroma *c) SP_MUST_CHECK;
+sp_err sp_chroma_ids(sp_chroma *c, sp_vector_ids *out) SP_MUST_CHECK;
+sp_err sp_chroma_search(sp_chroma *c, const sp_vectors_query *q, sp_best *best, sp_near *sorted) SP_MUST_CHECK;
 
 #endif

@@ -130,7 +130,7 @@ void sp_retriever_close(sp_retriever *f)
 
 sp_retriever_info sp_retriever_describe(const sp_retriever *f)
 {
-    static const char *const names[] = {"flat", "ivf", "hnsw"};
+    static const char *const names[] = {"flat", "ivf", "hnsw", "chroma"};
     if (!f) return (sp_retriever_info){.kind = ""};
     return (sp_retriever_info){.n_documents = f->n_documents,
                                .n_chunks = f->n_chunks,

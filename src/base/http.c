@@ -1,8 +1,9 @@
-#include "retrieve/graph/http_int.h"
-#include "spolia.h"
+#include "base/http.h"
 
 #include <curl/curl.h>
 #include <string.h>
+
+#include "spolia.h"
 
 #define CONNECT_MS 3000
 
@@ -10,9 +11,10 @@ struct sp_http {
     CURL *curl;
     char *url;
     int timeout_ms;
-    sp_bytes form;
+    sp_bytes form, at; /* at: URL and path of the request */
     sp_bytes *reply;
     sp_err body_err;
+    long status;
     char why[CURL_ERROR_SIZE];
 };
 
@@ -21,6 +23,7 @@ void sp_http_close(sp_http *h)
     if (!h) return;
     curl_easy_cleanup(h->curl);
     sp_vec_fini(&h->form);
+    sp_vec_fini(&h->at);
     sp_free(h->url);
     sp_free(h);
 }
@@ -75,23 +78,22 @@ static sp_err make_form(sp_http *h, const sp_http_field *fields, int n_fields)
     return SP_OK;
 }
 
-/* status -- an answer that is no success, with its first line. */
-static sp_err status(sp_http *h)
+/* check_status -- an answer that is no success is an error with its first line. */
+static sp_err check_status(sp_http *h)
 {
-    long code = 0;
-    curl_easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &code);
-    if (code >= 200 && code < 300) return SP_OK;
+    curl_easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &h->status);
+    if (h->status >= 200 && h->status < 300) return SP_OK;
     size_t n = 0;
     while (n < h->reply->n && n < 300 && h->reply->v[n] != '\n' && h->reply->v[n]) n++;
-    return sp_fail(SP_E_IO, "%s: HTTP status %ld%s%.*s", h->url, code, n ? ": " : "", (int)n,
+    return sp_fail(SP_E_IO, "%s: HTTP status %ld%s%.*s", h->at.v, h->status, n ? ": " : "", (int)n,
                    n ? h->reply->v : "");
 }
 
-static void set_options(sp_http *h, struct curl_slist *headers)
+static void set_options(sp_http *h, const sp_http_request *r, struct curl_slist *headers)
 {
     CURL *c = h->curl;
     curl_easy_reset(c); /* keeps the connection */
-    curl_easy_setopt(c, CURLOPT_URL, h->url);
+    curl_easy_setopt(c, CURLOPT_URL, h->at.v);
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
@@ -99,32 +101,70 @@ static void set_options(sp_http *h, struct curl_slist *headers)
     curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)h->timeout_ms);
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, h->why);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers);
-    curl_easy_setopt(c, CURLOPT_POSTFIELDS, h->form.v);
-    curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)h->form.n);
+    curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, r->method);
+    if (r->body) curl_easy_setopt(c, CURLOPT_POSTFIELDS, r->body);
+    if (r->body) curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->n);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, take_body);
     curl_easy_setopt(c, CURLOPT_WRITEDATA, h);
     curl_easy_setopt(c, CURLOPT_USERAGENT, "spolia/" SPOLIA_VERSION);
 }
 
-sp_err sp_http_post(sp_http *h, const sp_http_field *fields, int n_fields, const char *accept,
-                    sp_bytes *reply)
+/* make_headers -- *out is NULL after an error. No "Expect": it would cost a round trip for each long body. */
+static sp_err make_headers(const sp_http_request *r, struct curl_slist **out)
 {
-    char header[128];
-    SP_TRY(make_form(h, fields, n_fields));
-    snprintf(header, sizeof header, "Accept: %s", accept);
-    struct curl_slist *headers = curl_slist_append(NULL, header);
-    if (!headers) return sp_fail_nomem(sizeof header, "a request");
+    char accept[128], type[128];
+    snprintf(accept, sizeof accept, "Accept: %s", r->accept);
+    snprintf(type, sizeof type, "Content-Type: %s", r->type);
+    const char *const lines[] = {accept, "Expect:", r->body ? type : NULL, r->header};
+    struct curl_slist *all = NULL;
+    for (size_t i = 0; i < SP_COUNT(lines); i++) {
+        if (!lines[i]) continue;
+        struct curl_slist *more = curl_slist_append(all, lines[i]);
+        if (!more) {
+            curl_slist_free_all(all);
+            return sp_fail_nomem(sizeof accept, "a request");
+        }
+        all = more;
+    }
+    *out = all;
+    return SP_OK;
+}
+
+sp_err sp_http_send(sp_http *h, const sp_http_request *r, sp_bytes *reply)
+{
+    struct curl_slist *headers = NULL;
+    h->at.n = 0;
     h->reply = reply;
     h->body_err = SP_OK;
     h->why[0] = '\0';
+    h->status = 0;
     reply->n = 0;
-    set_options(h, headers);
+    SP_TRY(sp_bytes_addf(&h->at, "%s%s%c", h->url, r->path ? r->path : "", '\0'));
+    SP_TRY(make_headers(r, &headers));
+    set_options(h, r, headers);
     CURLcode rc = curl_easy_perform(h->curl);
     curl_slist_free_all(headers);
     if (h->body_err != SP_OK) return h->body_err;
     if (rc == CURLE_OPERATION_TIMEDOUT)
-        return sp_fail(SP_E_IO, "%s: no answer within %d ms", h->url, h->timeout_ms);
+        return sp_fail(SP_E_IO, "%s: no answer within %d ms", h->at.v, h->timeout_ms);
     if (rc != CURLE_OK)
-        return sp_fail(SP_E_IO, "%s: %s", h->url, *h->why ? h->why : curl_easy_strerror(rc));
-    return status(h);
+        return sp_fail(SP_E_IO, "%s: %s", h->at.v, *h->why ? h->why : curl_easy_strerror(rc));
+    return check_status(h);
+}
+
+long sp_http_status(const sp_http *h)
+{
+    return h->status;
+}
+
+sp_err sp_http_post(sp_http *h, const sp_http_field *fields, int n_fields, const char *accept,
+                    sp_bytes *reply)
+{
+    SP_TRY(make_form(h, fields, n_fields));
+    const sp_http_request r = {.method = "POST",
+                               .accept = accept,
+                               .type = "application/x-www-form-urlencoded",
+                               .body = h->form.v ? h->form.v : "",
+                               .n = h->form.n};
+    return sp_http_send(h, &r, reply);
 }
