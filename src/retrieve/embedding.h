@@ -2,8 +2,8 @@
  *
  *   embedding  one row: the encoder's id, the length of its vectors, the kind of search, centroids (IVF), the number
  *              of the last build, and what the file of the graph has: its checksum and the build it was written by
- *   vectors    a chunk: SHA-256 of the text that was embedded, its cluster, the build it was added by, f32 [n_dims], or
- *              nothing where a database has it
+ *   vectors    a chunk: SHA-256 of the text that was embedded, its cluster, the build it was added by, and the vector:
+ *              f32 [n_dims], or nothing where a database has it
  *
  * The rows are the truth: a graph that is missing, older or damaged is made of them again. A chunk whose text another
  * one has had gets that one's vector. An index without these tables is one without vectors. */
