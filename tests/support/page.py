@@ -1,6 +1,6 @@
 """What people do with the page at /, in headless Chromium: run by tests/e2e/test_page.py.
 
-    .venv-clients/bin/python tests/support/page.py CHROMIUM http://127.0.0.1:8080 http://127.0.0.1:8081 URL [PICTURES]
+    .venv-clients/bin/python tests/support/page.py CHROMIUM http://127.0.0.1:8080 http://127.0.0.1:8081 URL [PICTURES [FLOW ...]]
 
 The first server has a collection "velm" and a graph of demo/graph; the second has API keys, one of which is "the-key";
 the third is the first below a prefix of a proxy, or -. Prints a line of JSON for each flow: {"flow", "error"}. With a
@@ -8,8 +8,10 @@ folder PICTURES, writes the screenshots of docs/page.md there.
 """
 import json
 import pathlib
+import re
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import urllib.request
@@ -19,9 +21,16 @@ from playwright.sync_api import expect, sync_playwright
 
 CHROMIUM, URL, KEYED, PREFIXED = sys.argv[1:5]
 PICTURES = pathlib.Path(sys.argv[5]) if len(sys.argv) > 5 else None
-TEXTS = {"harbour.txt": "The harbour of Velm was built in 1870. It has room for forty boats. " * 6,
-         "light/keeper.md": "# The keeper\n\nThe lighthouse is kept by Anna Berg, who came from the north in 1931. " * 4,
-         "light/hotels.txt": "Torin has two hotels, the Swan and the Anchor, and neither is open in winter. " * 5}
+TEXTS = {
+    "harbour.txt": "The harbour of Velm was built by the town in 1870, after the great flood had taken the old pier. It has room for "
+                   "forty boats, and in winter the fishermen draw them up on the western beach. The harbour master lives in the "
+                   "customs house, where the charts of the bay are kept. A ferry leaves for Torin every morning at seven.",
+    "light/keeper.md": "# The keeper\n\nThe lighthouse of Velm is kept by Anna Berg, who came from the north in 1931. She lights the "
+                       "lamp an hour before sunset and writes down every ship that passes. Before her, the light was kept by the "
+                       "brothers Holt for thirty years. The lamp burns oil; its lens was made in Paris and has nine rings.",
+    "light/hotels.txt": "Torin has two hotels, the Swan and the Anchor, and neither is open in winter. The Swan has twelve rooms and "
+                        "a garden above the river. The Anchor stands on the quay, and its guests are woken by the ferry at eight. "
+                        "Both were built by the same family, who also own the bakery."}
 PATIENCE = 120_000 # milliseconds: a loaded machine answers slowly
 
 
@@ -59,9 +68,16 @@ class Flow:
         self.page.wait_for_selector("article.message[aria-busy=false] .tools button", timeout=PATIENCE)
         expect(self.page.get_by_role("button", name="Stop")).to_be_disabled(timeout=PATIENCE)
 
-    def picture(self, name):
-        if PICTURES:
-            self.page.screenshot(path=PICTURES / name)
+    def picture(self, name, full=False):
+        """full: what a window of this height does not show, too."""
+        if not PICTURES:
+            return
+        self.page.mouse.move(0, 0)
+        size = self.page.viewport_size
+        height = self.page.evaluate("document.querySelector('.watch, .documents').scrollHeight + 60") if full else size["height"]
+        self.page.set_viewport_size({**size, "height": height})
+        self.page.screenshot(path=PICTURES / name)
+        self.page.set_viewport_size(size)
 
     def close(self):
         self.context.close()
@@ -87,13 +103,15 @@ def a_folder_answers_a_question(f):
         expect(page.locator("tbody tr")).to_have_count(3)
     f.picture("page-documents.png")
     f.open("ask")
-    f.ask("Who keeps the lighthouse, and which hotels has Torin?")
+    f.ask("Who kept the light of Velm before Anna Berg?")
     expect(page.locator(".bar button")).not_to_have_count(0)
     assert page.locator(".bar rect.memory").count() <= 1 # the system prompt at most
     page.get_by_role("button", name="New conversation").click()
-    f.ask("When was the harbour built, and when did the keeper of the lighthouse come?")
+    f.ask("When was the harbour of Velm built, and how many boats has it room for?")
     expect(page.locator(".bar button rect.memory").first).to_be_attached()
     f.picture("page-ask.png")
+    page.emulate_media(color_scheme="dark")
+    f.picture("page-dark.png")
     page.get_by_role("button", name="Read The keeper").click()
     expect(page.get_by_role("dialog")).to_contain_text("lighthouse")
     page.keyboard.press("Escape")
@@ -102,19 +120,24 @@ def a_folder_answers_a_question(f):
 
 def a_folder_is_dropped(f):
     """As the browser delivers it: a folder with a folder in it."""
-    with tempfile.TemporaryDirectory() as folder:
-        for name in ("pier/north.txt", "pier/old/south.txt"):
-            path = pathlib.Path(folder, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"The {path.stem} pier has a crane.")
-        page = f.open("documents")
-        box = page.locator(".drop").bounding_box()
-        cdp = f.context.new_cdp_session(page)
-        for kind in ("dragEnter", "dragOver", "drop"):
-            cdp.send("Input.dispatchDragEvent", {"type": kind, "x": box["x"] + 20, "y": box["y"] + 20, "data": {
-                "items": [], "files": [str(pathlib.Path(folder, "pier"))], "dragOperationsMask": 1}})
-        expect(page.get_by_text("2 added, 0 refused")).to_be_visible(timeout=PATIENCE)
-        expect(page.locator("tbody tr", has_text="pier : old : south.txt")).to_have_count(1)
+    for view in ("documents", "ask"): # anywhere on the page
+        with tempfile.TemporaryDirectory() as folder:
+            for name in (f"{view}/north.txt", f"{view}/old/south.txt"):
+                path = pathlib.Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(f"The {path.stem} pier has a crane.")
+            page = f.open(view)
+            place = page.locator(".drop" if view == "documents" else ".messages")
+            expect(place).to_be_visible()
+            box = place.bounding_box()
+            cdp = f.context.new_cdp_session(page)
+            for kind in ("dragEnter", "dragOver", "drop"):
+                cdp.send("Input.dispatchDragEvent", {"type": kind, "x": box["x"] + 20, "y": box["y"] + 20, "data": {
+                    "items": [], "files": [str(pathlib.Path(folder, view))], "dragOperationsMask": 1}})
+            expect(page.get_by_text("2 added, 0 refused")).to_be_visible(timeout=PATIENCE)
+            expect(page.locator("tbody tr", has_text=f"{view} : old : south.txt")).to_have_count(1)
+    page.get_by_role("link", name="Ask about them").click()
+    expect(page.get_by_role("heading", name="Ask about your documents")).to_be_visible()
 
 
 def sentences_are_cited(f):
@@ -173,6 +196,10 @@ def qualities_are_compared(f):
     page.get_by_role("button", name="Compare qualities").click()
     expect(page.locator(".beside .sheet")).to_have_count(3, timeout=PATIENCE)
     expect(page.locator(".beside .quiet").nth(2)).to_contain_text("x)", timeout=PATIENCE)
+    expect(page.locator(".beside .quiet").nth(2)).to_contain_text("words")
+    read, reused = [[int(n.replace(",", "")) for n in re.search(r"([\d,]+) tokens read, ([\d,]+) reused", e.inner_text()).groups()]
+                    for e in page.locator(".beside .quiet").all()][::2]
+    assert read[1] == 0 and reused[1] > 0 and reused[0] < read[0] # exact reads everything there
     assert [h.inner_text() for h in page.locator(".beside h3").all()] == ["exact", "balanced", "fast"]
 
 
@@ -187,6 +214,10 @@ def a_conversation_is_kept(f):
     expect(page.locator("article.user")).to_have_count(1)
     page.get_by_role("button", name="Again").click()
     f.answered()
+    f.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy", exact=True).click()
+    expect(page.locator("#notice")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()").split() == page.locator(".said").last.inner_text().split()
     with page.expect_download() as download:
         page.get_by_role("button", name="Export").click()
     assert "Second question?" in pathlib.Path(download.value.path()).read_text()
@@ -315,21 +346,92 @@ def the_keyboard_is_enough(f):
 
 
 def it_fits_a_phone(f):
-    for view in ("ask", "documents", "watch"):
+    for view in ("documents", "watch", "ask"):
         page = f.open(view)
         page.wait_for_timeout(300)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
-    f.open("ask")
+    f.ask("Which hotels has Torin?")
+    expect(page.locator(".bar").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
     f.picture("page-phone.png")
 
 
+def chat(question, **more):
+    body = {"model": "any", "messages": [{"role": "user", "content": question}], "max_tokens": 48, **more}
+    r = urllib.request.Request(URL + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(r))
+
+
 def it_watches_the_server(f):
+    """While others ask: charts, the requests that run, the sums by source."""
     page = f.open("watch")
-    expect(page.locator("section", has_text="Tokens a second").first).to_be_visible()
+    given = [{"title": name, "text": text} for name, text in TEXTS.items()]
+    questions = ("Who keeps the light?", "Which hotels has Torin?", "When was the harbour built?")
+    enough = threading.Event()
+
+    def keep_asking(i):
+        while not enough.is_set():
+            chat(questions[i % 3], documents=given[i % 3:] + given[:i % 2], max_tokens=[400, 60][i % 2], ignore_eos=True)
+            i += 1
+
+    asks = [threading.Thread(target=keep_asking, args=(i,)) for i in range(3)]
+    for t in asks:
+        t.start()
+    expect(page.locator("section[aria-label='Under way'] tbody tr").first).to_contain_text("/v1/chat/completions", timeout=PATIENCE)
+    expect(page.locator("section[aria-label='Under way'] tbody")).to_contain_text("answering", timeout=PATIENCE)
     expect(page.locator(".figures")).to_contain_text("computed")
-    page.wait_for_timeout(4500)
-    f.picture("page-watch.png")
-    assert page.locator("path.line").first.get_attribute("d")
+    while page.locator(".chart .line").first.get_attribute("d").count("L") < (28 if PICTURES else 3):
+        page.wait_for_timeout(500)
+    page.get_by_role("button", name="Refresh").click()
+    page.locator("button.copy").first.click()
+    expect(page.locator(".copies .copies li").first).to_be_visible()
+    f.picture("page-watch.png", full=True)
+    shown = lambda title: page.locator(f"section[aria-label='{title}'] path:not(.axis)")
+    assert all("L" in shown(t).first.get_attribute("d") for t in ("Tokens a second", "Prompt tokens reused", "Requests", "KV memory in use"))
+    enough.set()
+    for t in asks:
+        t.join()
+    expect(page.get_by_text("No request waits or runs.")).to_be_visible(timeout=PATIENCE)
+
+
+def the_copies_are_walked(f):
+    """From the head of a prompt to a chunk, with where it is; by keyboard."""
+    chat("Who keeps the light?", documents=[{"title": "Light", "text": TEXTS["light/keeper.md"]}], max_tokens=1)
+    page = f.open("watch")
+    heads = page.locator("button.copy")
+    expect(heads.first).to_contain_text("below")
+    for i in range(heads.count()): # all prompts: one of them has the chunk
+        heads.nth(i).focus()
+        page.keyboard.press("Enter")
+        expect(heads.nth(i)).to_have_attribute("aria-expanded", "true")
+    chunk = page.locator(".copies .copies .copy", has_text="kept by Anna Berg").first
+    expect(chunk).to_be_visible()
+    for words in ("tokens", "exact", "used", "memory"):
+        expect(chunk).to_contain_text(words)
+    no_findings(page)
+    heads.first.click()
+    expect(heads.first).to_have_attribute("aria-expanded", "false")
+
+
+def ten_thousand_copies(f):
+    """In pages; one that moved forward between two pages is shown once."""
+    row = lambda i: {"name": f"{i + 1:016x}", "object": "copy", "id": "0" * 64, "kind": "plain", "text": f"Copy {i}.", "tiers": ["disk"],
+                     "tokens": None, "recomputed": 0, "exact": False, "uses": 1, "cost_ms": None, "below": 0}
+
+    def listed(route):
+        after = route.request.url.partition("after=1-")[2]
+        first = int(after, 16) - 1 if after else 0 # the last one of the page before once more
+        route.fulfill(json={"object": "list", "data": [row(i) for i in range(first, min(first + 50, 10000))], "has_more": first + 50 < 10000,
+                            "next": f"1-{first + 50:016x}"})
+
+    page = f.open("ask")
+    page.route("**/v1/copies?*", listed)
+    f.open("watch")
+    copies = page.locator(".copies > li")
+    expect(copies).to_have_count(50)
+    page.get_by_role("button", name="Show more").click()
+    expect(copies).to_have_count(99)
+    expect(copies.last).to_contain_text("approximate")
 
 
 def axe_finds_nothing(f):
@@ -371,7 +473,7 @@ def a_key_is_asked_for_once(f):
 FLOWS = (a_folder_answers_a_question, a_folder_is_dropped, sentences_are_cited, a_graph_is_walked, it_works_below_a_prefix,
          qualities_are_compared, a_conversation_is_kept, an_answer_is_stopped, documents_live_and_die,
          a_hostile_answer_is_text, a_broken_connection_is_said, a_thousand_messages, many_documents, the_keyboard_is_enough,
-         it_fits_a_phone, it_watches_the_server, axe_finds_nothing, every_control_has_a_name, a_key_is_asked_for_once)
+         it_fits_a_phone, it_watches_the_server, the_copies_are_walked, ten_thousand_copies, axe_finds_nothing, every_control_has_a_name, a_key_is_asked_for_once)
 
 
 def main():

@@ -24,6 +24,7 @@
     X(ask_js, "ask.js", SCRIPT)                                 \
     X(documents_js, "documents.js", SCRIPT)                     \
     X(charts_js, "charts.js", SCRIPT)                           \
+    X(copies_js, "copies.js", SCRIPT)                           \
     X(cite_js, "cite.js", SCRIPT)                               \
     X(graph_js, "graph.js", SCRIPT)                             \
     X(watch_js, "watch.js", SCRIPT)

@@ -2,7 +2,7 @@
 import {h, milliseconds, svg, whole} from "./dom.js";
 import {text} from "./texts.js";
 
-const sources = ["memory", "host", "disk", "remote", "recomputed", "computed"];
+export const sources = ["memory", "host", "disk", "remote", "recomputed", "computed"];
 
 // parts -- tokens of a document or segment by source.
 function parts(d) {
@@ -46,7 +46,8 @@ function named(account) {
 }
 
 // show -- on_read(i) opens the text of document i. `first_ms`: the first answer's time to the first token; or null.
-export function show(result, first_ms, on_read) {
+// quality: that was asked for.
+export function show(result, first_ms, quality, on_read) {
   const a = result.spolia, t = result.timings;
   if (!a || !t) return h("p.quiet", {}, text("account_empty"));
   const all = named(a), longest = Math.max(1, ...all.map((s) => s.tokens));
@@ -71,5 +72,7 @@ export function show(result, first_ms, on_read) {
   ].filter(Boolean);
   const gain = first_ms ? first_ms / t.ttft_ms : 0;
   return h("div", {}, h("dl.figures", {}, figures.flatMap(([name, value]) => [h("dt", {}, text(name)), h("dd", {}, value)])),
+           a.reused_tokens > 0 && h("p", {}, text("saved", quality ? text(quality) : a.policy, whole(a.reused_tokens), whole(tokens),
+             ((100 * a.reused_tokens) / tokens).toFixed(0)), a.recomputed_tokens > 0 ? " " + text("cost", whole(a.recomputed_tokens)) : ""),
            gain >= 1.1 && h("p", {}, h("strong", {}, text("faster", gain.toFixed(1)))), key(), h("div.bars", {}, rows));
 }

@@ -2,7 +2,7 @@
 import * as account from "./account.js";
 import * as cite from "./cite.js";
 import * as conversations from "./conversations.js";
-import {download, h, milliseconds, notice} from "./dom.js";
+import {download, h, milliseconds, notice, whole} from "./dom.js";
 import * as graph from "./graph.js";
 import {render} from "./markdown.js";
 import * as server from "./server.js";
@@ -39,9 +39,9 @@ function form() {
   const knob = h("fieldset.knob", {}, h("legend", {}, text("quality")), qualities.map((q) =>
     h("label", {}, h("input", {type: "radio", name: "quality", value: q, checked: q === quality,
       onchange: () => localStorage.setItem(kept.quality, q)}), text(q))));
-  return h("form", {onsubmit: (e) => (e.preventDefault(), ask_typed())}, view.input, h("div.row", {},
-    h("label.quiet", {for: "use"}, text("use_documents")), h("span", {}, view.documents), knob,
-    h("span.row.spread", {}, view.stop, view.send)));
+  return h("form", {onsubmit: (e) => (e.preventDefault(), ask_typed())},
+    h("div.type", {}, view.input, h("div.do", {}, view.send, view.stop)),
+    h("div.row.apart", {}, h("span.row", {}, h("label.quiet", {for: "use"}, text("use_documents")), view.documents), knob));
 }
 
 function on_key(e) {
@@ -98,6 +98,7 @@ async function answer() {
   const message = {role: "assistant", content: ""};
   const controller = new AbortController();
   const quality = document.querySelector("input[name=quality]:checked").value;
+  message.quality = quality;
   running = {controller, message};
   const messages = for_model(own.messages);
   own.messages.push(message);
@@ -143,16 +144,20 @@ async function compare(i, place, button) {
   place.replaceChildren(h("p.quiet", {role: "status"}, text("comparing")));
   const columns = h("div.beside");
   try {
-    let exact = 0;
+    let exact = 0, exact_words = "";
     for (const quality of qualities) {
-      const said = h("div.said"), figures = h("p.quiet");
+      const said = h("div.said"), figures = h("ul.quiet.plainlist");
       columns.append(h("div.sheet", {}, h("h3", {}, text(quality)), figures, said));
       let words = "";
       const body = {model: "any", messages: before, quality, ...m.sources, cache_prompt: quality !== "exact"};
       const r = await server.chat(body, (piece) => (words += piece));
       said.append(render(words));
-      exact ||= r.timings.ttft_ms;
-      figures.append(milliseconds(r.timings.ttft_ms), quality === "exact" ? "" : ` (${(exact / r.timings.ttft_ms).toFixed(1)}x)`);
+      const first = quality === "exact", a = r.spolia;
+      if (first) exact = r.timings.ttft_ms, exact_words = words;
+      const lines = [milliseconds(r.timings.ttft_ms) + (first ? "" : ` (${(exact / r.timings.ttft_ms).toFixed(1)}x)`),
+        a && text("read_tokens", whole(a.computed_tokens), whole(a.reused_tokens)),
+        !first && text(words === exact_words ? "same_words" : "other_words")];
+      figures.append(...lines.filter(Boolean).map((l) => h("li", {}, l)));
       place.replaceChildren(columns);
     }
   } catch (e) {
@@ -173,10 +178,15 @@ function redraw() {
   draw_past();
   view.stop.disabled = !running;
   view.send.disabled = Boolean(running);
-  view.messages.replaceChildren(...conversation.messages.map(draw_message));
+  view.messages.replaceChildren(...(conversation.messages.length ? conversation.messages.map(draw_message) : [welcome()]));
   view.messages.scrollTop = view.messages.scrollHeight;
   const last = conversation.messages.findLast((m) => m.result);
   draw_account(last);
+}
+
+function welcome() {
+  return h("div.welcome", {}, h("h2", {}, text("welcome")), h("p", {}, text("welcome_note")),
+           h("a.button", {href: "#documents"}, text("add_documents")));
 }
 
 function draw_past() {
@@ -191,7 +201,7 @@ function draw_past() {
 function draw_account(m) {
   const first = m && m.result !== first_result() ? conversation.first_ms : null;
   const paths = h("div.paths");
-  view.account.replaceChildren(m ? account.show(m.result, first, (i) => read(m, i)) : h("p.quiet", {}, text("account_empty")), paths);
+  view.account.replaceChildren(m ? account.show(m.result, first, m.quality, (i) => read(m, i)) : h("p.quiet", {}, text("account_empty")), paths);
   if (m && m.sources && m.sources.graph && m.result.spolia)
     graph.show(paths, conversation.messages[conversation.messages.indexOf(m) - 1].content, m.result.spolia);
 }

@@ -1,31 +1,42 @@
-// charts.js -- a line over time as SVG, from points that may have gaps (null).
+// charts.js -- values over time as SVG: a line, or areas on top of each other. Points may have gaps (null).
 import {h, svg} from "./dom.js";
 
 const width = 300, height = 100;
 
-// path -- of the runs between gaps; y grows upwards from 0 to `top`.
-function path(points, top, closed) {
-  let d = "", open = false, last = 0;
-  const x = (i) => ((i * width) / Math.max(1, points.length - 1)).toFixed(1), y = (v) => (height - (v / top) * (height - 4)).toFixed(1);
-  const close = () => (closed && open ? ` L${x(last)} ${height} Z` : "");
-  points.forEach((v, i) => {
-    if (v === null) d += close(), (open = false);
-    else d += open ? ` L${x(i)} ${y(v)}` : (closed ? `M${x(i)} ${height} L` : "M") + `${x(i)} ${y(v)}`, (open = true), (last = i);
-  });
-  return d + close();
+// path -- of the runs between gaps; y grows upwards from 0 to `top`. With `floor`, the area between it and the points.
+function path(points, floor, top) {
+  const x = (i) => ((i * width) / Math.max(1, points.length - 1)).toFixed(1);
+  const y = (v) => (height - (v / top) * (height - 4)).toFixed(1);
+  let d = "", run = [];
+  const end = () => {
+    if (run.length) d += "M" + run.map((i) => `${x(i)} ${y(points[i])}`).join(" L");
+    if (run.length && floor) d += " L" + run.reverse().map((i) => `${x(i)} ${y(floor[i])}`).join(" L") + " Z";
+    run = [];
+  };
+  points.forEach((v, i) => (v === null ? end() : run.push(i)));
+  end();
+  return d;
 }
 
-// chart -- {title, note, show(value)}; update(points) redraws.
-export function chart({title, note, show, top}) {
-  const area = svg("path", {class: "area"}), line = svg("path", {class: "line"}), now = h("span.now"), most = h("span.quiet");
-  const picture = svg("svg", {viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true"}, area, line);
-  const element = h("section.sheet.chart", {"aria-label": title}, h("h2", {}, title), h("div.row", {}, now, most), picture, h("p.quiet", {}, note));
+// chart -- {title, note, show(value), top, parts}: parts are [{class, name}] of areas, the first at the bottom; none: a
+// line. update(points) redraws: a point is a value, or a list of one for each part. What is shown is their sum.
+export function chart({title, note, show, top, parts}) {
+  const shapes = (parts || [{class: "area"}, {class: "line"}]).map((p) => svg("path", {class: p.class}));
+  const now = h("span.now"), most = h("span.quiet");
+  const keys = h("ul.key", {}, (parts || []).map((p) => h("li", {}, h("i." + p.class), p.name)));
+  const picture = svg("svg", {viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true"},
+    svg("path", {class: "axis", d: `M0 ${height} H${width} M0 4 H${width}`}), ...shapes);
+  const element = h("section.sheet.chart", {"aria-label": title}, h("h2", {}, title), h("div.row", {}, now, most, h("span.quiet.spread", {}, note)),
+    picture, parts ? keys : "");
+  const sum = (p, n) => (p === null ? null : Array.isArray(p) ? p.slice(0, n).reduce((a, b) => a + b, 0) : p);
   const update = (points) => {
-    const known = points.filter((p) => p !== null), last = known.at(-1), highest = top || Math.max(...known, 1e-9);
+    const all = points.map((p) => sum(p)), known = all.filter((p) => p !== null), last = known.at(-1);
+    const highest = top || Math.max(...known, 1e-9);
     now.textContent = last === undefined ? "–" : show(last);
     most.textContent = known.length && !top ? "≤ " + show(highest) : "";
-    area.setAttribute("d", path(points, highest, true));
-    line.setAttribute("d", path(points, highest, false));
+    shapes.forEach((s, i) => s.setAttribute("d", parts
+      ? path(points.map((p) => sum(p, i + 1)), points.map((p) => sum(p, i)), highest)
+      : path(all, i === 0 ? all.map(() => 0) : null, highest)));
   };
   return {element, update};
 }

@@ -7,7 +7,7 @@ const page_size = 50;
 
 // words -- how a copy begins, on one line.
 function words(c) {
-  const line = c.text.replace(/<\|?[\w ]*\|?>/g, " ").replace(/\s+/g, " ").trim();
+  const line = c.text.replace(/<\|?[\w ]*\|?>(system|user|model|assistant)?/g, " ").replace(/\s+/g, " ").trim();
   return line || (c.tokens === null ? text("text_below") : text("text_none"));
 }
 
@@ -21,10 +21,11 @@ const tiers = (c) => h("span.tiers", {}, c.tiers.length ? c.tiers.map((t) => h("
 
 // row -- a copy; one with others below it is a button that shows them.
 function row(c) {
-  const inside = [h("span.words", {}, words(c)), h("span.quiet", {}, facts(c)), tiers(c)];
+  const inside = [h("span.words", {}, words(c)), h("span.quiet", {}, facts(c)), tiers(c),
+                  h("span.quiet.count", {}, c.below ? text("copies_below", whole(c.below)) : "")];
   if (!c.below) return h("li", {}, h("div.copy", {}, inside));
   const below = h("div", {hidden: true});
-  const button = h("button.copy", {type: "button", "aria-expanded": "false", onclick: toggle}, h("span.count", {}, whole(c.below)), inside);
+  const button = h("button.copy", {type: "button", "aria-expanded": "false", onclick: toggle}, inside);
   async function toggle() {
     const open = button.getAttribute("aria-expanded") === "false";
     button.setAttribute("aria-expanded", String(open));

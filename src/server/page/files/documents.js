@@ -4,6 +4,7 @@ import * as server from "./server.js";
 import {text} from "./texts.js";
 
 const page_size = 100;
+const state = h("div", {role: "status"}); // of an upload; it outlives a change of views
 let view = null, query = "";
 
 export function show(main) {
@@ -11,7 +12,7 @@ export function show(main) {
     onchange: (e) => add([...e.target.files].map((f) => ({file: f, path: f.webkitRelativePath || f.name})))});
   const files = pick(false), folder = pick(true);
   view = {
-    state: h("div", {role: "status"}), body: h("tbody"), more: h("button", {type: "button", hidden: true}, text("more")),
+    body: h("tbody"), more: h("button", {type: "button", hidden: true}, text("more")),
     search: h("input", {type: "search", placeholder: text("search_documents"), "aria-label": text("search_documents"), value: query}),
     costs: null, after: null,
   };
@@ -21,11 +22,11 @@ export function show(main) {
     waiting = setTimeout(() => (query = view.search.value.trim(), load(true)), 250);
   });
   view.more.addEventListener("click", () => load(false));
-  const drop = h("div.drop", {ondragover: (e) => (e.preventDefault(), drop.classList.add("over")),
-    ondragleave: () => drop.classList.remove("over"), ondrop: on_drop},
+  const drop = h("div.drop", {ondragover: () => drop.classList.add("over"), ondragleave: () => drop.classList.remove("over"),
+    ondrop: () => drop.classList.remove("over")},
     h("p", {}, text("drop")), h("div.row.centre", {},
       h("button", {type: "button", onclick: () => files.click()}, text("choose_files")),
-      h("button", {type: "button", onclick: () => folder.click()}, text("choose_folder"))), files, folder, view.state);
+      h("button", {type: "button", onclick: () => folder.click()}, text("choose_folder"))), files, folder, state);
   const columns = ["title", "passages", "tokens", "size", "precompute", "expire", "pin", "remove"];
   main.replaceChildren(h("div.documents", {tabindex: 0}, drop, view.search, h("table.all", {}, h("thead", {}, h("tr", {}, columns.map((c) =>
     h("th", {scope: "col", class: ["passages", "tokens", "size"].includes(c) ? "number" : null}, text(c))))), view.body), view.more));
@@ -45,10 +46,13 @@ async function measure_costs() {
 
 // -- adding ---------------------------------------------------------------------------------------
 
-async function on_drop(e) {
-  e.preventDefault();
-  e.currentTarget.classList.remove("over");
-  const entries = [...e.dataTransfer.items].map((i) => i.webkitGetAsEntry && i.webkitGetAsEntry()).filter(Boolean);
+// entries_of -- what was dropped: to be asked during the event.
+export function entries_of(transfer) {
+  return [...transfer.items].map((i) => i.webkitGetAsEntry && i.webkitGetAsEntry()).filter(Boolean);
+}
+
+// take -- adds files and what is in folders. Pre: this view is shown.
+export async function take(entries) {
   const found = [];
   for (const entry of entries) await walk(entry, entry.name, found);
   add(found);
@@ -70,7 +74,7 @@ const id_of = (path) => path.replaceAll("/", " : ").slice(0, 200);
 async function add(list) {
   const refused = [];
   const bar = h("progress", {max: list.length, value: 0, "aria-label": text("documents")}), words = h("p");
-  view.state.replaceChildren(bar, words);
+  state.replaceChildren(bar, words);
   for (const [i, {file, path}] of list.entries()) {
     words.textContent = text("uploading", i + 1, list.length, path);
     const form = new FormData();
@@ -80,9 +84,10 @@ async function add(list) {
     await server.send("POST", "v1/documents", form).catch((e) => refused.push(text("refused", path, e.message)));
     bar.value = i + 1;
   }
-  view.state.replaceChildren(h("p", {}, text("uploaded", list.length - refused.length, refused.length)),
-                             refused.length ? h("ul", {}, refused.slice(0, 20).map((r) => h("li.bad", {}, r))) : "");
-  load(true);
+  const ask_now = list.length > refused.length && h("a.button", {href: "#ask"}, text("ask_now"));
+  state.replaceChildren(h("p", {}, text("uploaded", list.length - refused.length, refused.length), " ", ask_now || ""),
+                        refused.length ? h("ul", {}, refused.slice(0, 20).map((r) => h("li.bad", {}, r))) : "");
+  if (state.isConnected) load(true);
 }
 
 // -- the list -------------------------------------------------------------------------------------

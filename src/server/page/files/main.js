@@ -37,6 +37,18 @@ async function name_model() {
   }
 }
 
+// take_drop -- files that are dropped anywhere become documents.
+function take_drop(e) {
+  if (!e.dataTransfer || !e.dataTransfer.types.includes("Files")) return;
+  e.preventDefault();
+  const entries = documents.entries_of(e.dataTransfer);
+  if (location.hash === "#documents") return documents.take(entries);
+  addEventListener("hashchange", () => documents.take(entries), {once: true});
+  location.hash = "#documents";
+}
+
+addEventListener("dragover", (e) => e.preventDefault());
+addEventListener("drop", take_drop);
 server.on_key_needed(ask_for_key);
 addEventListener("hashchange", show);
 show();
