@@ -329,13 +329,93 @@ static sp_err bind_vector(binder *b, const row *r, const place *at, const sp_ten
     return SP_OK;
 }
 
+/* -- MXFP4 of a folder ----------------------------------------------------------------------- */
+
+/* gpt-oss as it is published: experts are two tensors of bytes, whose rows are outputs.
+ *
+ *   NAME_blocks  [X, rows, columns / 32, 16]  byte j has the codes of values 2 j (low bits) and 2 j + 1
+ *   NAME_scales  [X, rows, columns / 32]      exponents, biased by 127
+ *
+ * A group of the engine's type is the exponent, then 16 bytes with the codes of values j and j + 16. */
+typedef struct parts {
+    const sp_tensor *blocks, *scales;
+} parts;
+
+static const sp_tensor *find_part(binder *b, const row *r, const place *at, const char *end, char *name)
+{
+    char whole[NAME_BYTES];
+    row one = *r;
+    snprintf(whole, sizeof whole, "%s%s", r->hf, end);
+    one.hf = whole;
+    return find(b, &one, at, name);
+}
+
+static sp_err check_part(const binder *b, const sp_tensor *t, const int64_t *want, int n)
+{
+    char got[96], wanted[96];
+    if (strcmp(t->type, "U8") != 0)
+        return sp_fail(SP_E_FORMAT, "%s: tensor %.*s: its type is %s, MXFP4 weights are U8", t->path, SP_VIEW(t->name),
+                       t->type);
+    if (b->m->hp.n_embd % 32 || b->m->hp.moe.n_ff % 32)
+        return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: rows of MXFP4 weights are not whole groups of 32", t->path,
+                       SP_VIEW(t->name));
+    if (t->n_dims == n && memcmp(t->shape, want, (size_t)n * sizeof *want) == 0) return SP_OK;
+    return sp_fail(SP_E_FORMAT, "%s: tensor %.*s: its shape is %s, the configuration asks for %s", t->path,
+                   SP_VIEW(t->name), shape_text(t->shape, t->n_dims, got, sizeof got),
+                   shape_text(want, n, wanted, sizeof wanted));
+}
+
+static void repack(const uint8_t *from, uint8_t scale, uint8_t *to)
+{
+    to[0] = scale;
+    for (int j = 0; j < 8; j++) {
+        const uint8_t low = from[j], high = from[j + 8];
+        to[1 + 2 * j] = (uint8_t)((low & 15) | (high & 15) << 4);
+        to[2 + 2 * j] = (uint8_t)(low >> 4 | (high & 0xF0));
+    }
+}
+
+static sp_err bind_blocks(binder *b, const row *r, const place *at, const parts *p, sp_mat *out)
+{
+    const int64_t n = size_of(&b->m->hp, 0, r->shape[0]), n_cols = size_of(&b->m->hp, 0, r->shape[1]);
+    const int64_t n_groups = n_cols / 32, want[4] = {b->m->hp.moe.n, n * r->columns, n_groups, 16};
+    SP_TRY(check_part(b, p->blocks, want, 4));
+    SP_TRY(check_part(b, p->scales, want, 3));
+    const size_t n_bytes = (size_t)n * sp_row_bytes(SP_MXFP4, n_cols), group = sp_row_bytes(SP_MXFP4, 32);
+    uint8_t *to = sp_arena_take(b->arena, n_bytes, 1);
+    if (!to) return sp_fail_nomem(n_bytes, "MXFP4 weights");
+    *out = (sp_mat){.type = SP_MXFP4, .n_rows = n, .n_cols = n_cols, .data = to};
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t first = ((at->expert * n + i) * r->columns + r->part.index) * n_groups;
+        for (int64_t g = first; g < first + n_groups; g++, to += group)
+            repack(p->blocks->data + 16 * g, p->scales->data[g], to);
+    }
+    return SP_OK;
+}
+
+/* bind_parts -- *done: the tensor of a row is two of MXFP4. */
+static sp_err bind_parts(binder *b, const row *r, const place *at, bool *done)
+{
+    char blocks[NAME_BYTES], scales[NAME_BYTES];
+    *done = false;
+    if (b->gguf || !r->columns || !r->shape[1]) return SP_OK;
+    const parts p = {find_part(b, r, at, "_blocks", blocks), find_part(b, r, at, "_scales", scales)};
+    if (!p.blocks && !p.scales) return SP_OK;
+    if (!p.blocks || !p.scales)
+        return sp_fail(SP_E_FORMAT, "%s: tensor %s: is missing", b->path, p.blocks ? scales : blocks);
+    *done = true;
+    return bind_blocks(b, r, at, &p, (sp_mat *)((char *)at->base + r->field));
+}
+
 /* Binds the tensor of a row. */
 static sp_err bind(binder *b, const row *r, const place *at)
 {
     char name[NAME_BYTES];
     if (!applies(r, b->config->arch->traits) || !(b->gguf ? r->gguf : r->hf)) return SP_OK;
     const sp_tensor *t = find(b, r, at, name);
-    if (!t && must_be_there(b, r))
+    bool done = false;
+    if (!t) SP_TRY(bind_parts(b, r, at, &done));
+    if (!t && !done && must_be_there(b, r))
         return sp_fail(SP_E_FORMAT, "%s: tensor %s: is missing", b->path, name);
     if (!t) return SP_OK;
     SP_TRY(check(b, r, at, t));

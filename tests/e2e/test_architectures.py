@@ -116,7 +116,8 @@ def test_pieces_give_the_bits_of_the_whole(case, piece, variant, tmp_path):
     ("granite", {"position_embedding_type": "nope"}, "position_embedding_type"),
     ("olmo2", {"clip_qkv": 8.0}, "clip_qkv"),
     ("gpt-oss", {"swiglu_limit": 5.0}, "swiglu_limit"),
-    ("gpt-oss", {"quantization_config": {"quant_method": "mxfp4"}}, "mxfp4"),
+    ("gpt-oss", {"quantization_config": {"quant_method": "gptq"}}, "gptq"),
+    ("llama", {"quantization_config": {"quant_method": "mxfp4"}}, "mxfp4"),
     ("stablelm", {"use_parallel_residual": True}, "use_parallel_residual"),
     ("stablelm", {"qk_layernorm": True}, "qk_layernorm"),
     ("cohere", {"use_qk_norm": True}, "use_qk_norm"),
@@ -162,3 +163,112 @@ def test_a_key_that_nothing_reads_is_refused(key, value, tmp_path):
     sources = [gguf_writer.from_array(name, "f32", t.decode()) for name, t in file.tensors.items()]
     gguf_writer.write(path, {**file.metadata, f"qwen3.{key}": value}, sources)
     refuse("logits", "-m", path, "--tokens", "1", "--json", naming=["model.gguf", f"qwen3.{key}"])
+
+
+# -- gpt-oss as it is published: experts in MXFP4 --------------------------------------------------
+
+STEPS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def mxfp4(shape, seed):
+    """Random weights [experts, rows, columns] as the two tensors of a folder, and their values, as published in
+    transformers (integrations/mxfp4.py): a byte has two values, the first in its low bits."""
+    rng = np.random.default_rng(seed)
+    blocks = rng.integers(0, 256, (*shape[:-1], shape[-1] // 32, 16), np.uint8)
+    scales = rng.integers(122, 126, (*shape[:-1], shape[-1] // 32), np.uint8)
+    values = np.empty((*blocks.shape[:-1], 32))
+    values[..., 0::2], values[..., 1::2] = STEPS[blocks & 15], STEPS[blocks >> 4]
+    values *= 2.0 ** (scales[..., None].astype(int) - 127)
+    return blocks, scales, values.reshape(shape).astype(np.float32)
+
+
+def blocks_of_gguf(blocks, scales):
+    """The same weights as a GGUF file has them: codes of values j and j + 16 share a byte."""
+    codes = np.empty((*blocks.shape[:-1], 32), np.uint8)
+    codes[..., 0::2], codes[..., 1::2] = blocks & 15, blocks >> 4
+    packed = np.concatenate([scales[..., None], codes[..., :16] | codes[..., 16:] << 4], axis=-1)
+    return np.ascontiguousarray(packed.reshape(*packed.shape[:-2], -1))
+
+
+def small_oss():
+    """A configuration whose rows are whole groups, shapes of its tensors without the experts' weights, and these."""
+    golden = GOLDEN["gpt-oss"]
+    wide, width = golden["config"]["hidden_size"], 64
+    n = golden["config"]["num_local_experts"]  # all are used: rounding does not change the choice
+    config = {**golden["config"], "hidden_size": width, "intermediate_size": 96, "num_experts_per_tok": n}
+    own_rows = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "q_proj.bias", "k_proj.bias", "v_proj.bias")
+    kept = {}
+    for name, shape in golden["tensors"].items():
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            continue
+        if name.endswith("o_proj.weight"):
+            kept[name] = [width, shape[1]]
+        elif name.endswith("gate_up_proj_bias"):
+            kept[name] = [shape[0], 192]
+        elif name.endswith(own_rows) and len(shape) == 1 or shape[-1] != wide:
+            kept[name] = shape
+        else:
+            kept[name] = [*shape[:-1], width]
+    experts = {}
+    for l in range(config["num_hidden_layers"]):
+        for k, (name, shape) in enumerate((("gate_up_proj", (n, 192, width)), ("down_proj", (n, width, 96)))):
+            experts[f"model.layers.{l}.mlp.experts.{name}"] = mxfp4(shape, 10 * l + k)
+    return config, kept, experts
+
+
+def write_oss(folder, config, tensors):
+    """A folder with one file of safetensors; arrays are float32 or bytes."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    header, at = {}, 0
+    for name, x in tensors.items():
+        header[name] = {"dtype": "U8" if x.dtype == np.uint8 else "F32", "shape": list(x.shape),
+                        "data_offsets": [at, at := at + x.nbytes]}
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(
+        len(text).to_bytes(8, "little") + text + b"".join(np.ascontiguousarray(x).tobytes() for x in tensors.values()))
+
+
+def mxfp4_tensors(config, kept, experts):
+    parts = {f"{name}_{end}": x for name, (b, s, _) in experts.items() for end, x in (("blocks", b), ("scales", s))}
+    return {**draw(config, kept), **parts}
+
+
+def test_experts_in_mxfp4_are_those_of_a_gguf_file(tmp_path):
+    gguf = pytest.importorskip("gguf")
+    from reference import to_gguf
+    config, kept, experts = small_oss()
+    write_oss(tmp_path / "model", {**config, "quantization_config": {
+        "quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}}, mxfp4_tensors(config, kept, experts))
+    plain = {**draw(config, kept), **{name: values.transpose(0, 2, 1) for name, (_, _, values) in experts.items()}}
+    write_oss(tmp_path / "plain", config, plain)
+    raw = {}
+    for name, (blocks, scales, values) in experts.items():
+        packed = blocks_of_gguf(blocks, scales)
+        assert np.array_equal(gguf.quants.dequantize(packed, gguf.GGMLQuantizationType.MXFP4), values)
+        l = name.split(".")[2]
+        halves = {"gate": packed[:, 0::2], "up": packed[:, 1::2]} if "gate_up" in name else {"down": packed}
+        raw |= {f"blk.{l}.ffn_{part}_exps.weight": half for part, half in halves.items()}
+    to_gguf.write(tmp_path / "model.gguf", config, plain, mxfp4=raw)
+    got = logits(tmp_path, tmp_path / "model")
+    assert logits(tmp_path, tmp_path / "model.gguf").tobytes() == got.tobytes()
+    want = logits(tmp_path, tmp_path / "plain")  # float32 weights: activations are not rounded there
+    assert np.abs(got - want).max() < 0.1 * np.abs(want).max()
+
+
+@pytest.mark.parametrize("part,change,said", [
+    ("down_proj_scales", lambda x: None, "down_proj_scales: is missing"),
+    ("down_proj_blocks", lambda x: None, "down_proj_blocks: is missing"),
+    ("down_proj_scales", lambda x: x[:, :-1], "its shape is 5 x 63 x 3, the configuration asks for 5 x 64 x 3"),
+    ("gate_up_proj_blocks", lambda x: x[:, :, :1], "its shape is 5 x 192 x 1 x 16"),
+    ("gate_up_proj_blocks", lambda x: x.astype(np.float32), "its type is f32, MXFP4 weights are U8"),
+])
+def test_a_wrong_part_of_mxfp4_is_refused_by_name(part, change, said, tmp_path):
+    config, kept, experts = small_oss()
+    tensors = mxfp4_tensors(config, kept, experts)
+    name = f"model.layers.1.mlp.experts.{part}"
+    changed = change(tensors.pop(name))
+    if changed is not None:
+        tensors[name] = changed
+    write_oss(tmp_path / "model", config, tensors)
+    refuse("logits", "-m", tmp_path / "model", "--tokens", "1", "--json", naming=["model.layers.1.mlp.experts", said])

@@ -17,8 +17,9 @@ PLUS_1 = ("gemma", "gemma2", "gemma3", "nemotron")
 EXPERT = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
 
 
-def write(path, config, tensors, sections=None):
-    """config: of config.json; tensors: float32 arrays by their names in the folder; sections: of rotary dimensions."""
+def write(path, config, tensors, sections=None, mxfp4=()):
+    """config: of config.json; tensors: float32 arrays by their names in the folder; sections: of rotary dimensions;
+    mxfp4: raw blocks of tensors, by their names in the file, instead of their values."""
     arch = ARCHS.get(config["model_type"], config["model_type"])
     writer = gguf.GGUFWriter(str(path), arch)
     numbers(writer, arch, config)
@@ -29,7 +30,10 @@ def write(path, config, tensors, sections=None):
     for name, x in converted(arch, config, tensors):
         target = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert target, name
-        writer.add_tensor(target, np.ascontiguousarray(x, np.float32))
+        if target in mxfp4:
+            writer.add_tensor(target, mxfp4[target], raw_dtype=gguf.GGMLQuantizationType.MXFP4)
+        else:
+            writer.add_tensor(target, np.ascontiguousarray(x, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
