@@ -125,19 +125,13 @@ static sp_err take_after(void *user, const sp_s3_row *row)
     return take_copy(c, &c->after, row);
 }
 
-static bool is_over(const sp_s3_entry *e)
-{
-    sp_remote_notice n;
-    return sp_remote_read_notice(e->name, e->says, &n) && n.expires_s && n.expires_s <= (int64_t)time(NULL);
-}
-
 static sp_err take_entry(void *user, const sp_s3_row *row)
 {
     cleaning *c = user;
     sp_s3_entry e;
     if (!sp_s3_read_index_key(&c->names, row->key, &e)) return SP_OK;
     SP_TRY(add_word(&c->index, row->key));
-    return is_over(&e) ? SP_OK : add_word(&c->noticed, e.name);
+    return sp_s3_is_over(&e) ? SP_OK : add_word(&c->noticed, e.name);
 }
 
 static sp_err drop_orphans(cleaning *c)

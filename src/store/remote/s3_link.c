@@ -276,6 +276,22 @@ static uint64_t now_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_usec / 1000;
 }
 
+/* is_there -- whether the store has the copy; one whose time is over is dropped. */
+static sp_err is_there(s3_link *l, bool *out)
+{
+    const putting *p = &l->put;
+    char key[SP_S3_KEY];
+    sp_s3_entry e;
+    sp_s3_request r = {.method = "HEAD", .key = p->key};
+    sp_err err = run(l, &r);
+    const bool over = err == SP_OK && sp_s3_index_key(&l->names, p->name, r.said_note, key) &&
+                      sp_s3_read_index_key(&l->names, key, &e) && sp_s3_is_over(&e);
+    sp_s3_request_fini(&r);
+    *out = err == SP_OK && !over;
+    if (over) return noted(l, sp_s3_drop(l->http, &l->names, p->name));
+    return err == SP_E_NOTFOUND ? SP_OK : err;
+}
+
 static sp_err begin(sp_remote_link *base, const char *name, const char *says, const sp_remote_shape *shape,
                     bool *taken)
 {
@@ -286,11 +302,8 @@ static sp_err begin(sp_remote_link *base, const char *name, const char *says, co
     sp_s3_copy_key(&l->names, name, p->key);
     p->shape = *shape;
     sp_s3_note(now_ms(), says, p->note);
-    sp_s3_request r = {.method = "HEAD", .key = p->key};
-    sp_err err = run(l, &r);
-    sp_s3_request_fini(&r);
-    *taken = err == SP_OK;
-    if (err != SP_E_NOTFOUND) return err;
+    SP_TRY(is_there(l, taken));
+    if (*taken) return SP_OK;
     SP_TRY(sp_vec_reserve(&p->first, shape->head));
     p->first.n = shape->head; /* written at the end */
     return SP_OK;

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 enum { TIME_DIGITS = 12 };
 
@@ -55,6 +56,12 @@ bool sp_s3_read_index_key(const sp_s3_names *n, const char *key, sp_s3_entry *ou
     snprintf(out->says, sizeof out->says, "%s", dot + 1);
     exchange(out->says, '_', ' ');
     return true;
+}
+
+bool sp_s3_is_over(const sp_s3_entry *e)
+{
+    sp_remote_notice n;
+    return sp_remote_read_notice(e->name, e->says, &n) && n.expires_s && n.expires_s <= (int64_t)time(NULL);
 }
 
 void sp_s3_query_add(sp_s3_query *q, const char *name, const char *value)

@@ -30,6 +30,9 @@ typedef struct sp_s3_entry {
 /* sp_s3_read_index_key -- false: it is none of this namespace. */
 bool sp_s3_read_index_key(const sp_s3_names *n, const char *key, sp_s3_entry *out);
 
+/* sp_s3_is_over -- the notice says that the copy's time is over. */
+bool sp_s3_is_over(const sp_s3_entry *e);
+
 /* Names and values of a query, in the order in which they are signed. */
 typedef struct sp_s3_query {
     char v[4096];

@@ -7,6 +7,7 @@
 #include "store/remote/tier.h"
 #include "support/far_tier.h"
 #include "support/redis.h"
+#include "support/s3.h"
 #include "tier.h"
 
 typedef struct bench {
@@ -40,10 +41,21 @@ static void open_remote(bench *b)
             &(sp_remote_tier_opts){.url = b->server.url, .space = &noise_space, .timeout_us = 30000000}, &b->tier));
 }
 
+static void open_s3(bench *b)
+{
+    static int n;
+    char url[64];
+    snprintf(url, sizeof url, "s3://first/bench-%d", n++);
+    if (s3_start())
+        assert_ok(sp_remote_tier_open(
+            &(sp_remote_tier_opts){.url = url, .space = &noise_space, .timeout_us = 30000000}, &b->tier));
+}
+
 static const struct {
     const char *name;
     void (*open)(bench *b);
-} kinds[] = {{"host", open_host}, {"disk", open_disk}, {"far", open_far}, {"remote", open_remote}};
+} kinds[] = {{"host", open_host}, {"disk", open_disk}, {"far", open_far}, {"remote", open_remote},
+             {"remote", open_s3}};
 
 /* bench_begin -- false: a tier that cannot be tested here. */
 static bool bench_begin(bench *b, size_t kind)
