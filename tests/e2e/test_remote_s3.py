@@ -1,4 +1,5 @@
 """Replicas that share copies through an object store (--remote s3://): moto's server, which verifies signatures."""
+import contextlib
 import json
 import os
 import pathlib
@@ -6,13 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 
 import pytest
 
-from conftest import PROGRAM, ROOT, refuse, run, succeed
+from conftest import ROOT, refuse, run, succeed
 from test_json import valid
 from test_remote import ask, sources, text_of, wait_for
 from test_server import Server, chat
@@ -34,8 +36,13 @@ class Store:
             s.bind(("127.0.0.1", 0))
             self.endpoint = f"http://127.0.0.1:{s.getsockname()[1]}"
         self.log = folder / "moto.log"
+        self.start()
+        self.env = {"AWS_ACCESS_KEY_ID": self.key, "AWS_SECRET_ACCESS_KEY": self.secret, "AWS_ENDPOINT_URL": self.endpoint,
+                    "AWS_SHARED_CREDENTIALS_FILE": str(folder / "none"), "AWS_CONFIG_FILE": str(folder / "none")}
+
+    def start(self):
         self.process = subprocess.Popen([pathlib.Path(sys.executable).parent / "moto_server", "-p", self.endpoint.rsplit(":")[-1]],
-                                        stdout=subprocess.DEVNULL, stderr=self.log.open("w"))
+                                        stdout=subprocess.DEVNULL, stderr=self.log.open("a"))
         wait_for(self.answers)
         iam = self.client("iam", "any", "any")
         iam.create_user(UserName="spolia")
@@ -45,9 +52,6 @@ class Store:
         self.s3 = self.client("s3", self.key, self.secret)
         self.s3.create_bucket(Bucket=self.bucket)
         self.call("/moto-api/reset-auth", b"0")
-        self.env = {"AWS_ACCESS_KEY_ID": self.key, "AWS_SECRET_ACCESS_KEY": self.secret, "AWS_ENDPOINT_URL": self.endpoint,
-                    "AWS_SHARED_CREDENTIALS_FILE": str(folder / "none"), "AWS_CONFIG_FILE": str(folder / "none"),
-                    "AWS_EC2_METADATA_DISABLED": "true"}
 
     def call(self, path, body=None):
         r = urllib.request.Request(self.endpoint + path, body, {"Content-Type": "text/plain"})
@@ -68,6 +72,17 @@ class Store:
     def keys(self, part):
         found = self.s3.list_objects_v2(Bucket=self.bucket).get("Contents", [])
         return [o["Key"] for o in found if f"/{part}/" in o["Key"]]
+
+    def get(self, key):
+        return self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read()
+
+    def put(self, key, body):
+        """In place of an object; it keeps what the object's metadata says."""
+        said = self.s3.head_object(Bucket=self.bucket, Key=key)["Metadata"]
+        self.s3.put_object(Bucket=self.bucket, Key=key, Body=body, Metadata=said)
+
+    def delete(self, key):
+        self.s3.delete_object(Bucket=self.bucket, Key=key)
 
     def copies(self):
         return len(self.keys("copy"))
@@ -137,3 +152,191 @@ def test_what_one_computed_the_other_reuses(store, replica):
     late = replica() # reads what is there when it starts
     time.sleep(1)
     assert sources(ask(late, "Velm")) == ["remote"]
+
+
+def test_answers_stay_the_same_when_the_store_hangs_or_dies(store, replica):
+    one = replica("--load-timeout", "1000")
+    wanted = ask(one, "Velm", "Torin")["choices"][0]["message"]["content"]
+    wait_for(lambda: len(store.keys("index")) == 2)
+    two, three = replica("--load-timeout", "1000"), replica("--load-timeout", "1000")
+    store.process.send_signal(signal.SIGSTOP)
+    for _ in range(3):
+        assert ask(two, "Velm", "Torin")["choices"][0]["message"]["content"] == wanted
+    ask(two, "Elsewhere")
+    store.stop()
+    for s in (two, three):
+        assert ask(s, "Velm", "Torin")["choices"][0]["message"]["content"] == wanted
+    assert "the remote tier does not answer: s3://copies at http://127.0.0.1:" in two.read_log()
+
+
+class Slow:
+    """In front of the store: what it sends crawls."""
+
+    def __init__(self, port):
+        self.to, self.listener, self.crawls = port, socket.create_server(("127.0.0.1", 0)), threading.Event()
+        self.endpoint = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self.to))
+            threading.Thread(target=self.carry, args=(client, server, False), daemon=True).start()
+            threading.Thread(target=self.carry, args=(server, client, True), daemon=True).start()
+
+    def carry(self, one, other, slowly):
+        with contextlib.suppress(OSError):
+            while data := one.recv(1000):
+                if slowly and self.crawls.is_set():
+                    time.sleep(0.2)
+                other.sendall(data)
+        for s in (one, other):
+            with contextlib.suppress(OSError):
+                s.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_store_that_crawls_is_not_waited_for(store, replica, monkeypatch):
+    one = replica()
+    wanted = ask(one, "Velm", "Torin")["choices"][0]["message"]["content"]
+    wait_for(lambda: len(store.keys("index")) == 2)
+    slow = Slow(int(store.endpoint.rsplit(":")[-1]))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", slow.endpoint)
+    two = replica()
+    time.sleep(1)
+    slow.crawls.set() # 5 KB a second: a copy would take a minute
+    began = time.time()
+    for _ in range(3):
+        assert ask(two, "Velm", "Torin")["choices"][0]["message"]["content"] == wanted
+    assert time.time() - began < 20
+    slow.listener.close()
+
+
+@pytest.mark.parametrize("seconds", [0, 0.02, 0.1])
+def test_a_store_killed_during_loads_costs_no_answer(store, replica, seconds):
+    names = [f"Place {i}" for i in range(12)]
+    one = replica()
+    wanted = ask(one, *names)["choices"][0]["message"]["content"]
+    wait_for(lambda: len(store.keys("index")) == len(names))
+    two = replica()
+    time.sleep(1)
+    timer = threading.Timer(seconds, store.process.kill)
+    timer.start()
+    assert ask(two, *names)["choices"][0]["message"]["content"] == wanted
+    timer.join()
+
+
+def test_a_damaged_object_is_a_miss(store, replica):
+    one = replica()
+    wanted = ask(one, "Velm")["choices"][0]["message"]["content"]
+    wait_for(lambda: len(store.keys("index")) == 1)
+    key = store.keys("copy")[0]
+    body = store.get(key)
+    for damaged in (body[:-1], body[:6000] + bytes([body[6000] ^ 1]) + body[6001:], body[:100] + b"x" + body[101:], b""):
+        store.put(key, damaged)
+        two = replica()
+        answer = ask(two, "Velm")
+        assert answer["choices"][0]["message"]["content"] == wanted and "remote" not in sources(answer)
+        assert two.stop() == 0
+
+
+def test_a_deleted_document_leaves_the_bucket(store, replica):
+    one = replica()
+    register(one, "velm", text_of("Velm"))
+    ask(one, "Torin")
+    status, o = send(one, "POST", "/v1/chat/completions", chat(documents=[{"id": "velm"}]))
+    assert status == 200, o
+    wait_for(lambda: len(store.keys("index")) == 2)
+    assert send(one, "DELETE", "/v1/documents/velm")[0] == 200
+    assert len(store.keys("copy")) == len(store.keys("index")) == 1
+
+
+def test_tenants_and_keys_do_not_share(store, replica, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("anna-key\nbert-key\n")
+    macs = [tmp_path / name for name in ("ours", "theirs")]
+    for k in macs:
+        k.write_text(k.name * 10)
+    one = replica("--api-keys", keys, "--remote-key-file", macs[0])
+    ask(one, "Velm", key="anna-key")
+    wait_for(lambda: len(store.keys("index")) == 1)
+    two, three = (replica("--api-keys", keys, "--remote-key-file", k) for k in macs)
+    time.sleep(1)
+    assert sources(ask(two, "Velm", key="bert-key")) == ["never seen"]
+    assert sources(ask(two, "Velm", key="anna-key")) == ["remote"]
+    assert "remote" not in sources(ask(three, "Velm", key="anna-key"))
+    assert "not authentic" in three.read_log()
+
+
+def test_parts_are_disjoint_and_together_they_are_all(store, index):
+    parts = [precompute(store, index, "--shard", f"{k}/3") for k in (1, 2, 3)]
+    n = parts[0]["chunks"]
+    assert all(p["complete"] and p["store"] is None and p["remote"] for p in parts)
+    assert sum(p["fused"] for p in parts) == store.copies() == n - parts[0]["duplicates"]
+    assert all(0 < p["fused"] < n and p["fused"] + p["others"] == n for p in parts)
+    again = precompute(store, index)
+    assert (again["fused"], again["unchanged"]) == (0, n)
+
+
+def test_copies_are_verified_listed_dropped_and_cleaned(store, index):
+    n = precompute(store, index)["fused"]
+    assert cache(store, "verify")["copies"] == n
+    copies = valid("cache-list", cache(store, "list"))["copies"]
+    assert len(copies) == n
+    assert cache(store, "drop", copies[0]["id"])["dropped"] == 1 and store.copies() == n - 1
+    assert len(cache(store, "show", copies[1]["id"])["copies"]) == 1
+    key = store.keys("copy")[0]
+    body = bytearray(store.get(key))
+    body[-1] ^= 1
+    store.put(key, bytes(body))
+    found = cache(store, "verify", code=1)
+    assert (found["copies"], found["damaged"]) == (n - 2, 1)
+    assert cache(store, "verify")["damaged"] == 0 and store.copies() == n - 2
+    store.delete(store.keys("copy")[0]) # a lifecycle rule took a copy, ...
+    name = store.keys("copy")[0].split("/")[-1]
+    store.delete(next(k for k in store.keys("index") if name in k)) # ... and the notice of another one
+    assert valid("cache-gc-remote", cache(store, "gc")) == {"store": store.url, "dropped": 1, "forgotten": 1}
+    assert cache(store, "gc")["dropped"] == 0 and store.copies() == len(store.keys("index")) == n - 4
+
+
+def test_copies_computed_ahead_are_read(store, index):
+    precompute(store, index)
+    options = ["ask", "-m", MODEL, "--index", index, "--reuse", "full", "-n", "4", "--json", "-t", "1", "What is the capital of Larbar?"]
+    plain = json.loads(succeed(*options))
+    shared = json.loads(succeed(*options, "--remote", store.url))
+    assert shared["text"] == plain["text"]
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"AWS_SECRET_ACCESS_KEY": "wrong"}, ["403", "SignatureDoesNotMatch", "AWS_ACCESS_KEY_ID", "s3://copies"]),
+    ({"AWS_ACCESS_KEY_ID": "AKIAWRONG"}, ["403", "InvalidAccessKeyId", "AWS_ACCESS_KEY_ID"]),
+    ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, ["http://127.0.0.1:1", "connect"]),
+    ({"AWS_ENDPOINT_URL": "127.0.0.1:1"}, ["AWS_ENDPOINT_URL"]),
+    ({"AWS_SECRET_ACCESS_KEY": ""}, ["AWS_SECRET_ACCESS_KEY"]),
+    ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, ["AWS_ACCESS_KEY_ID", "none"]),
+    ({"AWS_PROFILE": "nobody"}, ["AWS_PROFILE", "nobody"]),
+])
+def test_wrong_settings_are_named(store, index, monkeypatch, change, words):
+    for name, value in change.items():
+        monkeypatch.setenv(name, value)
+    for command in (["precompute", index, "-m", MODEL], ["cache", "verify"], ["cache", "gc"]):
+        refuse(*command, "--remote", store.url, naming=words)
+
+
+@pytest.mark.parametrize("url, words", [("s3://no-such-bucket/x", ["no bucket no-such-bucket"]), ("s3://X", ["bucket"]), ("s3://good/a b", ["prefix"])])
+def test_wrong_buckets_are_named(store, index, url, words):
+    refuse("precompute", index, "-m", MODEL, "--remote", url, naming=words)
+
+
+def test_keys_of_a_file_are_used(store, index, monkeypatch, tmp_path):
+    (tmp_path / "credentials").write_text(f"[default]\naws_access_key_id = x\naws_secret_access_key = y\n\n[team]\n"
+                                          f"aws_access_key_id = {store.key}\naws_secret_access_key = {store.secret}\n")
+    (tmp_path / "config").write_text(f"[profile team]\nregion = us-east-1\nendpoint_url = {store.endpoint}\n")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_PROFILE", "team")
+    assert precompute(store, index)["fused"] == store.copies()

@@ -1,5 +1,5 @@
-/* test_s3.c -- copies in an object store: whose account is used, what is written into keys, and the link against moto's
- * server. What every tier promises is in test_any_tier.c; signatures are verified in tests/e2e/test_remote_s3.py. */
+/* test_s3.c -- copies in an object store: whose account is used, what keys say, and the link against moto's server.
+ * What every tier promises is in test_any_tier.c; signatures are verified in tests/e2e/test_remote_s3.py. */
 #include "support/check.h"
 
 #include "base/clock.h"
@@ -166,8 +166,9 @@ static void answers_are_read(void **state)
     char keys[256] = "", next[1025];
     sp_s3_error e;
     static const char page[] = "<?xml version=\"1.0\"?><ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/\">"
-                               "<Contents><Key>a&amp;b</Key><Size>1</Size></Contents><CommonPrefixes><Prefix>c/</Prefix>"
-                               "</CommonPrefixes><NextContinuationToken>t=</NextContinuationToken></ListBucketResult>";
+                               "<Contents><Key>a&amp;b</Key><Size>1</Size></Contents>"
+                               "<CommonPrefixes><Prefix>c/</Prefix></CommonPrefixes>"
+                               "<NextContinuationToken>t=</NextContinuationToken></ListBucketResult>";
     assert_ok(sp_s3_read_list(page, strlen(page), add_key, keys, next));
     assert_true(strcmp(keys, "a&b c/ ") == 0 && strcmp(next, "t=") == 0);
     assert_int_equal(sp_s3_read_list(page, strlen(page) / 2, add_key, keys, next), SP_E_FORMAT);
@@ -182,7 +183,8 @@ static void answers_are_read(void **state)
 
 enum { GROUP = 3 << 20, GROUPS = 7, LAST = 1000, HEAD = 5000 };
 
-static const char name_of_all[] = "4bf5122f344554c53bde2ebb8cd2b7e3d1600ad631c385a5d7cce23c7785459a-0123456789abcdef-0";
+static const char name_of_all[] = "4bf5122f344554c53bde2ebb8cd2b7e3d1600ad631c385a5d7cce23c7785459a-"
+                                  "0123456789abcdef-0";
 
 static uint8_t byte_of(int part, size_t i)
 {
