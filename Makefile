@@ -145,7 +145,8 @@ PYTHON_FILES := $(patsubst python/%,$(BUILD)/python/%,$(wildcard python/spolia/*
 	$(BUILD)/python/spolia/spolia.cdef $(BUILD)/python/spolia/libspolia.so
 python: $(PYTHON_FILES)
 # In the order in which they include each other.
-PUBLIC_HEADERS := $(foreach h,_base _context _prompt _request _tokens _index _store _graph _documents _quality _embed _search,include/spolia$h.h) \
+PUBLIC_HEADERS := $(foreach h,_base _context _prompt _request _tokens _index _store _graph _quality _embed _search \
+		_documents _collections _copies,include/spolia$h.h) \
 	include/spolia.h
 $(BUILD)/python/spolia/spolia.cdef: $(PUBLIC_HEADERS)
 	@mkdir -p $(@D)
