@@ -2,10 +2,11 @@
 import json
 import shutil
 import sqlite3
+import sys
 
 import numpy as np
 import pytest
-from conftest import ROOT, refuse, succeed
+from conftest import PROGRAM, ROOT, refuse, run, succeed
 
 from reference import encoder
 
@@ -154,3 +155,39 @@ def test_what_is_wrong_is_named(tiny, docs, tmp_path):
     db.execute("UPDATE vectors SET v = x'00' WHERE chunk = 3")
     db.commit()
     refuse("search", "-i", index, "x", "--embedding", other, naming=("damaged row in table vectors",))
+
+
+def test_ask_finds_by_meaning_too(tiny, docs, tmp_path):
+    """A question without a word of the documents has passages by their vectors alone; with one, both rankings count."""
+    index, model = tmp_path / "a.db", ROOT / "demo/model.gguf"
+    build(tiny, index, docs)
+    ask = lambda question, *options: json.loads(succeed("ask", "-m", model, "-i", index, "-k", 3, "-n", 2, "--no-store", "--json",  # noqa: E731
+                                                        "--allow-empty", *options, question))["chunks"]
+    for question in ("qqq zzz", passage(3)):
+        found = sorted(h["id"] for h in search(index, question, "--embedding", tiny, "-k", 3))
+        assert [c["id"] for c in ask(question, "--embedding", tiny, "--keep-duplicates")] == found and len(found) == 3
+    assert ask("qqq zzz") == []
+    refuse("ask", "-m", model, "-i", index, "--embedding", tmp_path / "none", "x", naming=("none",))
+    without = tmp_path / "b.db"
+    succeed("index", docs, "-o", without, "--quiet")
+    done = run("ask", "-m", model, "-i", without, "-n", 2, "--no-store", "--embedding", tiny, passage(3))
+    assert done.returncode == 0 and "has no vectors" in done.stderr
+
+
+def test_pythons_index_finds_by_meaning_too(tiny, docs, tmp_path):
+    sys.path.insert(0, str(PROGRAM.parent / "python"))
+    spolia = pytest.importorskip("spolia", reason="make python has not run")
+    with spolia.Embedder(tiny) as encoder:
+        index = spolia.Index.build(docs, tmp_path / "a.db", embedder=encoder)
+        assert index.vectors == "flat" and spolia.Index(tmp_path / "a.db").vectors == ""
+        for by in (None, "words", "vectors", "hybrid"):
+            theirs = search(tmp_path / "a.db", passage(3), "--embedding", tiny, "-k", 4, *(["--by", by] if by else []))
+            assert [(h.id, pytest.approx(h.score)) for h in index.search(passage(3), 4, by=by)] == [(h["id"], h["score"]) for h in theirs], by
+        one = theirs[-1]["file"]
+        assert {h.file for h in index.search(passage(3), 4, files=[one])} == {one}
+        assert spolia.Index(tmp_path / "a.db").search("qqq zzz") == []
+        with spolia.open(ROOT / "demo/model.gguf") as engine:
+            asked = engine.ask("qqq zzz", index=index, k=3, max_tokens=2)
+            assert sorted(h.id for h in asked.sources) == sorted(h.id for h in index.search("qqq zzz", 3, distinct=True))
+            assert len(engine.ask("qqq zzz", index=tmp_path / "a.db", embedder=tiny, k=3, max_tokens=2).sources) == 3
+            assert engine.ask("qqq zzz", index=tmp_path / "a.db", k=3, max_tokens=2).sources == ()
