@@ -12,7 +12,7 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 OPT     ?= -O2 -g -fno-omit-frame-pointer
 SAN     :=
 PKGS    := libpcre2-8 sqlite3 jansson libcrypto libssl libxml-2.0 libcurl libzip libutf8proc uchardet \
-           liburing libxxhash raptor2 zlib hiredis
+           liburing libxxhash raptor2 zlib libzstd hiredis
 CFLAGS  += $(CSTD) $(WARN) $(OPT) $(SAN) -ffp-contract=off -fvisibility=hidden -D_GNU_SOURCE \
            -Iinclude -Isrc $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LDLIBS  += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -lpthread -lstdc++

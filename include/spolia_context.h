@@ -113,6 +113,9 @@ typedef struct sp_tier_opts {
     bool remote_must;        /* opening waits for that server, and fails when it does not answer: a process that only
                                 fills it needs it. Otherwise copies are computed while it does not answer */
     int remote_ttl_s;        /* seconds that a copy is kept there; 0: until the server drops it */
+    const char *remote_kv;   /* type of keys and values there: "q8_0", smaller, and rounded; NULL: kv_type. Copies are
+                                read in either type */
+    int remote_compress;     /* level of zstd, 1 to 19, that copies are compressed with there; 0: they are not */
     int load_timeout_ms;     /* if loading a copy makes no progress for this long, it is computed instead; after a
                                 write that makes none, no other begins until it ends; 0: 5000 */
 } sp_tier_opts;

@@ -51,6 +51,8 @@ static void find_idle(const model_options *m, advice *a)
         {c->tiers.host_kv && !c->tiers.host_bytes, "--host-kv without --host-memory"},
         {c->tiers.host_evict && !c->tiers.host_bytes, "--host-evict without --host-memory"},
         {c->tiers.remote_key_file && !c->tiers.remote, "--remote-key-file without --remote"},
+        {c->tiers.remote_kv && !c->tiers.remote, "--remote-kv without --remote"},
+        {c->tiers.remote_compress && !c->tiers.remote, "--remote-compress without --remote"},
         {c->tiers.store_bytes && !c->tiers.store, "--store-max without --store"},
         {c->tiers.store_evict && !c->tiers.store, "--store-evict without --store"},
         {m->preload && !tier, "--preload without --store or --host-memory"},

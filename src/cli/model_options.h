@@ -17,7 +17,7 @@ typedef struct model_options {
     bool verbose, no_pack_cache;
     char packs[1024]; /* the default of ctx.packs */
     char recompute_help[128];
-    opt table[48];
+    opt table[52];
 } model_options;
 
 /* model_options_init -- defaults, and the table for opt_parse. */

@@ -144,6 +144,8 @@ static sp_err open_tiers(sp_context *c, const sp_context_opts *o)
             .remote_key = o->tiers.remote_key_file,
             .remote_ca = o->tiers.remote_ca_file,
             .remote_ttl_s = o->tiers.remote_ttl_s,
+            .remote_kv = o->tiers.remote_kv,
+            .remote_compress = o->tiers.remote_compress,
             .remote_must = o->tiers.remote_must,
             .remote_space = &shared,
             .admit_cheaper = o->tiers.admit_cheaper,

@@ -296,6 +296,7 @@ def test_bash_completion(tmp_path):
     assert complete("spolia", "as") == ["ask"]
     assert complete("spolia", "bench", "pre") == ["prefill"]
     assert sorted(complete("spolia", "bench", "reuse", "--re")) == [
-        "--recompute", "--remote", "--remote-ca", "--remote-key-file", "--remote-ttl", "--resident-heads", "--resume", "--reuse"]
+        "--recompute", "--remote", "--remote-ca", "--remote-compress", "--remote-key-file", "--remote-kv", "--remote-ttl",
+        "--resident-heads", "--resume", "--reuse"]
     assert "_spolia" in complete("spolia", "ask", "-i", "")
     assert complete("spolia", "ask", "--top-k", "") == []

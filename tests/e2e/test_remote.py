@@ -1,11 +1,12 @@
 """Replicas that share copies through a Redis server (--remote): what one has computed the others load."""
+import json
 import shutil
 import signal
 import time
 
 import pytest
 
-from conftest import ROOT, refuse
+from conftest import ROOT, refuse, succeed
 from support.redis_server import Redis
 from test_server import Server, chat
 from test_server_documents import register, send
@@ -100,6 +101,26 @@ def test_tenants_do_not_share(redis, replica, tmp_path):
     assert sources(ask(two, "Velm", key="anna-key")) == ["remote"]
 
 
+def test_smaller_forms_are_read_by_everybody(redis, replica):
+    ways = {"Velm": [], "Torin": ["--remote-kv", "q8_0"], "Asker": ["--remote-compress", "3"],
+            "Brin": ["--remote-kv", "q8_0", "--remote-compress", "3"]}
+    sizes, wanted = {}, {}
+    for name, options in ways.items():
+        wanted[name] = ask(replica(*options), name)["choices"][0]["message"]["content"]
+        wait_for(lambda: redis.copies() == len(wanted))
+        sizes[name] = int(redis.do("EVAL", "local n = 0 for _, k in ipairs(redis.call('KEYS', 'SPOLIA:*:copy:*')) do "
+                                   "n = n + redis.call('HSTRLEN', k, '0') end return n", "0").lstrip(":")) - sum(sizes.values())
+    assert sizes["Torin"] < 0.6 * sizes["Velm"] and sizes["Asker"] < sizes["Velm"] and sizes["Brin"] <= sizes["Torin"]
+    for options in ways.values():
+        late = replica(*options)
+        time.sleep(1)
+        again = {name: ask(late, name) for name in ways}
+        assert [sources(a) for a in again.values()] == [["remote"]] * 4
+        assert all(again[n]["choices"][0]["message"]["content"] == wanted[n] for n in ("Velm", "Asker"))
+    done = json.loads(succeed("cache", "verify", "--remote", redis.url, "--json"))
+    assert (done["copies"], done["damaged"]) == (4, 0)
+
+
 def test_a_deleted_document_leaves_the_remote_tier(redis, replica):
     one = replica()
     register(one, "velm", text_of("Velm"))
@@ -160,6 +181,8 @@ def test_a_server_that_ends_does_not_wait_for_one_that_is_gone(redis, replica):
 @pytest.mark.parametrize("options, words", [
     (["--remote", "http://x"], ["redis://"]), (["--remote", "redis://h:99999"], ["port"]), (["--remote", "redis://h/x"], ["database"]),
     (["--remote", "redis://127.0.0.1:1", "--remote-key-file", "/no/such/key"], ["/no/such/key", "key"]),
+    (["--remote", "redis://127.0.0.1:1", "--remote-kv", "q4_0"], ["remote_kv", "q4_0", "q8_0"]),
+    (["--remote", "redis://127.0.0.1:1", "--remote-compress", "99"], ["remote_compress", "19"]),
 ])
 def test_wrong_options_are_named(options, words):
     refuse("run", "-m", ROOT / "demo/model.gguf", *options, "-p", "x", naming=words)

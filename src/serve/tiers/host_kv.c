@@ -46,7 +46,7 @@ static sp_kv_view view_of(sp_kv_shape s, sp_dtype type)
 }
 
 sp_err sp_host_kv_init(sp_host_kv *kv, const sp_kv_shape *shape, const char *name,
-                       const sp_host_packing **packing)
+                       const sp_kv_packing **packing)
 {
     static const sp_dtype types[] = {SP_Q8_0, SP_Q16, SP_F16, SP_BF16, SP_F32};
     sp_kv_shape host = *shape;
@@ -61,7 +61,7 @@ sp_err sp_host_kv_init(sp_host_kv *kv, const sp_kv_shape *shape, const char *nam
     SP_TRY(sp_kv_shape_check(&host));
     if (host.type == shape->type) return SP_OK;
     *kv = (sp_host_kv){.device = view_of(*shape, shape->type), .host = view_of(*shape, host.type)};
-    kv->packing = (sp_host_packing){.name = sp_dtype_of(host.type)->name,
+    kv->packing = (sp_kv_packing){.name = sp_dtype_of(host.type)->name,
                                     .wants = wants,
                                     .packed_bytes = packed_bytes,
                                     .pack = pack,

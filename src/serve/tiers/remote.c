@@ -15,6 +15,7 @@
 
 enum {
     MOST_SHARES = 64,    /* under way; what is computed beyond is not put */
+    MOST_COMPRESS = 19,  /* level of zstd */
     SHARE = 4,           /* nor beyond 1 / SHARE of the memory: a server that hangs holds no more */
 };
 
@@ -33,6 +34,16 @@ sp_tier *sp_tiers_remote(const sp_tiers *t)
 
 /* -- opening ------------------------------------------------------------------------------------------- */
 
+/* choose_form -- copies of others may be in q8_0, whatever this process puts. */
+static sp_err choose_form(sp_tiers *t, const sp_tiers_opts *o, const sp_kv_packing **packing)
+{
+    if (o->remote_kv && strcmp(o->remote_kv, "q8_0") != 0)
+        return sp_fail(SP_E_ARG, "remote_kv: type \"%s\" is none that copies are packed in: q8_0", o->remote_kv);
+    if (o->remote_compress < 0 || o->remote_compress > MOST_COMPRESS)
+        return sp_fail(SP_E_ARG, "remote_compress: level %d, not 0 to %d", o->remote_compress, MOST_COMPRESS);
+    return sp_host_kv_init(&t->remote_kv, sp_kv_pool_shape(o->pool), "q8_0", packing);
+}
+
 sp_err sp_tiers_open_remote(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out)
 {
     uint8_t key[SP_REMOTE_KEY_BYTES];
@@ -42,8 +53,11 @@ sp_err sp_tiers_open_remote(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out)
                              .space = o->remote_space,
                              .mac_key = key,
                              .ttl_s = o->remote_ttl_s,
+                             .packs = o->remote_kv != NULL,
+                             .compress = o->remote_compress,
                              .timeout_us = o->timeout_us / 2,
                              .must = o->remote_must};
+    SP_TRY(choose_form(t, o, &r.packing));
     SP_TRY(sp_remote_read_key(o->remote_key, key, &r.n_mac_key));
     sp_err err = sp_remote_tier_open(&r, out);
     explicit_bzero(key, sizeof key);

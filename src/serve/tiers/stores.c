@@ -102,6 +102,7 @@ static sp_err open_space(void *user, const sp_digest *space)
     part p = {.space = *space};
     SP_TRY(sp_vec_reserve(&s->parts, 1));
     SP_TRY(sp_remote_tier_open(&(sp_remote_tier_opts){.url = s->url,
+                                                      .only_checks = true,
                                                       .ca_file = s->ca_file,
                                                       .space = space,
                                                       .mac_key = o->key,

@@ -16,7 +16,7 @@
 
 sp_err sp_tiers_open_host(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out)
 {
-    const sp_host_packing *packing;
+    const sp_kv_packing *packing;
     SP_TRY(sp_host_kv_init(&t->host_kv, sp_kv_pool_shape(o->pool), o->host_kv, &packing));
     return sp_host_tier_open(&(sp_host_tier_opts){.max_bytes = o->host_bytes, .packing = packing},
                              out);

@@ -29,6 +29,8 @@ typedef struct sp_tiers_opts {
     const char *remote_key; /* file of its key; NULL: none */
     const char *remote_ca;  /* sp_tls_connect */
     int64_t remote_ttl_s;   /* 0: none */
+    const char *remote_kv;  /* type that copies have there: "q8_0"; NULL: as on the device */
+    int remote_compress;    /* level of zstd; 0: none */
     bool remote_must;       /* opening waits for its server */
     const sp_digest *remote_space; /* `space`, and whatever else makes the KV of two processes differ */
     const char *host_kv; /* type that keys and values have there: "q8_0"; NULL: as on the device */

@@ -35,7 +35,7 @@ struct sp_tiers {
     sp_level levels[SP_LEVELS]; /* the fastest first */
     sp_disk_order *order;       /* of the disk; NULL: none */
     sp_others *others;          /* what its folder has for other models */
-    sp_host_kv host_kv;
+    sp_host_kv host_kv, remote_kv;
     sp_kv_pool *pool;
     sp_ledger *ledger;
     sp_digest space;

@@ -24,7 +24,7 @@ typedef struct host_copy {
 typedef struct host_tier {
     sp_tier base; /* first */
     int64_t max_bytes;
-    sp_host_packing packing; /* name NULL: none */
+    sp_kv_packing packing; /* name NULL: none */
     sp_tier_evict evict;
     sp_op_queue queue;
     pthread_t thread;
@@ -64,7 +64,7 @@ static bool is_packed(const host_tier *h, const sp_record *r)
 /* kept_of -- the bytes of a layer in the tier's type, without its notes. */
 static size_t kept_of(const host_tier *h, const sp_record *r)
 {
-    const sp_host_packing *p = &h->packing;
+    const sp_kv_packing *p = &h->packing;
     return is_packed(h, r) ? p->packed_bytes(p->user, r->layer_bytes) : r->layer_bytes;
 }
 
@@ -87,7 +87,7 @@ static sp_err take_staging(const host_copy *c, const sp_record *r, uint8_t **out
 static sp_err fill_layers(host_tier *h, const sp_tier_op *op, host_copy *c, sp_layer_sum *sums)
 {
     const sp_tier_job *job = &op->job;
-    const sp_host_packing *p = &h->packing;
+    const sp_kv_packing *p = &h->packing;
     const sp_record *r = job->record;
     uint8_t *staging;
     sp_err err = take_staging(c, r, &staging);
@@ -237,7 +237,7 @@ static bool is_whole(const host_copy *c, int layer, const uint8_t *from)
 static sp_err deliver(host_tier *h, const sp_tier_op *op, const host_copy *c)
 {
     const sp_tier_job *job = &op->job;
-    const sp_host_packing *p = &h->packing;
+    const sp_kv_packing *p = &h->packing;
     if (job->first < 0 || job->n_layers < 0 || job->n_layers > c->record.n_layers - job->first)
         return sp_fail(SP_E_ARG, "layers %d to %d of a copy of %d layers", job->first,
                        job->first + job->n_layers - 1, c->record.n_layers);

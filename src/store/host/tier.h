@@ -14,21 +14,12 @@
 #ifndef SP_STORE_HOST_TIER_H
 #define SP_STORE_HOST_TIER_H
 
+#include "store/packing.h"
 #include "store/tier.h"
-
-/* A smaller form of layers. All functions run on any thread. */
-typedef struct sp_host_packing {
-    const char *name;
-    bool (*wants)(void *user, const sp_record *r); /* false: this copy is kept as it is */
-    size_t (*packed_bytes)(void *user, size_t layer_bytes);
-    void (*pack)(void *user, const uint8_t *layer, size_t layer_bytes, uint8_t *out);
-    void (*unpack)(void *user, const uint8_t *packed, size_t layer_bytes, uint8_t *out);
-    void *user;
-} sp_host_packing;
 
 typedef struct sp_host_tier_opts {
     int64_t max_bytes;
-    const sp_host_packing *packing; /* copied; NULL: layers are kept as they are */
+    const sp_kv_packing *packing; /* copied; NULL: layers are kept as they are */
     sp_tier_evict evict;            /* when a put does not fit */
 } sp_host_tier_opts;
 

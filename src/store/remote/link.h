@@ -54,6 +54,7 @@ typedef struct sp_remote_ears {
 typedef struct sp_remote_link sp_remote_link;
 
 typedef struct sp_remote_kind {
+    bool any_size; /* groups of layers may be smaller than their shape says */
     /* check -- Errors: SP_E_ARG names what is wrong with the URL or the account. */
     sp_err (*check)(const sp_remote_site *s) SP_MUST_CHECK;
     /* share -- fills in s->shared, which unshare frees. NULL: links share nothing. */

@@ -379,7 +379,8 @@ static sp_err hear(sp_remote_link *base, const sp_remote_ears *ears)
     return subscribe(l); /* at another server of the cluster */
 }
 
-const sp_remote_kind sp_remote_redis = {.check = check,
+const sp_remote_kind sp_remote_redis = {.any_size = true,
+                                        .check = check,
                                         .share = share_servers,
                                         .unshare = unshare_servers,
                                         .open = open_link,

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "store/bytes.h"
+#include "store/remote/form.h"
 #include "store/remote/link.h"
 #include "store/remote/notice.h"
 #include "store/remote/seal.h"
@@ -36,6 +37,7 @@ typedef struct remote_tier {
     sp_remote_site site;
     char *url, *ca_file; /* of it */
     sp_remote_seal seal;
+    sp_remote_form form;
     bool must;
     sp_op_queue gets, others; /* a get does not wait for a put */
     pthread_t reader, writer, listener;
@@ -161,7 +163,7 @@ typedef struct putting {
     sp_remote_notice notice;
     char name[SP_REMOTE_NAME];
     sp_layer_sum *sums;
-    uint8_t *buffer; /* a group, and its MAC */
+    sp_form_writer form; /* of groups; a seal follows each */
 } putting;
 
 static void field_of(int part, char out[FIELD_SIZE])
@@ -179,23 +181,27 @@ static sp_err send_part(putting *p, int part, uint8_t *data, size_t n)
     return p->t->kind->add(p->t->out.link, part, data, size);
 }
 
+/* take_group_in -- layers [first, first + n) from the source. */
+static sp_err take_group_in(putting *p, int first, int n)
+{
+    const sp_tier_job *job = &p->op->job;
+    for (int i = 0; i < n; i++) {
+        if (sp_tier_op_is_cancelled(p->op)) return sp_fail(SP_E_CANCELED, "a put was cancelled");
+        SP_TRY(job->source(job->user, first + i, sp_form_slot(&p->form, i)));
+        sp_form_add(&p->form, i, first + i, p->sums);
+    }
+    return SP_OK;
+}
+
 static sp_err send_layers(putting *p)
 {
-    const sp_record *r = p->r;
-    const sp_tier_job *job = &p->op->job;
-    const size_t stride = stride_of(r);
-    const int per = sp_remote_per_group(stride);
-    for (int first = 0; first < r->n_layers; first += per) {
-        const int n = SP_MIN(per, r->n_layers - first);
-        for (int i = 0; i < n; i++) {
-            uint8_t *to = p->buffer + (size_t)i * stride;
-            if (sp_tier_op_is_cancelled(p->op)) return sp_fail(SP_E_CANCELED, "a put was cancelled");
-            SP_TRY(job->source(job->user, first + i, to));
-            p->sums[first + i] = sp_layer_sum_of(to, r->layer_bytes);
-            if (r->facts.note_bytes)
-                p->sums[r->n_layers + first + i] = sp_layer_sum_of(to + r->layer_bytes, r->facts.note_bytes);
-        }
-        SP_TRY(send_part(p, first / per, p->buffer, (size_t)n * stride));
+    const int per = sp_remote_per_group(stride_of(p->r));
+    for (int first = 0; first < p->r->n_layers; first += per) {
+        const int n = SP_MIN(per, p->r->n_layers - first);
+        size_t bytes;
+        SP_TRY(take_group_in(p, first, n));
+        uint8_t *group = sp_form_end(&p->form, n, &bytes);
+        SP_TRY(send_part(p, first / per, group, bytes));
     }
     return SP_OK;
 }
@@ -272,10 +278,9 @@ static sp_err has_all(remote_tier *t, const sp_tier_key *keys, int n)
     return all ? SP_OK : sp_fail(SP_E_NOTFOUND, "the remote tier does not have what the copy continues");
 }
 
-static sp_err run_put(remote_tier *t, const sp_tier_op *op)
+/* put_record -- of what is stored: with the facts of it. */
+static sp_err put_record(remote_tier *t, const sp_tier_op *op, const sp_record *r)
 {
-    const sp_record *r = op->job.record;
-    const size_t group = stride_of(r) * (size_t)sp_remote_per_group(stride_of(r));
     const size_t seal = t->seal.n_key ? SP_SEAL_BYTES : 0;
     putting p = {.t = t,
                  .op = op,
@@ -288,15 +293,22 @@ static sp_err run_put(remote_tier *t, const sp_tier_op *op)
                             .cost_us = r->facts.cost_us,
                             .head_bytes = head_bytes(t, r) + seal,
                             .expires_s = t->site.ttl_s ? (int64_t)time(NULL) + t->site.ttl_s : 0}};
-    SP_TRY(has_all(t, op->job.after, op->job.n_after));
-    SP_TRY(connect_line(t, &t->out));
+    SP_TRY(sp_form_writer_init(&p.form, &t->form, r, sp_remote_per_group(stride_of(r)), SP_SEAL_BYTES));
     sp_remote_name(&op->job.key, p.name);
     p.sums = sp_alloc((size_t)sp_record_n_sums(r), sizeof *p.sums);
-    p.buffer = sp_alloc(1, group + SP_SEAL_BYTES);
-    sp_err err = p.sums && p.buffer ? write_copy(&p) : sp_fail_nomem(group, "a copy for the remote tier");
+    sp_err err = p.sums ? write_copy(&p) : sp_fail_nomem(sizeof *p.sums, "a copy for the remote tier");
     sp_free(p.sums);
-    sp_free(p.buffer);
+    sp_form_writer_fini(&p.form);
     return err;
+}
+
+static sp_err run_put(remote_tier *t, const sp_tier_op *op)
+{
+    sp_record r = *op->job.record;
+    SP_TRY(has_all(t, op->job.after, op->job.n_after));
+    SP_TRY(connect_line(t, &t->out));
+    if (sp_form_packs(&t->form, &r)) r.facts.exact = false;
+    return put_record(t, op, &r);
 }
 
 /* -- get ---------------------------------------------------------------------------------------------- */
@@ -364,35 +376,33 @@ static sp_err take_head(getting *g, const uint8_t *data, size_t n)
     return g->op->job.head ? g->op->job.head(g->op->job.user, &g->record) : SP_OK;
 }
 
-/* is_whole -- whether the checksum of a layer and its notes matches. */
-static bool is_whole(const sp_record *r, int layer, const uint8_t *data)
+/* deliver -- those of a group of layers [from, to) that were asked for. */
+static sp_err deliver(const getting *g, const sp_form_reader *f, int from, int to)
 {
-    if (!sp_layer_sum_eq(sp_layer_sum_of(data, r->layer_bytes), r->sums[layer])) return false;
-    return r->facts.note_bytes == 0 ||
-           sp_layer_sum_eq(sp_layer_sum_of(data + r->layer_bytes, r->facts.note_bytes), r->sums[r->n_layers + layer]);
+    const sp_tier_job *job = &g->op->job;
+    for (int l = SP_MAX(from, job->first); l < SP_MIN(to, job->first + job->n_layers); l++) {
+        const uint8_t *layer;
+        if (sp_tier_op_is_cancelled(g->op)) return sp_fail(SP_E_CANCELED, "a load was cancelled");
+        SP_TRY(sp_form_layer(f, l - from, l, &layer));
+        if (job->sink && layer) SP_TRY(job->sink(job->user, l, layer));
+    }
+    return SP_OK;
 }
 
-/* take_group -- the layers of one value that were asked for. */
+/* take_group -- verifies the layers of one value. */
 static sp_err take_group(const getting *g, int group, const uint8_t *data, size_t n)
 {
     char field[FIELD_SIZE];
-    const sp_tier_job *job = &g->op->job;
-    const size_t stride = stride_of(&g->record);
+    sp_form_reader f;
     const int from = group * g->per, to = SP_MIN(from + g->per, g->record.n_layers);
     if (!data) return sp_fail(SP_E_NOTFOUND, "the remote tier has dropped layers of the copy");
     field_of(group, field);
     if (!sp_seal_check(&g->t->seal, g->name, field, data, &n))
         return sp_fail(SP_E_FORMAT, "remote tier: layers %d to %d are not authentic", from, to - 1);
-    if (to <= from || n != (size_t)(to - from) * stride)
-        return sp_fail(SP_E_FORMAT, "remote tier: layers %d to %d have %zu bytes", from, to - 1, n);
-    for (int l = SP_MAX(from, job->first); l < SP_MIN(to, job->first + job->n_layers); l++) {
-        const uint8_t *layer = data + (size_t)(l - from) * stride;
-        if (sp_tier_op_is_cancelled(g->op)) return sp_fail(SP_E_CANCELED, "a load was cancelled");
-        if (!is_whole(&g->record, l, layer))
-            return sp_fail(SP_E_FORMAT, "remote tier: the checksum of layer %d is wrong", l);
-        if (job->sink) SP_TRY(job->sink(job->user, l, layer));
-    }
-    return SP_OK;
+    SP_TRY(sp_form_reader_init(&f, &g->t->form, &g->record, to - from, data, n));
+    sp_err err = deliver(g, &f, from, to);
+    sp_form_reader_fini(&f);
+    return err;
 }
 
 static sp_err take_part(void *user, int part, const uint8_t *data, size_t n)
@@ -722,6 +732,8 @@ static sp_err name_site(remote_tier *t, const sp_remote_tier_opts *o)
     sp_digest_hex(o->space, 16, t->site.space);
     snprintf(t->site.self, sizeof t->site.self, "%016" PRIx64, own ^ ((uint64_t)getpid() << 32));
     snprintf(t->seal.space, sizeof t->seal.space, "SPOLIA:%s:", t->site.space);
+    if ((t->form.packs || t->form.level) && !t->kind->any_size)
+        return sp_fail(SP_E_ARG, "copies are stored in a smaller form by redis:// and rediss:// only");
     SP_TRY(t->kind->check(&t->site));
     return t->kind->share ? t->kind->share(&t->site) : SP_OK;
 }
@@ -731,6 +743,8 @@ sp_err sp_remote_tier_open(const sp_remote_tier_opts *o, sp_tier **out)
     remote_tier *t = SP_NEW(remote_tier);
     if (!t) return sp_fail_nomem(sizeof *t, "the remote tier");
     *t = (remote_tier){.base.type = &remote_type, .must = o->must, .first = SP_NO_ENTRY};
+    t->form = (sp_remote_form){.packs = o->packs, .level = o->compress, .only_checks = o->only_checks};
+    if (o->packing) t->form.packing = *o->packing;
     t->up = true; /* nothing is known to the contrary */
     sp_err err = sp_seal_init(&t->seal, o->mac_key, o->n_mac_key);
     if (err == SP_OK) err = name_site(t, o);

@@ -21,6 +21,7 @@
 #ifndef SP_STORE_REMOTE_TIER_H
 #define SP_STORE_REMOTE_TIER_H
 
+#include "store/packing.h"
 #include "store/tier.h"
 
 typedef struct sp_remote_tier_opts {
@@ -31,6 +32,10 @@ typedef struct sp_remote_tier_opts {
     size_t n_mac_key;
     int64_t ttl_s;      /* that copies are kept after they were put; 0: until the server drops them */
     int64_t timeout_us; /* I2 */
+    const sp_kv_packing *packing; /* copied: the smaller type that copies may be in; NULL: none can be read */
+    bool packs;         /* puts are in it */
+    int compress;       /* level of zstd for puts; 0: none */
+    bool only_checks;   /* gets verify layers without unpacking them: sinks of packed ones are not called */
     bool must;          /* the caller waits for the server and reports it (sp_remote_tier_await): no warnings */
 } sp_remote_tier_opts;
 

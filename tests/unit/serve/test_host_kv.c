@@ -14,7 +14,7 @@ static double error_of(sp_dtype device, const char *host, bool *packs)
     static uint8_t layer[LAYER_MAX], packed[LAYER_MAX], back[LAYER_MAX];
     const sp_kv_shape shape = {.n_layers = 1, .n_heads = HEADS, .head = HEAD, .type = device},
                       plain = {.n_layers = 1, .n_heads = HEADS, .head = HEAD, .type = SP_F32};
-    const sp_host_packing *p, *to_float;
+    const sp_kv_packing *p, *to_float;
     sp_host_kv kv, decode;
     uint64_t seed = 5;
     const size_t bytes = BLOCKS * sp_kv_block_bytes(&shape);
@@ -67,7 +67,7 @@ static void packed_copies_have_their_size(void **state)
 {
     const sp_kv_shape shape = {.n_layers = 1, .n_heads = HEADS, .head = HEAD, .type = SP_Q16},
                       odd = {.n_layers = 1, .n_heads = HEADS, .head = 40, .type = SP_Q16};
-    const sp_host_packing *p;
+    const sp_kv_packing *p;
     sp_host_kv kv;
     assert_ok(sp_host_kv_init(&kv, &shape, "q8_0", &p));
     size_t bytes = sp_kv_block_bytes(&shape), packed = p->packed_bytes(p->user, bytes);

@@ -6,7 +6,7 @@
 #include "store/host/tier.h"
 #include "tier.h"
 
-static sp_tier *open_host(int64_t max_bytes, const sp_host_packing *packing)
+static sp_tier *open_host(int64_t max_bytes, const sp_kv_packing *packing)
 {
     sp_tier *t = NULL;
     assert_ok(sp_host_tier_open(
@@ -138,7 +138,7 @@ static sp_err check_half(void *user, int layer, const void *from)
 
 static void packed_copies_are_unpacked(void **state)
 {
-    const sp_host_packing packing = {
+    const sp_kv_packing packing = {
         .name = "half", .wants = wants_even, .packed_bytes = half, .pack = pack, .unpack = unpack};
     sp_tier *plain = open_host(1 << 20, NULL), *t = open_host(1 << 20, &packing);
     assert_true(bytes_of(t, 2) < bytes_of(plain, 2));
@@ -187,7 +187,7 @@ static sp_err check_with_notes(void *user, int layer, const void *from)
 
 static void notes_come_back_whole(void **state)
 {
-    const sp_host_packing packing = {
+    const sp_kv_packing packing = {
         .name = "half", .wants = wants_even, .packed_bytes = half, .pack = pack, .unpack = unpack};
     sp_tier *t = open_host(1 << 20, &packing);
     for (uint32_t number = 2; number < 4; number++) {
