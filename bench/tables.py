@@ -30,7 +30,7 @@ SYSTEM = "Answer the question from the documents, in a few words."
 MODELS = {"SmolLM2 135M": "SmolLM2-135M-Instruct.Q4_1.gguf", "Gemma 3 270M": "gemma-3-270m-q4_k_m.gguf"}
 STREAM = "full,random@0.15,fusion@0.15,craft@0.15,inplace@0,inplace@0.15"
 CURVE = "full,fusion@0.15,inplace@0,inplace@0.15,inplace@0.3,inplace@0.5"
-PAPERS = "full,random@0.15,h2o@0.15,blend@0.15,fusion@0.15,craft@0.15,full+fused,blend+fused@0.15,fusion+fused@0.15"
+PAPERS = "full,random@0.15,blend@0.15,fusion@0.15,full+fused,blend+fused@0.15,fusion+fused@0.15"
 FUSED = "full,full+fused,fusion+fused@0.15"
 CRAFT = "craft@0,craft@0.15,craft:focus=0@0.15,craft:alpha=0.25,craft:alpha=1"
 
@@ -152,6 +152,7 @@ def compared(settings, setting):
     reused = column(rows, "n_reused").sum() / column(rows, "n_prompt").sum()
     return {"nll": nll.mean(), "f1": f1.mean(), "more": more.mean() / nll.mean() * 100,
             "more_range": interval(more * 100, nll), "better": better.mean(), "better_range": interval(better),
+            "up": (better > 0.001).sum(), "down": (better < -0.001).sum(),
             "kl": kl.mean(), "kl_range": interval(kl), "reused": reused * 100,
             "speedup": statistics.median(column(rows, "speedup"))}
 
@@ -215,16 +216,18 @@ def in_order(path):
 def quality(path):
     """Lines of a Markdown table, and what full attention does."""
     settings = rows_of(path)
-    lines = ["| setting | NLL | KL | F1, points | reused | off / this |", "|---|---|---|---|---|---|"]
+    lines = ["| setting | NLL | KL | F1, points | better, worse | reused | off / this |",
+             "|---" * 7 + "|"]
     first = None
     for setting in settings:
         if setting[0] == "off":
             continue
         c = compared(settings, setting)
         first = first or c
+        moved = "" if math.isnan(c["f1"]) else f"{c['up']}, {c['down']}"
         lines.append(f"| {label(setting)} | {ranged(c['more'], c['more_range'], ' %')} "
                      f"| {spanned(c['kl'], c['kl_range'])} | {ranged(c['better'], c['better_range'])} "
-                     f"| {c['reused']:.0f} % | {c['speedup']:.1f}x |")
+                     f"| {moved} | {c['reused']:.0f} % | {c['speedup']:.1f}x |")
     n = len(settings["off", 0.0])
     answers = "" if math.isnan(first["f1"]) else f", F1 {first['f1']:.1f} %"
     return lines, f"{n} questions. Full attention: NLL {first['nll']:.3f}{answers}."
