@@ -32,6 +32,7 @@ STREAM = "full,random@0.15,fusion@0.15,craft@0.15,inplace@0,inplace@0.15"
 CURVE = "full,fusion@0.15,inplace@0,inplace@0.15,inplace@0.3,inplace@0.5"
 PAPERS = "full,random@0.15,blend@0.15,fusion@0.15,full+fused,blend+fused@0.15,fusion+fused@0.15"
 FUSED = "full,full+fused,fusion+fused@0.15"
+TUNE = "{tune}"                                 # among options: the half of the set that is for tuning
 CRAFT = "craft@0,craft@0.15,craft:focus=0@0.15,craft:alpha=0.25,craft:alpha=1"
 
 
@@ -51,8 +52,12 @@ TABLES = {
     "musique": Table("MuSiQue, all paragraphs known", "musique", CURVE, ["--order", "shuffled"]),
     "papers": Table("HotpotQA, the papers' policies, on plain copies and on copies fused with one similar paragraph",
                     "hotpotqa", PAPERS, ["--order", "shuffled", "--fuse", "1"], "likelihood"),
-    "random": Table("HotpotQA, on copies fused with one random paragraph", "hotpotqa", FUSED,
-                    ["--order", "shuffled", "--fuse", "1", "--similar", "random"], "likelihood"),
+    "bm25": Table("SQuAD, six paragraphs known, on copies fused with the one most similar by words", "squad_v1", FUSED,
+                  ["-k", "6", "--fuse", "1"], "likelihood"),
+    "together": Table("The same, fused with the one that other questions find with it most often", "squad_v1", FUSED,
+                      ["-k", "6", "--fuse", "1", "--similar", "together", "--asked", TUNE], "likelihood"),
+    "random": Table("The same, fused with a random one", "squad_v1", FUSED,
+                    ["-k", "6", "--fuse", "1", "--similar", "random"], "likelihood"),
     "craft": Table("SQuAD as a stream: Cache-Craft's shares, alpha, focused chunks", "squad_v1", CRAFT,
                    ["-k", "6", "--cold"], "likelihood"),
     "craft-1": Table("The same with one copy of a chunk", "squad_v1", CRAFT,
@@ -94,9 +99,10 @@ def command_of(given, name, model, prefix):
     index = given.out / f"{table.questions}.db"
     if not index.exists():
         subprocess.run([given.program, "index", docs, "-o", index, "--quiet"], check=True)
-    given_docs = [] if "--cold" in table.options else ["-d", docs]
+    options = [examples if option == TUNE else option for option in table.options]
+    given_docs = [] if "-k" in options else ["-d", docs]
     limit = ["--limit", given.limit] if given.limit else []
-    return ["eval", "-m", model, "-q", questions, "-i", index, *given_docs, *table.options, "-p", table.policies,
+    return ["eval", "-m", model, "-q", questions, "-i", index, *given_docs, *options, "-p", table.policies,
             "--measure", table.measure, "-n", "16", "-t", "1", "--system", SYSTEM, "--shots", "4",
             "--shots-from", examples, "--stop", "\n", "--out", prefix, *limit]
 
@@ -159,9 +165,9 @@ def compared(settings, setting):
 
 def label(setting):
     policy, share = setting
-    names = {("inplace", 0.15): ", 15 % (balanced)", ("inplace", 0.0): ", 0 % (fast)"}
     bare = policy.startswith("full") or "alpha=" in policy
-    return policy + ("" if bare else names.get(setting, f", {share * 100:g} %"))
+    names = {("inplace", 0.15): "balanced", ("inplace", 0.0): "fast"}     # of --quality
+    return names.get(setting, policy if bare else f"{policy}, {share * 100:g} %")
 
 
 def ranged(value, low_high, unit=""):
