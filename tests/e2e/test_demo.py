@@ -36,6 +36,8 @@ def test_without_a_registry_it_runs_on_the_bundled_model(tmp_path):
                           capture_output=True, text=True, env=env, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "runs on the bundled model" in done.stdout and "2 of  2" in done.stdout
+    page, command = done.stdout.splitlines()[-2:]
+    assert "http://127.0.0.1:8080/" in page and "spolia serve -m " in command and command.endswith("demo/model.gguf")
     assert "cannot be reached" in done.stderr
 
 

@@ -24,8 +24,10 @@ export function stack(share, tokens, longest) {
   return picture;
 }
 
-export function key() {
-  return h("ul.key", {}, sources.map((s) => h("li", {}, h("i." + s), text(s))));
+// key -- what the colours mean: those that every server has, and those in use.
+export function key(used) {
+  const shown = sources.filter((s) => ["memory", "recomputed", "computed"].includes(s) || used(s));
+  return h("ul.key", {}, shown.map((s) => h("li", {}, h("i." + s), text(s))));
 }
 
 const segment_names = {system: "system", text: "text", question: "question_part"};
@@ -74,5 +76,5 @@ export function show(result, first_ms, quality, on_read) {
   return h("div", {}, h("dl.figures", {}, figures.flatMap(([name, value]) => [h("dt", {}, text(name)), h("dd", {}, value)])),
            a.reused_tokens > 0 && h("p", {}, text("saved", quality ? text(quality) : a.policy, whole(a.reused_tokens), whole(tokens),
              ((100 * a.reused_tokens) / tokens).toFixed(0)), a.recomputed_tokens > 0 ? " " + text("cost", whole(a.recomputed_tokens)) : ""),
-           gain >= 1.1 && h("p", {}, h("strong", {}, text("faster", gain.toFixed(1)))), key(), h("div.bars", {}, rows));
+           gain >= 1.1 && h("p", {}, h("strong", {}, text("faster", gain.toFixed(1)))), key((s) => all.some((d) => d.from === s)), h("div.bars", {}, rows));
 }

@@ -56,10 +56,10 @@ async function list_documents() {
   const option = (value, words) => h("option", {value, selected: value === choice}, words);
   view.documents.replaceChildren(...[3, 5, 10].map((n) => option("best:" + n, text("best", n))), option("none", text("none")));
   try {
-    const [all, models, props] = await Promise.all([server.get("v1/documents?limit=50"), server.get("v1/models"), server.get("props")]);
-    const collections = models.data.filter((m) => m.id.endsWith("@" + props.model_alias)).map((m) => m.id.slice(0, m.id.lastIndexOf("@")));
+    const asked = ["v1/documents?limit=50", "v1/collections", "props"].map((path) => server.get(path));
+    const [all, collections, props] = await Promise.all(asked);
     if (props.graph) view.documents.append(option("graph:", text("use_graph")));
-    view.documents.append(...collections.map((c) => option("collection:" + c, text("use_collection", c))));
+    view.documents.append(...collections.data.map((c) => option("collection:" + c.name, text("use_collection", c.name))));
     view.documents.append(...all.data.map((d) => option("all:" + d.id, text("all_of", d.title || d.id))));
   } catch (e) {
     notice(e.message);

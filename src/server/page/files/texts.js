@@ -38,7 +38,7 @@ const english = {
   still_there: "{0} could not be deleted: {1}", pending: "{0}: {1} copies are still read and go when those answers end.",
   precompute: "Compute ahead", computing: "{0} of {1}", computed_ahead: "computed", estimate: "about {0}, {1}",
   uploading: "{0} of {1}: {2}", uploaded: "{0} added, {1} refused", ask_now: "Ask about them", refused: "{0}: {1}", more: "Show more",
-  no_match: "Nothing matches.", empty: "No documents yet.", unknown_time: "time unknown",
+  no_match: "Nothing matches.", empty: "No documents yet.", unknown_time: "time known after the first answer",
 
   running: "running", waiting: "waiting", hit_rate: "Prompt tokens reused", ttft_chart: "Time to the first token",
   tokens_chart: "Tokens a second", kv_chart: "KV memory in use", queue_chart: "Requests", by_tier: "Prompt tokens by source",

@@ -113,10 +113,9 @@ function draw_requests(list) {
 function draw_tiers(m) {
   const all = prompt(m);
   if (!all) return view.tiers.replaceChildren(h("p.quiet", {}, text("no_data")));
-  const used = sources.filter((s) => source(m, s) || ["memory", "recomputed", "computed"].includes(s));
   const row = (s) => [h("dt", {}, text(s)), h("dd", {}, `${whole(source(m, s))} (${((100 * source(m, s)) / all).toFixed(1)} %)`)];
-  view.tiers.replaceChildren(h("div.bar", {}, stack(Object.fromEntries(sources.map((s) => [s, source(m, s)])), all, all)), key(),
-                             h("dl.figures", {}, used.flatMap(row)));
+  view.tiers.replaceChildren(h("div.bar", {}, stack(Object.fromEntries(sources.map((s) => [s, source(m, s)])), all, all)),
+    key((s) => source(m, s)), h("dl.figures", {}, sources.filter((s) => source(m, s)).flatMap(row)));
 }
 
 // draw_guard -- what its checks found, by policy.
