@@ -15,6 +15,7 @@ TEMPLATES = {
     "channels": "{{ tools }}{# <|channel|>analysis<|message|> #}" + TURNS,
     "opened": "{# </think> #}" + TURNS + "{% if add_generation_prompt %}{{ '<think>\\n' }}{% endif %}",
     "none": TURNS,
+    "told": "{% for m in messages %}{{ m.content }}{% if m.thinking is defined %}[{{ m.thinking }}]{% endif %}{% endfor %}",
 }
 SAYS = {"tags": "<think>\nI add <1>.\n</think>\n\nIt is nine.",
         "channels": "<|channel|>analysis<|message|>I add <1>.<|end|><|start|>assistant<|channel|>final<|message|>"
@@ -138,5 +139,36 @@ def test_a_model_without_thoughts_is_not_asked_for_them(tmp_path):
         assert status == 400 and "no thoughts" in answer["error"]["message"]
         message = s.call("/v1/chat/completions", saying("<think>a</think>b"))[1]["choices"][0]["message"]
         assert message["content"] == "<think>a</think>b"
+    finally:
+        assert s.stop() == 0, s.said
+
+
+def test_earlier_thoughts_reach_the_template(tmp_path):
+    """A model that calls functions continues from what it thought before the call."""
+    s = start("told", tmp_path)
+    call = {"type": "function_call", "call_id": "c1", "name": "tides", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c1", "output": "Low."}
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "I look."}]}
+    use = {"type": "tool_use", "id": "t1", "name": "tides", "input": {}}
+
+    def tokens(path, body):
+        usage = s.call(path, body)[1]["usage"]
+        return usage.get("prompt_tokens") or usage["input_tokens"] + usage.get("cache_read_input_tokens", 0)
+
+    def response(*items):
+        return tokens("/v1/responses", {"input": [{"role": "user", "content": "Well?"}, *items, result],
+                                        "max_output_tokens": 1})
+
+    def message(*blocks):
+        return tokens("/v1/messages", {"max_tokens": 1, "messages": [
+            {"role": "user", "content": "Well?"}, {"role": "assistant", "content": [*blocks, use]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "Low."}]}]})
+    try:
+        texts = [s.call("/apply-template", {"messages": [{"role": "user", "content": "Well?"}, {
+            "role": "assistant", "content": "Yes.", **more}]})[1]["prompt"] for more in ({}, {"reasoning_content": "hm"})]
+        assert texts == ["Well?Yes.", "Well?Yes.[hm]"]
+        more = response(thought, call) - response(call)
+        assert more > 3
+        assert message({"type": "thinking", "thinking": "I look.", "signature": ""}) - message() == more
     finally:
         assert s.stop() == 0, s.said

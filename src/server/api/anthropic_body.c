@@ -16,6 +16,7 @@ typedef struct reading {
     srv_fields *f;
     json_t *messages, *documents;
     json_t *parts, *calls; /* of the present message */
+    json_t *thought;       /* of it; borrowed, or NULL */
     char where[64];        /* messages[i].content[k] */
     bool user, last;
     json_t *mark; /* cache_control of a block that is no text; borrowed */
@@ -119,7 +120,9 @@ static void add_block(reading *r, const json_t *block)
         add_document(r, block);
     else if (!r->user && strcmp(type, "tool_use") == 0)
         add_use(r, block);
-    else if (r->user || !strstr(type, "thinking")) /* of earlier turns: templates drop them, too */
+    else if (!r->user && strcmp(type, "thinking") == 0)
+        r->thought = json_object_get(block, "thinking"); /* most templates drop those of earlier turns */
+    else if (r->user || !strstr(type, "thinking"))
         refuse_block(r, block);
 }
 
@@ -137,6 +140,7 @@ static void add_message(reading *r, const json_t *m, size_t i)
         srv_fields_refuse(r->f, r->where, "%s must be a string or a list of blocks", r->where);
     r->parts = json_array();
     r->calls = json_array();
+    r->thought = NULL;
     if (json_is_string(content)) json_array_append_new(r->parts, text_part(content, NULL));
     for (size_t k = 0; k < json_array_size(content) && !r->f->failed; k++) {
         snprintf(r->where, sizeof r->where, "messages[%zu].content[%zu]", i, k);
@@ -150,6 +154,7 @@ static void add_message(reading *r, const json_t *m, size_t i)
         json_t *out =
             json_pack("{s:s, s:O}", "role", r->user ? "user" : "assistant", "content", r->parts);
         if (calls) json_object_set(out, "tool_calls", r->calls);
+        if (r->thought) json_object_set(out, "reasoning_content", r->thought);
         json_array_append_new(r->messages, out);
     }
     json_decref(r->parts);

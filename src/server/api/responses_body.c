@@ -33,15 +33,34 @@ static bool is_call(const json_t *m)
     return json_array_size(json_object_get(m, "tool_calls")) > 0;
 }
 
-/* add_item -- calls in a row are calls of one message. */
-static void add_item(srv_fields *f, json_t *messages, json_t *item, size_t i)
+/* thought_of -- the text of a reasoning item; NULL: it has none. Owned. */
+static json_t *thought_of(const json_t *item)
+{
+    const json_t *parts = json_object_get(item, "content");
+    json_t *all = NULL;
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        const char *text = json_string_value(json_object_get(json_array_get(parts, i), "text"));
+        json_t *more = text ? json_sprintf("%s%s%s", all ? json_string_value(all) : "", all ? "\n" : "", text) : NULL;
+        if (!more) continue;
+        json_decref(all);
+        all = more;
+    }
+    return all;
+}
+
+/* add_item -- calls in a row are calls of one message; thoughts belong to what follows them. */
+static void add_item(srv_fields *f, json_t *messages, json_t **thought, json_t *item, size_t i)
 {
     const char *type = json_string_value(json_object_get(item, "type"));
     char param[40];
     json_t *m = NULL;
-    if (type && strcmp(type, "reasoning") == 0) return; /* templates drop it, too */
+    if (type && strcmp(type, "reasoning") == 0) {
+        json_decref(*thought);
+        *thought = thought_of(item);
+        return;
+    }
     if (!type || strcmp(type, "message") == 0)
-        m = json_incref(item);
+        m = json_copy(item);
     else if (strcmp(type, "function_call") == 0)
         m = call_message(item);
     else if (strcmp(type, "function_call_output") == 0)
@@ -59,12 +78,17 @@ static void add_item(srv_fields *f, json_t *messages, json_t *item, size_t i)
         json_array_extend(json_object_get(last, "tool_calls"), json_object_get(m, "tool_calls"));
     else
         json_array_append(messages, m);
+    const char *role = json_string_value(json_object_get(m, "role"));
+    if (*thought && role && strcmp(role, "assistant") == 0) {
+        json_object_set_new(m, "reasoning_content", *thought);
+        *thought = NULL;
+    }
     json_decref(m);
 }
 
 static json_t *messages_of(srv_fields *f)
 {
-    json_t *messages = json_array(), *input = srv_field(f, "input");
+    json_t *messages = json_array(), *input = srv_field(f, "input"), *thought = NULL;
     const char *instructions = srv_field_string(f, "instructions");
     if (instructions)
         json_array_append_new(messages,
@@ -74,7 +98,8 @@ static json_t *messages_of(srv_fields *f)
     else if (json_array_size(input) == 0)
         srv_fields_refuse(f, "input", "input must be a text or a list of items");
     for (size_t i = 0; i < json_array_size(input) && !f->failed; i++)
-        add_item(f, messages, json_array_get(input, i), i);
+        add_item(f, messages, &thought, json_array_get(input, i), i);
+    json_decref(thought);
     return messages;
 }
 
