@@ -276,6 +276,11 @@ chaos: setup
 	@.venv/bin/python tests/chaos.py --build $(BUILD) --seed $(or $(SEED),1) --n $(or $(N),100) \
 		$(if $(KINDS),--kinds $(KINDS))
 
+# power-loss -- N seeds: a server works, power is lost at random moments, and what the disk then has is opened.
+power-loss: setup
+	@$(MAKE) --no-print-directory -j$(JOBS) $(BUILD)/spolia
+	@.venv/bin/python tests/power_loss.py --build $(BUILD) --seed $(or $(SEED),1) --n $(or $(N),20)
+
 # remote-faults -- N requests to a server with --remote, while its Redis server dies, hangs, is full, slow ...
 remote-faults: setup
 	@scripts/setup --clients
@@ -417,12 +422,13 @@ help:
 	@echo "make mutants    apply known bugs in a copy of the tree: which do the tests notice (ONLY=substring of a name)"
 	@echo "make mutants N=200 SEED=1   random bugs, in lines that tests reach; kept in build/mutants, continued when run again"
 	@echo "make chaos      random faults over a server: N seeds from SEED on (KINDS=allocation,read,...,clock,kill)"
+	@echo "make power-loss  power is lost while a server works (N=20 SEED=1)"
 	@echo "make remote-faults  requests while a Redis server fails (N=10000 SEED=1 KINDS=killed,stopped,...)"
 	@echo "make soak       load with dying clients on a server built with AddressSanitizer (SOAK=24000)"
 	@echo "make bench      paired timings (bench/)"
 	@echo "make tables     the quality tables of docs/benchmarks.md, resumable (TABLES=\"--limit 20\")"
 	@echo "make layers     check the floors, function sizes and layout (STRICT=1: fail on sizes); make format; make compile_commands.json; make clean"
 
-.PHONY: real-models remote-faults crash fault mutants sampled chaos examples python wheel install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench tables soak
+.PHONY: real-models power-loss remote-faults crash fault mutants sampled chaos examples python wheel install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench tables soak
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d) $(EMULATED_OBJ:.o=.d) $(EMULATED_ALL:=.d)

@@ -12,7 +12,9 @@
 #define SCHEMA_VERSION 1
 #define MEMORY         ":memory:"
 
+/* One transaction: whoever opens the file after a crash or a loss of power finds all of it or nothing. */
 static const char schema[] =
+    "BEGIN IMMEDIATE;"
     "PRAGMA application_id = 0x53504F44;"
     "PRAGMA user_version = 1;"
     "CREATE TABLE documents ("
@@ -25,7 +27,8 @@ static const char schema[] =
     "  text TEXT NOT NULL, n_tokens INTEGER NOT NULL, dressed BLOB NOT NULL, bare BLOB NOT NULL,"
     "  PRIMARY KEY (document, at)) WITHOUT ROWID;"
     "CREATE INDEX by_dressed ON chunks (dressed);"
-    "CREATE INDEX by_bare ON chunks (bare);";
+    "CREATE INDEX by_bare ON chunks (bare);"
+    "COMMIT;";
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
@@ -83,7 +86,7 @@ static sp_err open_file(sp_shelf *s)
 /* prepare_file -- makes an empty file one of documents. What a crash left half added is doomed. */
 static sp_err prepare_file(sp_shelf *s)
 {
-    SP_TRY(exec(s, "PRAGMA secure_delete = ON; PRAGMA journal_mode = DELETE;"
+    SP_TRY(exec(s, "PRAGMA secure_delete = ON; PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA;"
                    "PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = ON;"));
     SP_TRY(check(s));
     SP_TRY(sp_shelf_members_open(s));
