@@ -11,7 +11,7 @@ const english = {
   regenerate: "Again", edit: "Edit", copy: "Copy", copied: "Copied", export: "Export", cancel: "Cancel",
   compare: "Compare qualities", comparing: "Comparing ...", same_words: "the same words as exact",
   other_words: "other words than exact", read_tokens: "{0} tokens read, {1} reused",
-  saved: "{0}: saved reading {1} of {2} tokens ({3} %).", cost: "{0} of them were recomputed.",
+  saved: "{0}: saved reading {1} of {2} tokens ({3} %).", cost: "{0} known ones were recomputed.",
   quality: "Quality", exact: "exact", balanced: "balanced", fast: "fast",
   use_documents: "Documents", none: "none", best: "best {0} passages", all_of: "all of {0}",
   nothing_found: "No passage matches; the answer is without documents.",
