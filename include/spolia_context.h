@@ -106,13 +106,14 @@ typedef struct sp_tier_opts {
     const char *store_evict; /* which copy leaves it when it is full: a name of `evict`; NULL: the first */
     const char *remote;      /* URL of a server that keeps copies for several processes: those of chunks that one has
                                 computed the others load. redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or
-                                rediss:// with TLS; NULL: none */
+                                rediss:// with TLS; s3://BUCKET[/PREFIX] with the key and endpoint of AWS's variables
+                                and files; NULL: none */
     const char *remote_key_file; /* file of 16 to 64 bytes that all of them have: copies of anybody else are not used.
                                     NULL: none */
-    const char *remote_ca_file; /* certificates of authorities that rediss:// trusts; NULL: the system's */
+    const char *remote_ca_file; /* certificates of authorities that rediss:// and s3:// trust; NULL: the system's */
     bool remote_must;        /* opening waits for that server, and fails when it does not answer: a process that only
                                 fills it needs it. Otherwise copies are computed while it does not answer */
-    int remote_ttl_s;        /* seconds that a copy is kept there; 0: until the server drops it */
+    int remote_ttl_s;        /* seconds that a copy is used there; 0: until the server drops it */
     const char *remote_kv;   /* type of keys and values there: "q8_0", smaller, and rounded; NULL: kv_type. Copies are
                                 read in either type */
     int remote_compress;     /* level of zstd, 1 to 19, that copies are compressed with there; 0: they are not */

@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -47,12 +48,12 @@ void sp_s3_index_from(const sp_s3_names *n, uint64_t time_ms, char out[SP_S3_KEY
 bool sp_s3_read_index_key(const sp_s3_names *n, const char *key, sp_s3_entry *out)
 {
     const size_t k = strlen(n->index);
-    int end = 0;
-    if (strncmp(key, n->index, k) != 0 || sscanf(key + k, "%12" SCNx64 "%n", &out->time_ms, &end) != 1) return false;
-    const char *name = key + k + TIME_DIGITS + 1, *dot = end == TIME_DIGITS ? strchr(name, '.') : NULL;
-    if (!dot || name[-1] != '.' || (size_t)(dot - name) >= sizeof out->name || strlen(dot) > sizeof out->says)
+    if (strncmp(key, n->index, k) != 0 || strspn(key + k, "0123456789abcdef") != TIME_DIGITS || strchr(key + k, ' '))
         return false;
-    snprintf(out->name, sizeof out->name, "%.*s", (int)(dot - name), name);
+    const char *rest = key + k + TIME_DIGITS, *dot = *rest == '.' ? strchr(rest + 1, '.') : NULL;
+    if (!dot || (size_t)(dot - rest) > sizeof out->name || strlen(dot) > sizeof out->says) return false;
+    out->time_ms = strtoull(key + k, NULL, 16);
+    snprintf(out->name, sizeof out->name, "%.*s", (int)(dot - rest - 1), rest + 1);
     snprintf(out->says, sizeof out->says, "%s", dot + 1);
     exchange(out->says, '_', ' ');
     return true;
