@@ -413,7 +413,8 @@ sp_err sp_store_clean(sp_store *s, int64_t *n_orphans, int64_t *n_gone)
 sp_err sp_store_trim(sp_store *s, int64_t bytes)
 {
     SP_NEED(s);
-    if (s->url) return sp_fail(SP_E_ARG, "%s: the server keeps to its own budget (maxmemory, a lifecycle rule)", s->dir);
+    if (s->url)
+        return sp_fail(SP_E_ARG, "%s: the server keeps to its own budget (maxmemory, a lifecycle rule)", s->dir);
     sp_store_stats all;
     SP_TRY(sp_store_stats_of(s, &all));
     if (bytes < 0) return sp_fail(SP_E_ARG, "a budget of %lld bytes", (long long)bytes);
