@@ -216,8 +216,8 @@ int cmd_cache_gc(int argc, char **argv)
                                  "Deletes the copies that were used longest ago until the "
                                  "files of the store fit into SIZE.\nWhere several models have "
                                  "copies, each gives its share. Of a server, copies are deleted that no index\nnames, "
-                                 "and forgotten that the server has dropped; its own limit is the budget (maxmemory, or a "
-                                 "lifecycle\nrule)."},
+                                 "and forgotten that the server has dropped; its own limit is the budget "
+                                 "(maxmemory, or a\nlifecycle rule)."},
                     &o, own, 0);
     if (at < 0) return -1 - at;
     if (o.remote) return clean(&o);
