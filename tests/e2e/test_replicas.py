@@ -1,6 +1,7 @@
-"""examples/haproxy.cfg and kubernetes.yaml: requests are sent by their documents, also while a server drains, has ended or is busy."""
+"""examples/haproxy.cfg, nginx-replicas.conf and kubernetes.yaml: requests are sent by their documents, also while a server drains, has ended or is busy."""
 import concurrent.futures
 import json
+import pathlib
 import shutil
 import signal
 import socket
@@ -16,23 +17,32 @@ from test_server import LONG, Server, chat
 
 EXAMPLES = ROOT / "examples"
 HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin:/sbin")
+NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/sbin")
+NJS = pathlib.Path("/usr/lib/nginx/modules/ngx_http_js_module.so")
 needs_haproxy = pytest.mark.skipif(not HAPROXY, reason="haproxy is not installed")
+needs_nginx = pytest.mark.skipif(not NGINX or not NJS.exists(), reason="nginx with njs is not installed")
+WRITTEN = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]  # folders of nginx
 
 
 class Proxy:
-    """haproxy with examples/haproxy.cfg; only the ports are others."""
+    """haproxy or nginx with its example; only the ports are others, and where nginx writes."""
 
-    def __init__(self, folder, servers):
+    def __init__(self, folder, servers, which):
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
-        text = (EXAMPLES / "haproxy.cfg").read_text()
-        for old, new in [("bind :8000", f"bind 127.0.0.1:{self.port}"),
+        name, listens, command = {
+            "haproxy": ("haproxy.cfg", "bind :8000", [HAPROXY, "-db", "-f", "haproxy.cfg"]),
+            "nginx": ("nginx-replicas.conf", "listen 8000", [NGINX, "-p", folder, "-c", "nginx-replicas.conf", "-e", "stderr", "-g", "daemon off;"]),
+        }[which]
+        text = (EXAMPLES / name).read_text().replace("http {", "http {" + "".join(f" {w}_temp_path {w};" for w in WRITTEN), 1)
+        for old, new in [(listens, f"{listens.split()[0]} 127.0.0.1:{self.port}"),
                          *((f"127.0.0.1:{8080 + i}", f"127.0.0.1:{s.port}") for i, s in enumerate(servers))]:
             assert text.count(old) == 1
             text = text.replace(old, new)
-        (folder / "haproxy.cfg").write_text(text)
-        shutil.copy(EXAMPLES / "documents.lua", folder)
-        self.process = subprocess.Popen([HAPROXY, "-db", "-f", "haproxy.cfg"], cwd=folder, stderr=subprocess.PIPE, text=True)
+        (folder / name).write_text(text)
+        for script in ("documents.lua", "documents.js"):
+            shutil.copy(EXAMPLES / script, folder)
+        self.process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
         end = time.time() + 20
         while not self.answers():
             assert self.process.poll() is None and time.time() < end, self.process.stderr.read()
@@ -68,9 +78,9 @@ def servers():
             s.stop()
 
 
-@pytest.fixture
-def proxy(servers, tmp_path):
-    p = Proxy(tmp_path, servers)
+@pytest.fixture(params=[pytest.param("haproxy", marks=needs_haproxy), pytest.param("nginx", marks=needs_nginx)])
+def proxy(servers, tmp_path, request):
+    p = Proxy(tmp_path, servers, request.param)
     yield p
     p.stop()
 
@@ -100,7 +110,6 @@ def send(proxy, servers, *, documents=None, headers=None, **fields):
     return [b != n for b, n in zip(before, now)].index(True)
 
 
-@needs_haproxy
 def test_the_same_documents_go_to_the_same_server(servers, proxy):
     at = [send(proxy, servers, documents=[document(i), document(i + 100)]) for i in range(10)]
     assert len(set(at)) > 1
@@ -108,7 +117,6 @@ def test_the_same_documents_go_to_the_same_server(servers, proxy):
     assert again == at, "the first document decides"
 
 
-@needs_haproxy
 def test_a_key_in_the_body_or_a_header_goes_before(servers, proxy):
     by_key = [send(proxy, servers, documents=[document(i)], prompt_cache_key="manual") for i in range(6)]
     assert len(set(by_key)) == 1
@@ -116,7 +124,6 @@ def test_a_key_in_the_body_or_a_header_goes_before(servers, proxy):
     assert send(proxy, servers, prompt_cache_key="manual", documents=[document(1)], headers={"X_Documents": other}) != by_key[0]
 
 
-@needs_haproxy
 def test_one_that_drains_or_ends_costs_no_answer(servers, proxy):
     with concurrent.futures.ThreadPoolExecutor() as pool:
         streams = [pool.submit(proxy.ask, "POST", "/v1/completions", STREAM, X_Documents=f"g{i}") for i in range(9)]
@@ -133,7 +140,6 @@ def test_one_that_drains_or_ends_costs_no_answer(servers, proxy):
     assert proxy.ask("POST", "/v1/chat/completions", chat(max_tokens=1))[0] == 200
 
 
-@needs_haproxy
 def test_one_that_is_killed_costs_no_answer_that_had_not_begun(servers, proxy):
     servers[1].process.kill()
     servers[1].process.wait()
@@ -141,7 +147,7 @@ def test_one_that_is_killed_costs_no_answer_that_had_not_begun(servers, proxy):
     assert all(status == 200 for status, _ in answers), answers
 
 
-@needs_haproxy
+@pytest.mark.parametrize("proxy", [pytest.param("haproxy", marks=needs_haproxy)], indirect=True)
 def test_a_busy_server_gives_some_away(servers, proxy):
     """Twelve streams about one document: a plain hash would send all of them to one server."""
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
