@@ -15,7 +15,8 @@ TEMPLATES = {
     "channels": "{{ tools }}{# <|channel|>analysis<|message|> #}" + TURNS,
     "opened": "{# </think> #}" + TURNS + "{% if add_generation_prompt %}{{ '<think>\\n' }}{% endif %}",
     "none": TURNS,
-    "told": "{% for m in messages %}{{ m.content }}{% if m.thinking is defined %}[{{ m.thinking }}]{% endif %}{% endfor %}",
+    "told": "{% for m in messages %}{{ m.content }}"
+            "{% if m.thinking is defined %}[{{ m.thinking }}]{% endif %}{% endfor %}",
 }
 SAYS = {"tags": "<think>\nI add <1>.\n</think>\n\nIt is nine.",
         "channels": "<|channel|>analysis<|message|>I add <1>.<|end|><|start|>assistant<|channel|>final<|message|>"
@@ -148,7 +149,8 @@ def test_earlier_thoughts_reach_the_template(tmp_path):
     s = start("told", tmp_path)
     call = {"type": "function_call", "call_id": "c1", "name": "tides", "arguments": "{}"}
     result = {"type": "function_call_output", "call_id": "c1", "output": "Low."}
-    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "I look."}]}
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [],
+               "content": [{"type": "reasoning_text", "text": "I look."}]}
     use = {"type": "tool_use", "id": "t1", "name": "tides", "input": {}}
 
     def tokens(path, body):
@@ -164,8 +166,9 @@ def test_earlier_thoughts_reach_the_template(tmp_path):
             {"role": "user", "content": "Well?"}, {"role": "assistant", "content": [*blocks, use]},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "Low."}]}]})
     try:
-        texts = [s.call("/apply-template", {"messages": [{"role": "user", "content": "Well?"}, {
-            "role": "assistant", "content": "Yes.", **more}]})[1]["prompt"] for more in ({}, {"reasoning_content": "hm"})]
+        texts = [s.call("/apply-template", {"messages": [
+            {"role": "user", "content": "Well?"}, {"role": "assistant", "content": "Yes.", **more}]})[1]["prompt"]
+                 for more in ({}, {"reasoning_content": "hm"})]
         assert texts == ["Well?Yes.", "Well?Yes.[hm]"]
         more = response(thought, call) - response(call)
         assert more > 3
