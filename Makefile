@@ -97,11 +97,11 @@ $2/src/compute/x86/%_$1.o: src/compute/x86/%.c
 endef
 $(foreach v,avx2 avxvnni avx512 vnni,$(eval $(call kernel_rule,$v,$(BUILD)/obj,$$(ALLOW_$v))))
 
-# hnswlib is headers of C++ (src/retrieve/vectors/hnsw.cc): nothing else is.
+# hnswlib is headers of C++ (src/retrieve/vectors/hnsw.cc): nothing else is. It prefetches at addresses that may be none.
 $(BUILD)/obj/%.o: %.cc
 	@mkdir -p $(@D)
 	@echo "  CXX   $<"
-	$(Q)$(CXX) -std=c++17 -Wall -Wextra -Wno-unused-parameter $(patsubst -O2,-O3,$(OPT)) $(SAN) -ffp-contract=off \
+	$(Q)$(CXX) -std=c++17 -Wall -Wextra -Wno-unused-parameter $(patsubst -O2,-O3,$(OPT)) $(SAN) $(if $(SAN),-fno-sanitize=pointer-overflow) -ffp-contract=off \
 		-fvisibility=hidden -fPIC -D_GNU_SOURCE -Iinclude -Isrc -MMD -MP -c $< -o $@
 
 $(BUILD)/obj/%.o: %.c

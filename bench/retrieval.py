@@ -4,8 +4,10 @@
     bench/retrieval.py --embedding all-MiniLM-L6-v2 [--questions N] [--indexes FOLDER] SET ...
 
 A SET is a folder with docs.jsonl and questions.dev.jsonl (or questions.jsonl), as bench/search_recall.py reads it. Each
-set is indexed once with vectors; a server (`serve --collection`) answers POST /v1/search of it. A row is a ranking:
-recall@1, @5, @20 is the share of a question's documents that have a chunk among the best 1, 5, 20 documents; nDCG@20
+set is indexed once with vectors; a server (`serve --collection`) answers POST /v1/search of it. --half asks only what
+split_questions.py puts into the half for tuning or into the one for reports. --rerank N also lets POST /v1/rerank order
+the N best passages of both, by --reranker or, without one, by the likelihood that --model gives the question. A row is a
+ranking: recall@1, @5, @20 is the share of a question's documents that have a chunk among the best 1, 5, 20 documents; nDCG@20
 counts a document of rank r as 1 / log2(1 + r). +- is half of a 95 % interval of paired resamples of the questions,
 against BM25.
 """
@@ -22,6 +24,7 @@ import urllib.request
 import numpy as np
 
 from search_recall import ROOT, read_folder
+from split_questions import split
 
 KS = (1, 5, 20)
 
@@ -32,9 +35,18 @@ class Server:
         self.process = subprocess.Popen([*command, *map(str, options)], stdout=subprocess.PIPE, text=True)
         self.url = self.process.stdout.readline().split()[-1]
 
+    def post(self, path, **body):
+        r = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        return json.load(urllib.request.urlopen(r))
+
     def search(self, **body):
-        r = urllib.request.Request(self.url + "/v1/search", json.dumps(body).encode(), {"Content-Type": "application/json"})
-        return json.load(urllib.request.urlopen(r))["data"]
+        return self.post("/v1/search", **body)["data"]
+
+    def rerank(self, question, found):
+        """What was found, in the order of /v1/rerank."""
+        texts = [f"{h['title']}\n{h['text']}" if h.get("title") else h["text"] for h in found]
+        results = self.post("/v1/rerank", query=question, documents=texts)["results"] if found else []
+        return [found[r["index"]] for r in results]
 
     def stop(self):
         self.process.terminate()
@@ -68,12 +80,23 @@ def main() -> int:
     parser.add_argument("--embedding", required=True)
     parser.add_argument("--indexes", type=pathlib.Path, help="folder where indexes are kept, SET.db (none)")
     parser.add_argument("--kind", help="flat, ivf or hnsw")
-    parser.add_argument("--questions", type=int, help="only the first N of each set")
+    parser.add_argument("--questions", type=int, help="only the first N of each set, or of its half")
+    parser.add_argument("--half", choices=("tune", "report"))
+    parser.add_argument("--rerank", type=int, default=0, metavar="N")
+    parser.add_argument("--reranker", help="a cross-encoder")
+    parser.add_argument("--threads", default="1")
     parser.add_argument("sets", nargs="+", type=pathlib.Path)
     args = parser.parse_args()
     print("| set | documents | questions | ranking | recall@1 | @5 | @20 | nDCG@20 |\n|---|---|---|---|---|---|---|---|")
     for path in args.sets:
         docs, questions = read_folder(path)
+        if args.half:
+            # the lines are shuffled as split_questions.py does it, before those without documents leave
+            lines = next(f for f in (path / "questions.dev.jsonl", path / "questions.jsonl") if f.exists()).read_text().splitlines()
+            tune, report = (map(json.loads, part) for part in split(lines))
+            asked = [q["question"] for q in (tune if args.half == "tune" else report) if q["doc_ids"]]
+            wanted_of = dict(questions)
+            questions = [(q, wanted_of[q]) for q in asked]
         questions = questions[:args.questions]
         with tempfile.TemporaryDirectory() as folder:
             index = (args.indexes or pathlib.Path(folder)) / f"{path.name}.db"
@@ -83,11 +106,15 @@ def main() -> int:
             with sqlite3.connect(index) as db:
                 document = {chunk: line - 1 for chunk, line in db.execute("SELECT id, line FROM chunks")}
             rankings = {"words (BM25)": {"by": "words"}, "vectors": {"by": "vectors"}, "both": {"by": "hybrid"}}
-            s = Server(args.program, args.model, index, "--embedding", args.embedding)
+            s = Server(args.program, args.model, index, "--embedding", args.embedding, "--threads", args.threads,
+                       *(["--reranker", args.reranker] if args.reranker else []))
             results = {}
             for name, how in rankings.items():
                 results[name] = [scores(wanted, documents_of(s.search(query=q, collection="set", top_k=40, **how), document))
                                  for q, wanted in questions]
+            if args.rerank:
+                found = [(wanted, q, s.search(query=q, collection="set", top_k=args.rerank)) for q, wanted in questions]
+                results["reranked"] = [scores(wanted, documents_of(s.rerank(q, hits), document)) for wanted, q, hits in found]
             s.stop()
         base = np.array(results["words (BM25)"])
         for name, rows in results.items():

@@ -56,7 +56,7 @@ typedef bool sp_retrieve_stage_fn(const sp_hits *best, bool last, void *user);
 typedef struct sp_retrieve_query {
     const char *text; /* a question in plain words */
     int k;            /* chunks, at most */
-    const char *by;   /* "words" (BM25), "vectors", "hybrid" (both, by reciprocal rank fusion); NULL: hybrid where
+    const char *by;   /* "words" (BM25), "vectors", "hybrid" (both, their scores added); NULL: hybrid where
                          there are vectors */
     const char *const *files; /* [n_files] only chunks of these: a file, or a folder and all in it; n_files 0: all */
     int n_files;
@@ -70,10 +70,10 @@ typedef struct sp_retrieve_query {
     void *user;
 } sp_retrieve_query;
 
-/* sp_retriever_search -- the best chunks, best first: score is BM25's, the inner product, or the sum of
- * 1 / (60 + rank). What the last stage has is the result, which does not depend on n_stages. Owns: sp_hits_fini.
- * Thread: any. Errors: SP_E_ARG (k, by; vectors that the index has not), SP_E_CANCELED (on_stage), SP_E_IO,
- * SP_E_NOMEM. Source: RAGCache section 6 (staged search). */
+/* sp_retriever_search -- the best chunks, best first: score is BM25's, the inner product, or, of both, BM25 divided by
+ * the best chunk's plus the inner product. What the last stage has is the result, which does not depend on n_stages.
+ * Owns: sp_hits_fini. Thread: any. Errors: SP_E_ARG (k, by; vectors that the index has not), SP_E_CANCELED (on_stage),
+ * SP_E_IO, SP_E_NOMEM. Source: RAGCache section 6 (staged search). */
 SP_API sp_err sp_retriever_search(sp_retriever *f, const sp_retrieve_query *q, sp_hits *out);
 
 #ifdef __cplusplus

@@ -9,7 +9,16 @@
 #define AVX512Capable sp_hnswlib_avx512
 #define cpuid         sp_hnswlib_cpuid
 #define xgetbv        sp_hnswlib_xgetbv
+#include <cstdlib>
+
+/* The library prefetches what the link after the last one of a list leads to: lists get room for that link. */
+static void *with_room(size_t n)
+{
+    return std::malloc(n + sizeof(unsigned int));
+}
+#define malloc(n) with_room(n)
 #include <hnswlib/hnswlib.h>
+#undef malloc
 
 #include <cmath>
 #include <cstdio>

@@ -16,9 +16,8 @@
 #include "retrieve/embedding.h"
 
 enum {
-    DEPTH = 60,   /* chunks of a ranking that are fused, at least, and */
+    DEPTH = 100,  /* chunks of a ranking that are fused, at least, and */
     DEEPER = 4,   /* times k */
-    FUSION = 60,  /* of reciprocal rank fusion (Cormack et al., 2009) */
     SPARE = 4     /* times k are looked at where near-duplicates are left out */
 };
 
@@ -154,16 +153,18 @@ typedef struct search {
     sp_err err;          /* of a stage */
 } search;
 
-/* fuse -- into s->fused, best first, ties by id. */
+/* fuse -- into s->fused, best first, ties by id. Of both rankings a chunk's score is BM25, as a share of the best
+ * chunk's, plus the cosine; a ranking that does not have it gives 0. Source: Bruch et al., 2023 (sums of scores
+ * against sums of ranks); docs/search.md has what was measured. */
 static sp_err fuse(search *s, const sp_near *near, int n)
 {
     const bool both = s->words && s->vectors;
+    const double best = both && s->by_words.n ? s->by_words.v[0].score : 1, unit = best > 0 ? 1 / best : 1;
     s->fused.n = 0;
     for (int i = 0; i < n; i++)
-        SP_TRY(sp_ranking_add(&s->fused, near[i].id, both ? 1.0 / (FUSION + 1 + i) : 1 - (double)near[i].distance));
+        SP_TRY(sp_ranking_add(&s->fused, near[i].id, 1 - (double)near[i].distance));
     for (size_t i = 0; i < s->by_words.n; i++)
-        SP_TRY(sp_ranking_add(&s->fused, s->by_words.v[i].id,
-                              both ? 1.0 / (double)(FUSION + 1 + i) : s->by_words.v[i].score));
+        SP_TRY(sp_ranking_add(&s->fused, s->by_words.v[i].id, s->by_words.v[i].score * unit));
     sp_ranking_sort(&s->fused);
     return SP_OK;
 }
