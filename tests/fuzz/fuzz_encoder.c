@@ -1,6 +1,7 @@
 /* The files beside an encoder's weights: config.json, modules.json, 1_Pooling/config.json,
  * config_sentence_transformers.json, sentence_bert_config.json and tokenizer_config.json are the parts of the input,
- * each ended by a byte 0xFF; an empty one is not there. Aborts when sizes or a recipe that were accepted cannot be used. */
+ * each ended by a byte 0xFF; an empty one is not there. Aborts when sizes or a recipe that were accepted cannot be
+ * used. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
