@@ -81,7 +81,7 @@ static bool is_hit(const sp_pick_args *a, const sp_pick_req *r, int g)
 static void replace_label(const sp_pick_args *a, const sp_pick_req *r, int g)
 {
     const int head = a->summary->head, group = a->n_heads / a->summary->n_heads;
-    if (!r->tau) return;
+    if (!r->tau || r->is_guess) return;
     for (int h = g * group; h < (g + 1) * group; h++) rotate(a, r, h, r->label + h * head);
 }
 

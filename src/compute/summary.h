@@ -79,6 +79,7 @@ typedef struct sp_pick_req {
     int32_t n_proposed;    /* 0: one stage; else k .. n: the candidates that `fine` orders */
     uint32_t *picked;      /* [G, k] ascending: read on a hit, else written */
     float *label;          /* [H, D] rotated query that made `picked` */
+    bool is_guess;         /* q is not the query itself: its choice replaces no label */
     uint8_t *hit;          /* [G] 2: picked holds nothing yet; out: 1 reused, 0 replaced */
     const float *tau;      /* [G] a similarity above it reuses the list; NULL: none does */
     const float *weight;   /* [H] importance; NULL: the least similar head of a group decides */

@@ -4,8 +4,9 @@
  *   layer l + 1  pick, want: what was guessed well is in its seats, or on its way
  *
  * The guess is the choice of an approximate query: the residual stream before this layer's attention,
- * through the norm and the query projection of the next layer. A guess changes when records are read,
- * never which. Source: LiteCache section 4.6; InfiniGen. */
+ * through the norm and the query projection of the next layer. Where that query would reuse a head's list (QSAC),
+ * the list's blocks were read for a step before, and nothing is guessed. A guess changes when records are read,
+ * never which. Source: LiteCache section 4.6 (missed heads only); InfiniGen. */
 #include "engine/sparse/sparse_int.h"
 
 #include <string.h>
@@ -46,22 +47,26 @@ static sp_err guess(sp_engine *e, const sp_slice *slice, int i, int layer)
     const sp_hparams *hp = &e->o.model->hp;
     const size_t heads = (size_t)s->n_heads, row = (size_t)(hp->n_heads * hp->head);
     const size_t ids = heads * (size_t)s->k * sizeof(uint32_t);
-    memset((uint8_t *)s->guess.host + ids, 2, heads);
+    memcpy((uint8_t *)s->guess.host + ids, (const uint8_t *)s->hits.host + (size_t)layer * heads, heads);
     sp_mirror_push(&s->guess, s->guess.mem.n_bytes);
     sp_pick_req req =
         sp_sparse_query(slice, (const float *)e->ahead.p + (size_t)e->rows.first[i] * row);
     req.picked = s->guess.dev;
     req.hit = (uint8_t *)s->guess.dev + ids;
+    req.is_guess = true;
+    sp_sparse_reuses(e, s, layer, &req);
     sp_sparse_pick_blocks(e, s->o.kind, layer, &req, 1);
-    return sp_mirror_pull(&s->guess, ids);
+    return sp_mirror_pull(&s->guess, ids + heads);
 }
 
-/* fetch -- what was guessed, as ids of blocks. */
+/* fetch -- what was guessed for the heads that miss, as ids of blocks. */
 static void fetch(sp_sparse *s, int layer)
 {
     const uint32_t *ids = s->candidates.host;
     uint32_t *picked = s->guess.host;
+    const uint8_t *hit = (const uint8_t *)(picked + (size_t)s->n_heads * (size_t)s->k);
     for (int g = 0; g < s->n_heads; g++, picked += s->k) {
+        if (hit[g]) continue;
         for (int32_t i = 0; i < s->k; i++) picked[i] = ids[picked[i]];
         s->o.source.ahead(s->o.source.user, layer, g, picked, s->k);
     }

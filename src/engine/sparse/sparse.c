@@ -133,21 +133,26 @@ sp_pick_req sp_sparse_query(const sp_slice *slice, const float *q)
                          .n_proposed = s->n_proposed};
 }
 
+void sp_sparse_reuses(const sp_engine *e, const sp_sparse *s, int layer, sp_pick_req *r)
+{
+    const sp_hparams *hp = &e->o.model->hp;
+    const size_t lists = (size_t)layer * (size_t)s->n_heads, heads = (size_t)layer * (size_t)hp->n_heads;
+    const float *tau = s->tau.dev;
+    if (!tau) return;
+    r->label = (float *)s->labels.p + heads * (size_t)hp->head;
+    r->tau = tau + lists;
+    if (!s->o.least) r->weight = tau + s->n_layers * s->n_heads + heads;
+}
+
 /* pick_req -- with the lists, labels and thresholds of the layer. */
 static sp_pick_req pick_req(const sp_engine *e, const sp_slice *slice, int i, int layer)
 {
     const sp_sparse *s = slice->plan->sparse;
-    const sp_hparams *hp = &e->o.model->hp;
     const size_t lists = (size_t)layer * (size_t)s->n_heads;
-    const size_t heads = (size_t)layer * (size_t)hp->n_heads;
-    const float *tau = s->tau.dev;
     sp_pick_req r = sp_sparse_query(slice, e->reqs[i].q);
     r.picked = (uint32_t *)s->picked.dev + lists * (size_t)s->k;
     r.hit = (uint8_t *)s->hits.dev + lists;
-    if (!tau) return r;
-    r.label = (float *)s->labels.p + heads * (size_t)hp->head;
-    r.tau = tau + lists;
-    if (!s->o.least) r.weight = tau + s->n_layers * s->n_heads + heads;
+    sp_sparse_reuses(e, s, layer, &r);
     return r;
 }
 

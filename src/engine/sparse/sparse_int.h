@@ -60,6 +60,8 @@ sp_err sp_sparse_begin(sp_engine *e, const sp_slice *slices, int n_slices) SP_MU
 size_t sp_sparse_floats(const sp_engine *e, const sp_slice *slices, int n_slices);
 /* sp_sparse_query -- a choice for query q of the slice; the caller adds where it goes. */
 sp_pick_req sp_sparse_query(const sp_slice *slice, const float *q);
+/* sp_sparse_reuses -- adds the labels and thresholds of a layer, by which a list is reused; none: nothing. */
+void sp_sparse_reuses(const sp_engine *e, const sp_sparse *s, int layer, sp_pick_req *r);
 /* sp_sparse_pick_blocks -- of requests whose selectors are of one kind, in a layer. */
 void sp_sparse_pick_blocks(sp_engine *e, sp_summary_kind kind, int layer, const sp_pick_req *reqs,
                            int n_reqs);

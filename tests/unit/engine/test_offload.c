@@ -290,6 +290,32 @@ static void guesses_change_no_answer(void **state)
     }
 }
 
+/* A list that serves the next query, too, is guessed to serve it: where every head reuses its list, only the first
+ * step guesses. */
+static void only_heads_that_miss_are_guessed(void **state)
+{
+    static float want[STEPS * V], got[STEPS * V];
+    scene s;
+    int64_t n[3];
+    for (int reuse = 0; reuse < 3; reuse++) {
+        sp_sparse_opts o = some;
+        o.reuse = reuse;
+        o.power = -1;
+        o.eta = reuse == 1 ? -1 : -0.1f; /* any query is similar enough, or some are */
+        in_memory(&o, want);
+        o.ahead = true;
+        o.seats = SP_SEATS_FORGET; /* what is wanted is fetched in every step */
+        scene_open(&s, kinds[0].seats, kinds[0].io);
+        send_away(&s);
+        assert_ok(decode(&s, &o, got));
+        same_logits(got, want, STEPS, V, "with guesses where lists are reused");
+        n[reuse] = sp_offload_stats_of(s.offload).n_ahead;
+        scene_close(&s);
+    }
+    assert_true(n[1] > 0 && n[1] * STEPS <= n[0] * 3 / 2);
+    assert_true(n[1] < n[2] && n[2] < n[0]);
+}
+
 /* The pool reads blocks wherever they are, and overwrites them there. */
 static void the_pool_reads_blocks_wherever_they_are(void **state)
 {
@@ -557,6 +583,7 @@ int main(void)
         cmocka_unit_test(sparse_attention_from_a_file_is_exact),
         cmocka_unit_test(a_block_that_is_taken_again_is_fetched_again),
         cmocka_unit_test(guesses_change_no_answer),
+        cmocka_unit_test(only_heads_that_miss_are_guessed),
         cmocka_unit_test(the_pool_reads_blocks_wherever_they_are),
         cmocka_unit_test(the_budget_may_be_small),
         cmocka_unit_test(failing_reads_are_errors),
