@@ -132,10 +132,10 @@ def test_filters_hold_before_the_best_are_chosen(server, by):
     """The only document that a filter leaves is found, however many others match better."""
     if of(server, "crowd").get("error"):
         crowd = {f"n{i:03}": (f"Velm harbour boats velm harbour number {i}.", ["crowd"]) for i in range(150)}
-        make(server, "crowd", {**crowd, "zz": ("A mill that nobody asks for, among the fields of the north.", ["rare"])})
-    question = {"query": "Velm harbour boats mill", "collection": "crowd", "by": by}
+        make(server, "crowd", {**crowd, "zz": ("A mill that nobody asks for, far from Velm, among the fields of the north.", ["rare"])})
+    question = {"query": "Velm harbour boats", "collection": "crowd", "by": by}  # by words, all others match better
     everything = found(server, **question, top_k=200)
-    assert by == "words" or len(everything) == 151
+    assert len(everything) == 151 and (by != "words" or everything[-1] == "zz")
     for given in ({"tag": "rare"}, {"file": "zz"}, {"file": ["none", "zz"], "tag": ["x", "rare"]},
                   {"type": "eq", "key": "tag", "value": "rare"},
                   {"type": "and", "filters": [{"type": "in", "key": "file", "value": ["zz", "n001"]}, {"type": "eq", "key": "tag", "value": "rare"}]}):
