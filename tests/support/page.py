@@ -347,14 +347,25 @@ def the_keyboard_is_enough(f):
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
 
 
+CUT_OFF = """() => [...document.querySelectorAll("button, a:not(.skip), select, textarea, label")].filter((e) => {
+    const r = e.getBoundingClientRect();
+    return r.width && (r.right > innerWidth || r.left < 0);
+  }).map((e) => e.outerHTML.slice(0, 80))"""
+
+
 def it_fits_a_phone(f):
+    def fits(view):
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
+        cut_off = page.evaluate(CUT_OFF)
+        assert not cut_off, (view, cut_off)
+
     for view in ("documents", "watch", "ask"):
         page = f.open(view)
         page.wait_for_timeout(300)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
+        fits(view)
     f.ask("Which hotels has Torin?")
     expect(page.locator(".bar").first).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    fits("an answer")
     f.picture("page-phone.png")
 
 
