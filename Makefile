@@ -326,6 +326,13 @@ fuzz: $(FUZZ_BIN)
 	@for f in $(FUZZ_BIN); do n=$$(basename $$f); echo "== $$n"; mkdir -p build/fuzz/new/$$n; \
 		$$f -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
 		-artifact_prefix=build/fuzz/$$n- build/fuzz/new/$$n tests/fuzz/corpus/$$n || exit 1; done
+# fuzz-short -- the same for seconds, under a minute in all: for CI. fuzz-keep -- what new inputs have found goes to the
+# corpus, the smallest set of inputs that reaches as much.
+fuzz-short:
+	@$(MAKE) --no-print-directory FUZZ_SECONDS=3 fuzz
+fuzz-keep: $(FUZZ_BIN)
+	@for f in $(FUZZ_BIN); do n=$$(basename $$f); mkdir -p build/fuzz/new/$$n tests/fuzz/corpus/$$n; \
+		$$f -merge=1 -rss_limit_mb=2048 tests/fuzz/corpus/$$n build/fuzz/new/$$n 2>&1 | tail -1; done
 build/fuzz/%: tests/fuzz/%.c $(LIB_SRC)
 	@mkdir -p $(@D)
 	@$(MAKE) --no-print-directory BUILD=build/fuzzlib CC=clang CXX=clang++ X86= \
@@ -417,7 +424,7 @@ help:
 	@echo "make test       set up, build, run every test"
 	@echo "make test-cpus  the tests that kernels can change, under each SPOLIA_CPU (CPUS=ref,avx2)"
 	@echo "make asan|ubsan|tsan   the test suite under a sanitizer"
-	@echo "make fuzz       fuzz every parser (FUZZ_SECONDS=600)"
+	@echo "make fuzz       fuzz every parser (FUZZ_SECONDS=600); make fuzz-short: seconds; make fuzz-keep: keep what was found"
 	@echo "make crash|fault   kill a process that writes to a store (CRASHES=1000); make its system calls fail"
 	@echo "make mutants    apply known bugs in a copy of the tree: which do the tests notice (ONLY=substring of a name)"
 	@echo "make mutants N=200 SEED=1   random bugs, in lines that tests reach; kept in build/mutants, continued when run again"
@@ -429,6 +436,6 @@ help:
 	@echo "make tables     the quality tables of docs/benchmarks.md, resumable (TABLES=\"--limit 20\")"
 	@echo "make layers     check the floors, function sizes and layout (STRICT=1: fail on sizes); make format; make compile_commands.json; make clean"
 
-.PHONY: real-models power-loss remote-faults crash fault mutants sampled chaos examples python wheel install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench tables soak
+.PHONY: real-models fuzz-short fuzz-keep power-loss remote-faults crash fault mutants sampled chaos examples python wheel install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench tables soak
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d) $(EMULATED_OBJ:.o=.d) $(EMULATED_ALL:=.d)

@@ -146,6 +146,16 @@ class Stopped(Fault):
 
 
 HALVE = "for i, k in ipairs(redis.call('KEYS', 'SPOLIA:*:copy:*')) do if i % 2 == 0 then redis.call('DEL', k) end end"
+COPIES = """
+local function copies(pattern)
+  local v = {}
+  for _, k in ipairs(redis.call('KEYS', pattern .. ':copy:*')) do
+    if redis.call('TYPE', k).ok == 'hash' then v[#v + 1] = k end
+  end
+  table.sort(v)
+  return v
+end
+"""
 
 
 class Full(Fault):
@@ -174,8 +184,8 @@ class ReadOnly(Fault):
         world.redis.do("REPLICAOF", "NO", "ONE")
 
 
-FLIP = """
-local names = redis.call('KEYS', 'SPOLIA:*:copy:*')
+FLIP = COPIES + """
+local names = copies('SPOLIA:*')
 for i, k in ipairs(names) do
   local fields = redis.call('HKEYS', k)
   local f = fields[(%d + i) %% #fields + 1]
@@ -200,10 +210,9 @@ class Damaged(Fault):
         world.redis.do("FLUSHALL")
 
 
-SWAP = """
-local names = redis.call('KEYS', '%s:copy:*')
-local others = redis.call('KEYS', '%s:copy:*')
-table.sort(names)
+SWAP = COPIES + """
+local names = copies('%s')
+local others = copies('%s')
 for i, k in ipairs(names) do
   local from = others[(i + %d) %% #others + 1]
   if from ~= k then

@@ -53,7 +53,7 @@ def sources(answer):
 def wait_for(what, seconds=60):
     end = time.time() + seconds
     while not what():
-        assert time.time() < end
+        assert time.time() < end, f"it has not happened within {seconds} s"
         time.sleep(0.05)
 
 
@@ -148,7 +148,7 @@ def test_a_server_that_hangs_or_dies_costs_no_answer(redis, replica):
     ask(two, "New")
     end = time.time() + 60
     while redis.copies() == 0: # it is found again, and takes copies
-        assert time.time() < end
+        assert time.time() < end, "the mended server takes no copies within 60 s"
         ask(two, f"Place {time.time()}")
         time.sleep(0.2)
     assert "the remote tier does not answer: redis at " in two.read_log()

@@ -240,6 +240,29 @@ static void a_server_that_is_gone_costs_nothing_and_comes_back(void **state)
     redis_stop(&r);
 }
 
+/* What each chunk of a request pays while the server is lost (serve/tiers/loads.c). */
+static void a_lost_server_costs_the_look_at_a_flag(void **state)
+{
+    enum { CALLS = 10000 };
+    redis r;
+    if (!start(&r)) skip();
+    sp_tier *t = open_with(&r, NULL, 2000000);
+    assert_ok(noise_put(t, 1, 1));
+    assert_true(sp_tier_answers(t));
+    redis_stop(&r);
+    get_ms(t, 1, SP_E_IO);
+    assert_false(sp_tier_answers(t));
+    int64_t least = INT64_MAX; /* of several: the machine may be busy */
+    for (int k = 0; k < 20; k++) {
+        const int64_t began = sp_clock_us();
+        for (int i = 0; i < CALLS; i++) assert_false(sp_tier_answers(t));
+        least = SP_MIN(least, sp_clock_us() - began);
+    }
+    print_message("%.1f ns a look\n", (double)least * 1000 / CALLS);
+    assert_true(least < CALLS); /* 1 us: 100 chunks cost 0.1 ms */
+    sp_tier_close(t);
+}
+
 static void a_server_that_hangs_is_left_alone(void **state)
 {
     redis r;
@@ -317,6 +340,7 @@ int main(void)
         cmocka_unit_test(damaged_values_are_misses),
         cmocka_unit_test(what_is_no_notice_is_not_believed),
         cmocka_unit_test(a_server_that_is_gone_costs_nothing_and_comes_back),
+        cmocka_unit_test(a_lost_server_costs_the_look_at_a_flag),
         cmocka_unit_test(a_server_that_hangs_is_left_alone),
         cmocka_unit_test(a_full_server_refuses_and_keeps_what_it_has),
         cmocka_unit_test(a_wrong_password_is_an_error_of_the_tier),
