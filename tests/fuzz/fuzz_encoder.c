@@ -59,8 +59,8 @@ static void check(const sp_encoder *m)
 {
     const sp_encoder_sizes *s = &m->size;
     require(s->n_layers > 0 && s->n_embd > 0 && s->n_heads > 0 && s->n_embd % s->n_heads == 0 && s->n_ff > 0);
-    require(s->n_vocab > 0 && s->n_ctx > 0 && s->n_types > 0 && s->n_skipped >= 0 && s->norm_eps >= 0);
-    require(m->recipe.max_tokens > 2);
+    require(s->n_ctx > 0 && s->n_skipped >= 0 && s->norm_eps >= 0); /* n_vocab, n_types: the weights have them */
+    require(m->recipe.max_tokens > 0 && m->recipe.max_tokens <= s->n_ctx);
     for (int i = 0; i < SP_ENCODE_KINDS && !m->head; i++) require(m->recipe.prompt[i] != NULL);
 }
 
