@@ -59,9 +59,10 @@ def main():
     parser.add_argument("--chunks", type=int, default=8)
     parser.add_argument("--words", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--remote", help="URL of a store that is there already")
     args = parser.parse_args()
     texts = texts_of(args.chunks, args.words)
-    redis, url = start_redis()
+    redis, url = (None, args.remote) if args.remote else start_redis()
     subprocess.run([ROOT / "build/bench/remote_load", url], check=True)
     subprocess.run(["redis-cli", "-u", url, "FLUSHALL"], check=True, stdout=subprocess.DEVNULL)
     rows = []
@@ -88,7 +89,8 @@ def main():
             if "not counted" not in row:
                 rows.append(row)
             print(json.dumps(row), flush=True)
-    redis.kill()
+    if redis:
+        redis.kill()
     for way in ways:
         print(f"{way:9} {statistics.median(r[way] for r in rows):9.1f} ms")
     for a, b in (("remote", "disk"), ("computed", "remote")):
