@@ -63,8 +63,9 @@ def main():
     args = parser.parse_args()
     texts = texts_of(args.chunks, args.words)
     redis, url = (None, args.remote) if args.remote else start_redis()
-    subprocess.run([ROOT / "build/bench/remote_load", url], check=True)
-    subprocess.run(["redis-cli", "-u", url, "FLUSHALL"], check=True, stdout=subprocess.DEVNULL)
+    if redis:
+        subprocess.run([ROOT / "build/bench/remote_load", url], check=True)
+        subprocess.run(["redis-cli", "-u", url, "FLUSHALL"], check=True, stdout=subprocess.DEVNULL)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         ways = {"remote": ["--remote", url], "disk": ["--store", folder], "computed": []}
