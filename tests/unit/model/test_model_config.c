@@ -442,6 +442,48 @@ static void gguf_frequencies(void **state)
                 "rope_freqs.weight: factor 0 is not positive");
 }
 
+/* Of transformers 5.23 (modeling_rope_utils), for a head of 128: both ends of YaRN's ramp are inside it. */
+static void long_heads_have_the_frequencies_of_transformers(void **state)
+{
+    static const int pairs[] = {0, 15, 22, 28, 33, 40, 46, 63};
+    static const struct {
+        sp_rope_config c;
+        double freq[8];
+    } cases[] = {
+        {{.scaling = SP_ROPE_YARN, .n_rot = 128, .base = 10000, .factor = 4, .trained_ctx = 4096, .beta_fast = 32,
+          .beta_slow = 1},
+         {1, 0.115478203, 0.039736785, 0.0136790723, 0.00541227683, 0.00133788679, 0.000333380362, 2.88695483e-05}},
+        {{.scaling = SP_ROPE_YARN, .n_rot = 128, .base = 10000, .factor = 4, .trained_ctx = 4096, .beta_fast = 32,
+          .beta_slow = 1, .exact_ramp = true},
+         {1, 0.115478203, 0.0407834463, 0.0138753708, 0.00540841511, 0.00128563191, 0.000333380362, 2.88695483e-05}},
+        {{.scaling = SP_ROPE_LLAMA3, .n_rot = 128, .base = 500000, .factor = 8, .trained_ctx = 8192, .low = 1,
+          .high = 4},
+         {1, 0.0461640507, 0.0109895291, 0.00321144611, 0.00031269365, 3.42810235e-05, 1.00178686e-05,
+          3.06892588e-07}},
+    };
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        float freq[64];
+        sp_rope_spec r = {.freq = freq};
+        sp_rope_fill(&cases[i].c, NULL, false, &r);
+        for (size_t k = 0; k < SP_COUNT(pairs); k++)
+            if (fabs(freq[pairs[k]] - cases[i].freq[k]) > 2e-5 * cases[i].freq[k])
+                fail_msg("case %zu, pair %d: %.9g, not %.9g", i, pairs[k], (double)freq[pairs[k]], cases[i].freq[k]);
+    }
+}
+
+/* What the classes of transformers have where a file says nothing; null turns it off. */
+static void defaults_are_those_of_the_classes(void **state)
+{
+    sp_config c = good_json("{\"model_type\": \"gemma2\", \"hidden_act\": \"gelu_pytorch_tanh\"}");
+    assert_true(c.hp.attn_cap == 50 && c.hp.logit_cap == 30);
+    c = good_json("{\"model_type\": \"gemma2\", \"hidden_act\": \"gelu_pytorch_tanh\","
+                  "\"attn_logit_softcapping\": null, \"final_logit_softcapping\": 20}");
+    assert_true(c.hp.attn_cap == 0 && c.hp.logit_cap == 20);
+    assert_int_equal(good_json("{\"model_type\": \"glm4\"}").rope.n_rot, PAIRS);
+    assert_int_equal(good_json("{\"model_type\": \"nemotron\", \"hidden_act\": \"relu2\"}").rope.n_rot, PAIRS);
+    assert_int_equal(good_json("{\"model_type\": \"llama\"}").rope.n_rot, 2 * PAIRS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -453,6 +495,8 @@ int main(void)
         cmocka_unit_test(architecture_is_needed),
         cmocka_unit_test(plain_and_linear_frequencies),
         cmocka_unit_test(llama3_frequencies),
+        cmocka_unit_test(long_heads_have_the_frequencies_of_transformers),
+        cmocka_unit_test(defaults_are_those_of_the_classes),
         cmocka_unit_test(yarn_frequencies),
         cmocka_unit_test(gguf_frequencies),
     };
