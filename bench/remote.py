@@ -2,8 +2,9 @@
 """remote.py -- the first token of a prompt of known chunks: loaded from another server's copies in Redis, from the disk, computed.
 
     make build/bench/remote_load && bench/remote.py -m MODEL [--chunks 8] [--words 180] [--rounds 5]
+    bench/remote.py -m MODEL --remote s3://BUCKET/PREFIX
 
-Starts a redis-server of its own. First bench/remote_load.c: bytes a second of the remote tier, beside a plain client that gets the same
+Starts a redis-server of its own, unless --remote names a store: then the first part is left out. First bench/remote_load.c: bytes a second of the remote tier, beside a plain client that gets the same
 values. Then, in each round, three fresh servers, one after another, get the same prompt of chunks that they have not read: one with
 --remote, one with --store, one with neither. Prints the medians of the time to the first token, and of the ratios within rounds.
 """
