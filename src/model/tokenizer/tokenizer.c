@@ -59,12 +59,12 @@ static void mark_channels(sp_tokenizer *t)
 {
     static const char *const marks[] = {"<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>"};
     int32_t ids[SP_COUNT(marks)];
-    t->has_channels = sp_tokenizer_find(t, "<|return|>") >= 0;
+    bool all = sp_tokenizer_find(t, "<|return|>") >= 0;
     for (size_t i = 0; i < SP_COUNT(marks); i++) {
         ids[i] = sp_tokenizer_find(t, marks[i]);
-        t->has_channels = t->has_channels && ids[i] >= 0 && t->types[ids[i]] == SP_TOKEN_CONTROL;
+        all = all && ids[i] >= 0 && t->types[ids[i]] == SP_TOKEN_CONTROL;
     }
-    for (size_t i = 0; t->has_channels && i < SP_COUNT(marks); i++) t->types[ids[i]] = SP_TOKEN_MARK;
+    for (size_t i = 0; all && i < SP_COUNT(marks); i++) t->types[ids[i]] = SP_TOKEN_MARK;
 }
 
 static sp_err copy_texts(sp_tokenizer *t, const sp_vocab_spec *spec)
@@ -289,17 +289,17 @@ static bool is_one_of(sp_text_view text, const char *const *list, size_t n)
 
 bool sp_tokenizer_is_end(const sp_tokenizer *t, int32_t id)
 {
-    static const char *const ends[] = {"<|im_end|>",  "<|eot_id|>",    "<|eom_id|>",    "<|end_of_text|>",
-                                       "</s>",        "<|endoftext|>", "<end_of_turn>", "<|eot|>",
-                                       "[|endofturn|]", "<|return|>", "<|call|>"};
-    static const char *const turn[] = {"<|end|>"}, *const next[] = {"<|user|>", "<|observation|>"};
+    /* gpt-oss's <|end|> is a mark, and no control token */
+    static const char *const ends[] = {"<|im_end|>",     "<|eot_id|>",    "<|eom_id|>",    "<|end_of_text|>",
+                                       "</s>",           "<|endoftext|>", "<end_of_turn>", "<|eot|>",
+                                       "[|endofturn|]",  "<|return|>",    "<|call|>",      "<|end|>"};
+    static const char *const next[] = {"<|user|>", "<|observation|>"};
     if (id < 0 || (size_t)id >= t->n_tokens) return false;
     if (id == t->eos || id == t->eot) return true;
     for (int i = 0; i < t->n_ends; i++)
         if (t->ends[i] == id) return true;
     if (t->types[id] != SP_TOKEN_CONTROL && t->types[id] != SP_TOKEN_USER) return false;
     if (is_one_of(t->texts[id], ends, SP_COUNT(ends))) return true;
-    if (!t->has_channels && is_one_of(t->texts[id], turn, SP_COUNT(turn))) return true; /* Phi */
     /* GLM ends its turn with the mark of the next one */
     return is_one_of(t->texts[id], next, SP_COUNT(next)) && sp_tokenizer_find(t, next[1]) >= 0;
 }

@@ -47,7 +47,6 @@ struct sp_tokenizer {
     int32_t bos, eos, eot, unk;
     int32_t ends[SP_MAX_ENDS]; /* [n_ends] */
     int n_ends;
-    bool has_channels; /* gpt-oss */
     char kind[24];
 
     size_t n_tokens;
