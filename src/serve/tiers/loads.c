@@ -21,7 +21,7 @@
 
 enum {
     TRIES = 3,
-    LATE_TIMES = 4,       /* a load may take this many times what was expected ... */
+    LATE_TIMES = 8,       /* a load may take this many times what was expected ... */
     LEAST_LATE_US = 5000, /* ... and at least this long */
     LEAST_RETRY_US = 1000000,  /* a tier that was slower than computing is tried again; the pause doubles */
     MOST_RETRY_US = 64000000,
@@ -169,7 +169,7 @@ static double limit_us(const sp_level *l, const sp_copy *c, double bytes)
 {
     const double cost_us = (double)c->facts.cost_us, least_us = LATE_SHARE * cost_us;
     if (l->byte_us == 0) return cost_us;
-    return is_slow(l, c, bytes) ? least_us : SP_MIN(cost_us, SP_MAX(least_us, LATE_TIMES * bytes * l->byte_us));
+    return is_slow(l, c, bytes) ? least_us : SP_MIN(cost_us, SP_MAX(2 * least_us, LATE_TIMES * bytes * l->byte_us));
 }
 
 int sp_tiers_n_there(sp_tiers *t, const sp_copy *c, double *left_us)
