@@ -32,7 +32,8 @@ X86_OBJ := $(if $(X86),$(X86_NAMES:%=$(BUILD)/obj/src/compute/x86/%.o))
 CFLAGS  += $(if $(X86),,-DSP_PORTABLE=1)
 
 # The program is cli, cmd, lab and server; all other folders are the library.
-LIB_SRC := $(filter-out src/cli/% src/cmd/% src/lab/% src/server/% src/compute/x86/%,$(sort $(wildcard src/*/*.c src/*/*/*.c)))
+LIB_SRC := $(filter-out src/cli/% src/cmd/% src/lab/% src/server/% src/compute/x86/%,$(sort \
+	$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c)))
 CMD_SRC := $(sort $(foreach d,cli cmd lab server,$(wildcard src/$d/*.c src/$d/*/*.c)))
 LIB_CXX := $(sort $(wildcard src/*/*/*.cc))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(LIB_CXX:%.cc=$(BUILD)/obj/%.o)

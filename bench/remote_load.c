@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 
 #include "base/clock.h"
-#include "store/remote/address.h"
+#include "store/remote/redis/address.h"
 #include "store/remote/tier.h"
 
 #include <hiredis/hiredis.h>

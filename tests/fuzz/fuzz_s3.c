@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/remote/s3_account.h"
-#include "store/remote/s3_names.h"
-#include "store/remote/s3_reply.h"
+#include "store/remote/s3/account.h"
+#include "store/remote/s3/names.h"
+#include "store/remote/s3/reply.h"
 
 static void require(bool holds)
 {

@@ -5,7 +5,7 @@
 #include <hiredis/hiredis.h>
 #include <string.h>
 
-#include "store/remote/slots.h"
+#include "store/remote/redis/slots.h"
 #include "support/redis.h"
 
 enum { N_MASTERS = 3 };

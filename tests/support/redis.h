@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "store/remote/redis.h"
+#include "store/remote/redis/redis.h"
 
 typedef struct redis {
     pid_t pid; /* 0: redis-server is not installed */

@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#include "store/remote/s3_http.h"
+#include "store/remote/s3/http.h"
 #include "support/redis.h"
 
 static pid_t s3_pid; /* 0: none */

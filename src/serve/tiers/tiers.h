@@ -25,7 +25,7 @@ typedef struct sp_tiers sp_tiers;
 typedef struct sp_tiers_opts {
     const char *dir;     /* of the store; NULL: none */
     int64_t host_bytes;  /* budget of the host tier; 0: none */
-    const char *remote;     /* URL of the remote tier (store/remote/redis.h); NULL: none */
+    const char *remote;     /* URL of the remote tier (store/remote/redis/redis.h); NULL: none */
     const char *remote_key; /* file of its key; NULL: none */
     const char *remote_ca;  /* sp_tls_connect */
     int64_t remote_ttl_s;   /* 0: none */

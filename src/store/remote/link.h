@@ -1,4 +1,4 @@
-/* link.h -- what the remote tier needs of a store, and what each kind of store implements: redis_link.c, s3_link.c.
+/* link.h -- what the remote tier needs of a store, and what each kind of store implements: redis/link.c, s3/link.c.
  *
  * A copy is stored as parts: a header (SP_PART_HEAD) and groups of layers (0, 1 ...). The tier seals and verifies
  * their bytes; a store keeps them, and an index: name of a copy -> notice (store/remote/notice.h).
@@ -93,8 +93,8 @@ struct sp_remote_link {
     bool broken; /* of no use any more: the tier closes it */
 };
 
-extern const sp_remote_kind sp_remote_redis; /* redis_link.c */
-extern const sp_remote_kind sp_remote_s3;    /* s3_link.c */
+extern const sp_remote_kind sp_remote_redis; /* redis/link.c */
+extern const sp_remote_kind sp_remote_s3;    /* s3/link.c */
 
 /* sp_remote_kind_of -- by the scheme of the URL. Errors: SP_E_ARG names those that there are. */
 sp_err sp_remote_kind_of(const char *url, const sp_remote_kind **out) SP_MUST_CHECK;

@@ -1,5 +1,5 @@
 /* tier.h -- the remote tier: copies in a store that several processes share. What it needs of a store is in
- * store/remote/link.h; redis_link.c and s3_link.c have the names that they use there.
+ * store/remote/link.h; redis/link.c and s3/link.c have the names that they use there.
  *
  *   put    groups of layers, then the header, with their checksums: a copy without a header is not there yet. Once for
  *          all processes: the first one that begins, or ends, writes it

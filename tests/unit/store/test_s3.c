@@ -3,8 +3,8 @@
 #include "support/check.h"
 
 #include "base/clock.h"
-#include "store/remote/s3_account.h"
-#include "store/remote/s3_list.h"
+#include "store/remote/s3/account.h"
+#include "store/remote/s3/list.h"
 #include "store/remote/tier.h"
 #include "support/s3.h"
 #include "tier.h"

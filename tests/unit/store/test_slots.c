@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "store/remote/slots.h"
+#include "store/remote/redis/slots.h"
 
 static void slots_are_those_of_the_specification(void **state)
 {
