@@ -370,7 +370,7 @@ $(BUILD)/help/spolia.bash: $(BUILD)/spolia scripts/help-pages
 $(BUILD)/spolia.pc: Makefile include/spolia.h
 	$(Q)printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$(INCLUDEDIR)' '' 'Name: spolia' \
 		'Description: LLM inference for retrieval-augmented generation with reuse of KV caches' 'Version: $(VERSION)' \
-		'Requires.private: $(PKGS)' 'Libs: -L$${libdir} -lspolia' 'Libs.private: -lm -lpthread' \
+		'Requires.private: $(PKGS)' 'Libs: -L$${libdir} -lspolia' 'Libs.private: -lm -lpthread -lstdc++' \
 		'Cflags: -I$${includedir}' >$@.new && mv $@.new $@
 
 install: all $(BUILD)/libspolia.so $(BUILD)/help/spolia.bash

@@ -19,6 +19,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
+if not os.environ.get("SPOLIA_DATA"):
+    os.environ.pop("SPOLIA_DATA", None)
 os.environ["SPOLIA_CONFIG"] = ""  # not the user's own config file
 os.environ["SPOLIA_ARG_NO_STORE"] = "1"  # one test's prompts are not known to the next one
 # The published models are in the user's cache; nothing else is taken from there.

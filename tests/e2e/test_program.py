@@ -253,8 +253,8 @@ def test_a_program_over_the_installed_library(installed, tmp_path):
     subprocess.run(["cc", source, "-o", shared, *flags("--cflags", "--libs"), f"-Wl,-rpath,{installed}/lib"], check=True)
     needed = subprocess.run(["pkg-config", "--libs", *flags("--print-requires-private")], capture_output=True,
                             text=True, check=True).stdout.split()
-    subprocess.run(["cc", source, "-o", static, *flags("--cflags"), installed / "lib/libspolia.a", *needed, "-lm",
-                    "-lpthread"], check=True)
+    needed += re.search("Libs.private: (.*)", (installed / "lib/pkgconfig/spolia.pc").read_text())[1].split()
+    subprocess.run(["cc", source, "-o", static, *flags("--cflags"), installed / "lib/libspolia.a", *needed], check=True)
     dynamic = subprocess.run(["readelf", "-d", shared], capture_output=True, text=True).stdout
     assert "[libspolia.so.0]" in dynamic
     for program in (shared, static):
