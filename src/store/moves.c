@@ -293,7 +293,7 @@ sp_err sp_move_get(sp_move *m, sp_tier *t, sp_move_done *done)
     return sp_tier_submit(
         t,
         &(sp_tier_job){.verb = SP_TIER_GET,
-                       .urgent = true,
+                       .urgent = !m->is_ahead,
                        .key = sp_move_key(m),
                        .first = m->first,
                        .n_layers = m->n ? SP_MIN(m->n, n_layers - m->first) : n_layers - m->first,

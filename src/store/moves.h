@@ -33,6 +33,7 @@ typedef struct sp_move {
 
     int first, n; /* get: these layers; n 0: all. A get of later ones follows that of the
                                    first ones, in the same move */
+    bool is_ahead; /* get: nobody waits for it yet: those that somebody waits for go first */
     void (*there)(void *user); /* n_there has risen; on the tier's thread. NULL: none */
     void *user;                /* of `there` */
 
@@ -65,7 +66,7 @@ sp_err sp_move_put(sp_move *m, sp_tier *t, const sp_record *r, bool by_path, sp_
 /* sp_move_put_here -- the same in a tier that runs puts on the caller's thread. Errors: those of
  * sp_tier_op_result. */
 sp_err sp_move_put_here(sp_move *m, sp_tier *t, const sp_record *r) SP_MUST_CHECK;
-/* sp_move_get -- submits an urgent get. A copy that was replaced since its first layers were read ends it with
+/* sp_move_get -- submits a get, which is urgent unless it is ahead. A copy that was replaced since its first layers were read ends it with
  * SP_E_NOTFOUND. A get of layer 0 starts over, also after one that failed. Errors, Owns: as put. */
 sp_err sp_move_get(sp_move *m, sp_tier *t, sp_move_done *done) SP_MUST_CHECK;
 /* sp_move_cut -- from now on the tier neither reads nor writes the blocks, though its operation may last: it ends

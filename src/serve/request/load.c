@@ -61,29 +61,29 @@ static int64_t room_beside(const sp_segment *seg, const rest *others)
     return others->n_blocks + SP_DIV_UP(others->n_joined, SP_BLOCK_TOKENS);
 }
 
-static void begin(sp_request *r, int i, rest *others);
+static void begin(sp_request *r, int i, bool is_ahead, rest *others);
 
 /* begin_parent -- loads the parent of a path copy first. */
-static void begin_parent(sp_request *r, int i, rest *others)
+static void begin_parent(sp_request *r, int i, bool is_ahead, rest *others)
 {
     const sp_copy *parent = r->look.found[i].copy->parent;
     if (!parent || parent->state != SP_COPY_FREE) return;
     for (int k = 0; k < r->prompt.n_segs; k++)
         if (r->look.found[k].copy == parent && r->look.found[k].miss == SP_MISS_NONE)
-            begin(r, k, others);
+            begin(r, k, is_ahead, others);
 }
 
 /* begin -- starts to load the copy of segment i; if it cannot be loaded now, notes why. */
-static void begin(sp_request *r, int i, rest *others)
+static void begin(sp_request *r, int i, bool is_ahead, rest *others)
 {
     sp_context *c = r->ctx;
-    begin_parent(r, i, others);
+    begin_parent(r, i, is_ahead, others);
     sp_tiers_key key = {.copy = r->look.found[i].copy,
                         .seg = &r->prompt.segs[i],
                         .head = r->prompt.ids,
                         .n_head = r->prompt.n_head};
     count(r, i, -1, others);
-    sp_err err = sp_tiers_load(c->tiers, &key,
+    sp_err err = sp_tiers_load(c->tiers, &key, is_ahead,
                                c->reserved + room_beside(&r->prompt.segs[i], others), c->now);
     if (err == SP_OK) return;
     count(r, i, 1, others);
@@ -224,7 +224,7 @@ sp_err sp_request_load(sp_request *r, bool *ready)
         if (f->copy->state == SP_COPY_FREE && f->miss == SP_MISS_NONE) {
             n_later += is_later(r, n_loading);
             if (is_later(r, n_loading)) continue;
-            begin(r, i, &others);
+            begin(r, i, false, &others);
         }
         n_loading += f->copy->state == SP_COPY_LOADING;
         n_failed += f->copy->state == SP_COPY_FREE;
@@ -322,7 +322,7 @@ static void fetch(sp_request *r, int64_t *room)
     for (int i = 0; i < r->prompt.n_segs && 0 < *room; i++) {
         const sp_copy *copy = found[i].copy;
         if (!copy || copy->state != SP_COPY_FREE) continue;
-        begin(r, i, &others);
+        begin(r, i, true, &others);
         if (copy->state == SP_COPY_LOADING) *room -= sp_copy_n_own_blocks(copy);
     }
     r->look.found = own;

@@ -98,7 +98,7 @@ static sp_err get(sp_load *x)
     x->arrived = false;
     x->ended = false;
     x->move.first = 0;
-    x->move.n = t->piece;
+    x->move.n = x->move.is_ahead ? 0 : t->piece;
     x->since_us = sp_clock_us();
     x->n_seen = -1;
     SP_TRY(sp_move_get(&x->move, x->from->tier, got));
@@ -386,16 +386,17 @@ void sp_tiers_drain(sp_tiers *t)
 
 /* -- the beginning -------------------------------------------------------------------------- */
 
-static sp_err begin(sp_load *x, const sp_tiers_key *key)
+static sp_err begin(sp_load *x, const sp_tiers_key *key, bool is_ahead)
 {
     sp_tiers *t = x->tiers;
     SP_TRY(sp_tiers_move_of(t, key->copy, key->head, key->n_head, &x->move));
+    x->move.is_ahead = is_ahead;
     x->move.there = tell;
     x->move.user = t;
     return get(x);
 }
 
-sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare, int64_t now)
+sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, bool is_ahead, int64_t spare, int64_t now)
 {
     sp_load *x = SP_NEW(sp_load);
     if (!x) return sp_fail_nomem(sizeof *x, "loading a copy");
@@ -418,7 +419,7 @@ sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare, int64_
     t->busy_limit_us += from ? limit_us(from, key->copy, bytes) : 0;
     x->next = t->loading;
     t->loading = x;
-    err = begin(x, key);
+    err = begin(x, key, is_ahead);
     if (err == SP_OK) return SP_OK;
     sp_err ended = sp_ledger_load_end(t->ledger, key->copy, NULL, (sp_place)0, now);
     assert(ended == SP_OK); /* a load that ends without contents cannot fail */

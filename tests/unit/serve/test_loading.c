@@ -427,6 +427,34 @@ static void waiting_requests_have_their_copies_loaded(void **state)
     }
 }
 
+/* Copies of the request that is next come first, all of them; those loaded ahead follow. */
+static void who_is_next_is_loaded_first(void **state)
+{
+    stepped s;
+    sp_context *c = begin(&s, &full, (sp_context_opts){.max_requests = 1, .queue.order = "fcfs"});
+    const int n_layers = c->model->hp.n_layers;
+    sp_request *next = submit(c, "0", "Which?", 4), *later = submit(c, "1", "Why?", 4);
+    step(c); /* the loads of both begin */
+    assert_int_equal(next->state, SP_REQ_LOADING);
+    assert_int_equal(later->state, SP_REQ_QUEUED);
+    const int n = n_copies_in(c, SP_COPY_LOADING);
+    assert_true(n >= 2);
+    allow(&s, n_layers * (n - 1));
+    wait_given(&s, n_layers * (n - 1));
+    while (!done(next)) step(c);
+    assert_true(n_from(next, "host") >= 1);
+    assert_int_equal(n_from(next, "late"), 0);
+    assert_int_equal(n_copies_in(c, SP_COPY_LOADING), 1);
+    assert_text(next, alone(&full, "0", "Which?", 4));
+    allow(&s, 1 << 20);
+    while (!done(later)) step(c);
+    assert_true(n_from(later, "host") >= 1);
+    sp_request_destroy(next);
+    sp_request_destroy(later);
+    stepped_end(&s, c);
+    close_clean(c);
+}
+
 static void a_request_may_leave_while_it_loads(void **state)
 {
     stepped s;
@@ -456,6 +484,7 @@ int main(void)
         cmocka_unit_test(who_gave_up_on_a_load_does_not_wait_for_it_again),
         cmocka_unit_test(who_decodes_does_not_wait),
         cmocka_unit_test(waiting_requests_have_their_copies_loaded),
+        cmocka_unit_test(who_is_next_is_loaded_first),
         cmocka_unit_test(a_request_may_leave_while_it_loads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
