@@ -66,8 +66,9 @@ sp_err sp_move_put(sp_move *m, sp_tier *t, const sp_record *r, bool by_path, sp_
 /* sp_move_put_here -- the same in a tier that runs puts on the caller's thread. Errors: those of
  * sp_tier_op_result. */
 sp_err sp_move_put_here(sp_move *m, sp_tier *t, const sp_record *r) SP_MUST_CHECK;
-/* sp_move_get -- submits a get, which is urgent unless it is ahead. A copy that was replaced since its first layers were read ends it with
- * SP_E_NOTFOUND. A get of layer 0 starts over, also after one that failed. Errors, Owns: as put. */
+/* sp_move_get -- submits a get, which is urgent unless it is ahead. A copy that was replaced since its first layers
+ * were read ends it with SP_E_NOTFOUND. A get of layer 0 starts over, also after one that failed. Errors, Owns: as
+ * put. */
 sp_err sp_move_get(sp_move *m, sp_tier *t, sp_move_done *done) SP_MUST_CHECK;
 /* sp_move_cut -- from now on the tier neither reads nor writes the blocks, though its operation may last: it ends
  * with SP_E_CANCELED. false: a layer is on its way and does not end within milliseconds; the blocks stay in use.

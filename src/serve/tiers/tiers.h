@@ -64,10 +64,10 @@ typedef struct sp_tiers_key {
     int n_head;
 } sp_tiers_key;
 
-/* sp_tiers_load -- begins to load a FREE copy, leaving `spare` blocks of the pool free. is_ahead: for a request that is
- * not next: after the copies of the one that is, and one after another, whole; else by pieces, so that the first layers
- * of all its copies come first. Errors: SP_E_NOKV, SP_E_NOMEM, SP_E_IO (its tier does not answer: a load from there has timed out and not ended);
- * the copy stays FREE. If the load fails later, the copy becomes FREE without a place. */
+/* sp_tiers_load -- begins to load a FREE copy, leaving `spare` blocks of the pool free. is_ahead: for a request that
+ * waits behind others: after the copies of the one that is next, whole; else by pieces, so that the first layers of
+ * all its copies come first. Errors: SP_E_NOKV, SP_E_NOMEM, SP_E_IO (its tier does not answer: a load from there has
+ * timed out and not ended); the copy stays FREE. If the load fails later, the copy becomes FREE without a place. */
 sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, bool is_ahead, int64_t spare,
                      int64_t now) SP_MUST_CHECK;
 
