@@ -11,8 +11,10 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 # Contraction is off so that a scalar product has one meaning on every path; kernels use FMA by name.
 OPT     ?= -O2 -g -fno-omit-frame-pointer
 SAN     :=
+# io_uring is Linux's; `make URING=` builds without: the disk tier then reads and writes on threads.
+URING   ?= $(shell pkg-config --exists liburing 2>/dev/null && echo liburing)
 PKGS    := libpcre2-8 sqlite3 jansson libcrypto libssl libxml-2.0 libcurl libzip libutf8proc uchardet \
-           liburing libxxhash raptor2 zlib libzstd hiredis
+           $(URING) libxxhash raptor2 zlib libzstd hiredis
 CFLAGS  += $(CSTD) $(WARN) $(OPT) $(SAN) -ffp-contract=off -fvisibility=hidden -D_GNU_SOURCE \
            -Iinclude -Isrc $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LDLIBS  += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -lpthread -lstdc++
@@ -21,23 +23,36 @@ PROGRAM_PKGS := libedit libmicrohttpd inih
 PROGRAM_LIBS := $(shell pkg-config --libs $(PROGRAM_PKGS) 2>/dev/null)
 LDFLAGS += $(SAN)
 
-# Kernels for x86 (src/compute/x86): one source gives an object for each set of instructions that
-# speeds it up, attend_avx2.o, attend_vnni.o and so on. `make X86=` builds the plain C kernels only.
-X86 ?= $(findstring x86_64,$(shell $(CC) -dumpmachine))
-X86_FLOAT   := act_mul attend_f16 attend_f32 kv_store layernorm matmul rmsnorm
-X86_INTEGER := attend matmul_packed matmul_packed_k quantize roofline summary
-X86_NAMES := $(foreach v,avx2 avx512,$(X86_FLOAT:=_$v)) \
-             $(foreach v,avx2 avxvnni avx512 vnni,$(X86_INTEGER:=_$v))
-X86_OBJ := $(if $(X86),$(X86_NAMES:%=$(BUILD)/obj/src/compute/x86/%.o))
-CFLAGS  += $(if $(X86),,-DSP_PORTABLE=1)
+# Kernels (src/compute/simd, and what differs in x86 and arm64): one source gives an object for each set of instructions
+# that speeds it up, attend_avx2.o, attend_vnni.o and so on. `make SIMD=` builds the plain C kernels only.
+MACHINE  := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+SIMD     ?= $(filter x86_64 aarch64 arm64,$(MACHINE))
+X86      := $(filter x86_64,$(SIMD))
+KERNELS_FLOAT    := $(addprefix simd/,act_mul attend_f16 attend_f32 kv_store layernorm matmul rmsnorm)
+KERNELS_INTEGER  := $(addprefix simd/,attend matmul_packed matmul_packed_k quantize)
+# of one architecture
+KERNELS_FLOAT_arm64    := arm64/summary
+KERNELS_INTEGER_arm64  := arm64/roofline
+KERNELS_INTEGER_x86_64 := x86/roofline x86/summary
+FLOAT_x86_64     := avx2 avx512
+INTEGER_x86_64   := avx2 avxvnni avx512 vnni
+FLOAT_arm64      := neon
+INTEGER_arm64    := neon i8mm
+ARCH        := $(patsubst aarch64,arm64,$(SIMD))
+VARIANTS    := $(INTEGER_$(ARCH))
+SIMD_NAMES  := $(foreach v,$(FLOAT_$(ARCH)),$(addsuffix _$v,$(KERNELS_FLOAT) $(KERNELS_FLOAT_$(ARCH)))) \
+               $(foreach v,$(VARIANTS),$(addsuffix _$v,$(KERNELS_INTEGER) $(KERNELS_INTEGER_$(ARCH))))
+SIMD_OBJ    := $(SIMD_NAMES:%=$(BUILD)/obj/src/compute/%.o)
+CFLAGS  += $(if $(SIMD),,-DSP_PORTABLE=1) $(if $(URING),,-DSP_NO_URING=1)
 
 # The program is cli, cmd, lab and server; all other folders are the library.
-LIB_SRC := $(filter-out src/cli/% src/cmd/% src/lab/% src/server/% src/compute/x86/%,$(sort \
+LIB_SRC := $(filter-out src/cli/% src/cmd/% src/lab/% src/server/% src/compute/x86/% src/compute/arm64/% src/compute/simd/%,$(sort \
 	$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c)))
+LIB_SRC := $(if $(URING),$(LIB_SRC),$(filter-out %/uring.c,$(LIB_SRC)))
 CMD_SRC := $(sort $(foreach d,cli cmd lab server,$(wildcard src/$d/*.c src/$d/*/*.c)))
 LIB_CXX := $(sort $(wildcard src/*/*/*.cc))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(LIB_CXX:%.cc=$(BUILD)/obj/%.o)
-LIB_OBJ += $(X86_OBJ)
+LIB_OBJ += $(SIMD_OBJ)
 CMD_OBJ := $(CMD_SRC:%.c=$(BUILD)/obj/%.o)
 # The static and the shared library have the same objects. Hidden symbols are called directly, so this costs nothing.
 CFLAGS  += -fPIC
@@ -77,26 +92,32 @@ real-models: setup
 $(BUILD)/obj/src/compute/%.o: OPT := $(patsubst -g,-g1,$(subst -O2,-O3,$(OPT)))
 
 # Attention over floats unrolls its loops by name: with -O2 it is as fast, and takes the compiler less.
-$(BUILD)/obj/src/compute/x86/attend_f%.o: OPT := $(patsubst -g,-g1,$(OPT))
+$(BUILD)/obj/src/compute/simd/attend_f%.o: OPT := $(patsubst -g,-g1,$(OPT))
 
-# What a variant compiles (DEFINE_: vec.h reads it), and the instructions that the compiler may use.
-DEFINE_avx2    := -DSP_CPU=avx2 -DSP_VL=8 -DSP_VNNI=0
-DEFINE_avxvnni := -DSP_CPU=avxvnni -DSP_VL=8 -DSP_VNNI=1
-DEFINE_avx512  := -DSP_CPU=avx512 -DSP_VL=16 -DSP_VNNI=0
-DEFINE_vnni    := -DSP_CPU=vnni -DSP_VL=16 -DSP_VNNI=1
+# What a variant compiles (DEFINE_: simd/vec.h reads it), and the instructions that the compiler may use.
+DEFINE_avx2    := -DSP_CPU=avx2 -DSP_VL=8 -DSP_DOT=0
+DEFINE_avxvnni := -DSP_CPU=avxvnni -DSP_VL=8 -DSP_DOT=1
+DEFINE_avx512  := -DSP_CPU=avx512 -DSP_VL=16 -DSP_DOT=0
+DEFINE_vnni    := -DSP_CPU=vnni -DSP_VL=16 -DSP_DOT=1
+DEFINE_neon    := -DSP_CPU=neon -DSP_VL=8 -DSP_DOT=1 -DSP_ARM64=1
+DEFINE_i8mm    := -DSP_CPU=i8mm -DSP_VL=8 -DSP_DOT=1 -DSP_ARM64=1 -DSP_MMLA=1
 ALLOW_avx2     := -mavx2 -mfma -mf16c
 ALLOW_avxvnni  := $(ALLOW_avx2) -mavxvnni
 ALLOW_avx512   := $(ALLOW_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
 ALLOW_vnni     := $(ALLOW_avx512) -mavx512vnni
+# GCC moves loads of later steps before the products of earlier ones, and runs out of registers.
+IN_ORDER       := $(if $(findstring clang,$(shell $(CC) --version)),,-fno-schedule-insns)
+ALLOW_neon     := -march=armv8.2-a+dotprod $(IN_ORDER)
+ALLOW_i8mm     := -march=armv8.2-a+dotprod+i8mm $(IN_ORDER)
 
 # kernel_rule -- $1: the variant; $2: the folder of the objects; $3: flags.
 define kernel_rule
-$2/src/compute/x86/%_$1.o: src/compute/x86/%.c
+$2/src/compute/%_$1.o: src/compute/%.c
 	@mkdir -p $$(@D)
 	@echo "  CC    $$< ($(notdir $2): $1)"
 	$$(Q)$$(CC) $$(CFLAGS) $$(DEFINE_$1) $3 -MMD -MP -c $$< -o $$@
 endef
-$(foreach v,avx2 avxvnni avx512 vnni,$(eval $(call kernel_rule,$v,$(BUILD)/obj,$$(ALLOW_$v))))
+$(foreach v,$(VARIANTS),$(eval $(call kernel_rule,$v,$(BUILD)/obj,$$(ALLOW_$v))))
 
 # hnswlib is headers of C++ (src/retrieve/vectors/hnsw.cc): nothing else is. It prefetches at addresses that may be none.
 $(BUILD)/obj/%.o: %.cc
@@ -202,8 +223,8 @@ unit-bins: $(UNIT_BIN) $(BUILD)/tests/support/schema_texts $(BUILD)/bench/kernel
 # SIMDe computes AVX-512 and VNNI in C (src/compute/x86/emulate.h); AVX2 is the CPU's own. These
 # objects and a dispatch that always selects them are linked before the library's. `make test` runs
 # the kernel tests this way, `make test-cpus` every test that the choice of kernels can change.
-EMULATED := $(filter-out %_avx2 roofline_%,$(X86_NAMES))
-EMULATED_OBJ := $(EMULATED:%=$(BUILD)/emulate/src/compute/x86/%.o) $(BUILD)/emulate/src/compute/dispatch.o
+EMULATED := $(filter-out %_avx2 x86/roofline_%,$(SIMD_NAMES))
+EMULATED_OBJ := $(EMULATED:%=$(BUILD)/emulate/src/compute/%.o) $(BUILD)/emulate/src/compute/dispatch.o
 EMULATED_BIN := $(patsubst %,$(BUILD)/emulate/tests/kernel/test_%,attend join matmul packed small_ops summary)
 EMULATED_ALL := $(BUILD)/emulate/spolia $(EMULATED_BIN) $(patsubst %.c,$(BUILD)/emulate/%,$(sort $(wildcard \
 	$(foreach d,unit/compute unit/engine unit/serve property,tests/$d/*.c))))
@@ -234,6 +255,25 @@ test-cpus: setup
 	@$(MAKE) --no-print-directory -j$(JOBS) all unit-bins emulated-all
 	@.venv/bin/python tests/run.py --build $(BUILD) --cpus $(CPUS)
 emulated-all: $(if $(X86),$(EMULATED_ALL))
+
+# -- 64-bit ARM, on an x86 machine -----------------------------------------------------------------
+
+# test-arm64 -- the C programs of the suite, compiled for 64-bit ARM, under qemu-user: on a CPU that has every extension,
+# and the kernels on one without dot products (ARM64_CPUS). scripts/setup-arm64 installs what is missing. No time that
+# this prints says anything about an ARM machine.
+ARM64_CC   ?= aarch64-linux-gnu-gcc
+ARM64_CXX  ?= aarch64-linux-gnu-g++
+ARM64_ONLY ?=
+# Of the cases of attention each 60th: all of them take many hours.
+ARM64_EVERY ?= 60
+test-arm64: setup
+	@root=$$(scripts/setup-arm64) && export PKG_CONFIG_SYSROOT_DIR=$$root \
+	  PKG_CONFIG_LIBDIR=$$root/usr/lib/aarch64-linux-gnu/pkgconfig:$$root/usr/lib/pkgconfig:$$root/usr/share/pkgconfig && \
+	  $(MAKE) --no-print-directory -j$(JOBS) BUILD=build/arm64 AR=aarch64-linux-gnu-ar CC="$(ARM64_CC) --sysroot=$$root" \
+	  CXX="$(ARM64_CXX) --sysroot=$$root" all unit-bins && export SPOLIA_EVERY=$(ARM64_EVERY) && \
+	  .venv/bin/python tests/run.py --build build/arm64 --under "qemu-aarch64 -cpu max -L $$root" --only "$(ARM64_ONLY)" && \
+	  .venv/bin/python tests/run.py --build build/arm64 --under "qemu-aarch64 -cpu cortex-a72 -L $$root" \
+	    --folders tests/unit/compute,tests/kernel --only "$(ARM64_ONLY)"
 
 # -- the same suite under sanitizers, each in a build folder of its own ----------------------------
 
@@ -282,7 +322,7 @@ power-loss: setup
 	@$(MAKE) --no-print-directory -j$(JOBS) $(BUILD)/spolia
 	@.venv/bin/python tests/power_loss.py --build $(BUILD) --seed $(or $(SEED),1) --n $(or $(N),20)
 
-# remote-faults -- N requests to a server with --remote, while its Redis server dies, hangs, is full, slow ...
+# remote-faults -- N requests to a server with --remote, while its Redis, cluster or object store dies, hangs, is slow ...
 remote-faults: setup
 	@scripts/setup --clients
 	@$(MAKE) --no-print-directory -j$(JOBS) $(BUILD)/spolia
@@ -336,14 +376,14 @@ fuzz-keep: $(FUZZ_BIN)
 		$$f -merge=1 -rss_limit_mb=2048 tests/fuzz/corpus/$$n build/fuzz/new/$$n 2>&1 | tail -1; done
 build/fuzz/%: tests/fuzz/%.c $(LIB_SRC)
 	@mkdir -p $(@D)
-	@$(MAKE) --no-print-directory BUILD=build/fuzzlib CC=clang CXX=clang++ X86= \
+	@$(MAKE) --no-print-directory BUILD=build/fuzzlib CC=clang CXX=clang++ SIMD= \
 		OPT="-O1 -g -fno-omit-frame-pointer" SAN="-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all" build/fuzzlib/libspolia.a
 	clang $(CFLAGS) -fsanitize=address,undefined,fuzzer -fno-sanitize-recover=all $< build/fuzzlib/libspolia.a $(LDLIBS) -o $@
 # Parsers of the program: bodies of requests, and files.
 PROGRAM_FUZZ_BIN := build/fuzz/fuzz_body build/fuzz/fuzz_files
 $(PROGRAM_FUZZ_BIN): build/fuzz/%: tests/fuzz/%.c $(LIB_SRC) $(CMD_SRC)
 	@mkdir -p $(@D)
-	@$(MAKE) --no-print-directory BUILD=build/fuzzlib CC=clang CXX=clang++ X86= OPT="-O1 -g -fno-omit-frame-pointer" \
+	@$(MAKE) --no-print-directory BUILD=build/fuzzlib CC=clang CXX=clang++ SIMD= OPT="-O1 -g -fno-omit-frame-pointer" \
 		SAN="-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all" \
 		build/fuzzlib/libspolia.a build/fuzzlib/libprogram.a
 	clang $(CFLAGS) -fsanitize=address,undefined,fuzzer -fno-sanitize-recover=all $< build/fuzzlib/libprogram.a \
@@ -424,6 +464,7 @@ help:
 	@echo "make real-models  fetch published models, which some tests and the demo use"
 	@echo "make test       set up, build, run every test"
 	@echo "make test-cpus  the tests that kernels can change, under each SPOLIA_CPU (CPUS=ref,avx2)"
+	@echo "make test-arm64 the C programs of the suite for 64-bit ARM, under qemu-user (ARM64_ONLY=substring of a name)"
 	@echo "make asan|ubsan|tsan   the test suite under a sanitizer"
 	@echo "make fuzz       fuzz every parser (FUZZ_SECONDS=600); make fuzz-short: seconds; make fuzz-keep: keep what was found"
 	@echo "make crash|fault   kill a process that writes to a store (CRASHES=1000); make its system calls fail"
@@ -437,6 +478,6 @@ help:
 	@echo "make tables     the quality tables of docs/benchmarks.md, resumable (TABLES=\"--limit 20\")"
 	@echo "make layers     check the floors, function sizes and layout (STRICT=1: fail on sizes); make format; make compile_commands.json; make clean"
 
-.PHONY: real-models fuzz-short fuzz-keep power-loss remote-faults crash fault mutants sampled chaos examples python wheel install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench tables soak
+.PHONY: real-models fuzz-short fuzz-keep power-loss remote-faults crash fault mutants sampled chaos examples python wheel install uninstall all demo test test-cpus test-arm64 setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench tables soak
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d) $(EMULATED_OBJ:.o=.d) $(EMULATED_ALL:=.d)

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """ahead.py -- time to the first token of chats over a collection, with answers that begin during the search and without.
 
-    bench/ahead.py -m MODEL --embedding ENCODER --index FILE --questions FILE.jsonl [-n 12] [--delay MS ...]
+    bench/ahead.py -m MODEL --embedding ENCODER --index FILE --questions FILE.jsonl [-n 12] [--share 0.34 0.5 0.77]
 
 Each question is asked twice, in turns, each with a cache of its own (cache_salt). Each stage of the search is made
-slower by --delay milliseconds (bench/slow_search.c), so that searches have shares of the time to the first token as in
-RAGCache's table 3. Prints, for each delay, medians: the search, its share of the time to the first token without
+slower (bench/slow_search.c): by --delay milliseconds, or so that the search takes --share of the time to the first token
+without overlap, as measured on the first questions; the shares of RAGCache's table 3 are 0.34 to 0.77. Prints, for each delay, medians: the search, its share of the time to the first token without
 overlap, the part of the search that was not hidden, and the time to the first token as the client sees it.
 """
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -18,6 +19,7 @@ import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+TRIAL_MS = 200  # each stage of the searches that say how many stages wait
 
 
 def ask(url, question, ahead, salt, k):
@@ -48,7 +50,8 @@ def main():
     parser.add_argument("-n", type=int, default=12)
     parser.add_argument("-k", type=int, default=2)
     parser.add_argument("--threads", default="1")
-    parser.add_argument("--delay", type=int, nargs="+", default=[20, 60])
+    parser.add_argument("--delay", type=int, nargs="+", default=[])
+    parser.add_argument("--share", type=float, nargs="+", default=[])
     args = parser.parse_args()
     with open(args.questions, encoding="utf-8") as f:
         questions = [json.loads(line)["question"] for line in f][:args.n]
@@ -56,12 +59,27 @@ def main():
         slow = pathlib.Path(folder) / "slow.so"
         subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", ROOT / "bench/slow_search.c", "-o", slow], check=True)
         print("| delay | search | share | exposed, without | with | less | TTFT, without | with | ratio | wrong |\n" + "|---" * 10 + "|")
+        serve = [args.program, "serve", "-m", args.model, "--embedding", args.embedding, "--port", "0", "--threads", args.threads,
+                 "--collection", f"set={args.index}", "--log-format", "none"]
+
+        def start(delay):
+            s = subprocess.Popen(serve, stdout=subprocess.PIPE, text=True,
+                                 env={**os.environ, "LD_PRELOAD": str(slow), "SLOW_SEARCH_MS": str(delay)})
+            return s, s.stdout.readline().split()[-1]
+
+        if args.share:
+            searches, rests = [], []
+            for delay in (0, TRIAL_MS):  # a stage that finds nothing new reads nothing: how many do is measured
+                s, url = start(delay)
+                base = [ask(url, q, False, f"base-{i}", args.k)[:2] for i, q in enumerate(questions[:5])][1:]
+                s.terminate()
+                s.wait()
+                searches.append(statistics.median(told["search_ms"] for _, told in base))
+                rests.append(statistics.median(1e3 * first - told["search_ms"] for first, told in base))
+            slower = max((searches[1] - searches[0]) / TRIAL_MS, 0.5)
+            args.delay += [max(1, round((share / (1 - share) * min(rests) - searches[0]) / slower)) for share in args.share]
         for delay in args.delay:
-            import os
-            s = subprocess.Popen([args.program, "serve", "-m", args.model, "--embedding", args.embedding, "--port", "0", "--threads",
-                                  args.threads, "--collection", f"set={args.index}", "--log-format", "none"], stdout=subprocess.PIPE,
-                                 text=True, env={**os.environ, "LD_PRELOAD": str(slow), "SLOW_SEARCH_MS": str(delay)})
-            url = s.stdout.readline().split()[-1]
+            s, url = start(delay)
             rows = {False: [], True: []}
             for i, question in enumerate(questions):
                 answers = []

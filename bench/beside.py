@@ -3,9 +3,12 @@
 
     bench/beside.py -m MODEL --embedding ENCODER [--reranker CROSS_ENCODER] [--program build/spolia] [--rounds 6]
 
-In turns: a stream alone, beside a client that embeds lists of texts, beside one that reranks (by --reranker, or by the
-chat model). Prints tokens a second of the stream and its ratio to the same round's stream alone, and how many texts the
-job did meanwhile.
+Each round has, in an order that turns: a stream alone, beside a client that embeds lists of texts, beside one that
+reranks (by --reranker, or by the chat model). Prints for each the time of a token (mean and median of the gaps between
+tokens, the longest gap) and its ratio to the stream alone of the same round, the median over rounds with its range, and
+how many texts the job did. A job has run for some seconds when its stream begins, so that a stream of --tokens sees the
+steady state. On a machine that other programs use, compare the range of "alone / alone" (two streams alone in each
+round) with the others: it is what the machine does by itself.
 """
 import argparse
 import json
@@ -26,11 +29,20 @@ def post(url: str, body: dict) -> bytes:
         return reply.read()
 
 
-def stream(url: str, n: int) -> float:
-    """Tokens a second, after the first."""
-    body = {"messages": [{"role": "user", "content": "Tell me a long story."}], "max_tokens": n, "ignore_eos": True, "stream": True}
-    last = [line for line in post(url + "/v1/chat/completions", body).decode().splitlines() if '"timings"' in line][-1]
-    return json.loads(last[6:])["timings"]["predicted_per_second"]
+def stream(url: str, n: int) -> dict:
+    """Milliseconds between tokens: mean, median, longest."""
+    body = {"messages": [{"role": "user", "content": "Tell me a long story."}], "max_tokens": n, "ignore_eos": True, "stream": True,
+            "logprobs": True}
+    r = urllib.request.Request(url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    times = []
+    with urllib.request.urlopen(r) as reply:
+        for line in reply:
+            if line.startswith(b"data: {") and b'"delta"' in line:
+                event = json.loads(line[6:])
+                tokens = (event["choices"][0].get("logprobs") or {}).get("content") or []
+                times += [time.monotonic()] * len(tokens)
+    gaps = [1e3 * (b - a) for a, b in zip(times, times[1:])]
+    return {"mean": 1e3 * (times[-1] - times[0]) / (len(times) - 1), "median": statistics.median(gaps), "longest": max(gaps)}
 
 
 class Job:
@@ -59,7 +71,9 @@ def main() -> None:
     parser.add_argument("--reranker")
     parser.add_argument("--program", default=ROOT / "build/spolia")
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--tokens", type=int, default=400)
+    parser.add_argument("--settle", type=float, default=3, help="seconds that a job runs before its stream")
+    parser.add_argument("--only", nargs="+", default=["embeddings", "reranking"])
     args = parser.parse_args()
     command = [args.program, "serve", "-m", args.model, "--embedding", args.embedding, "--port", "0", "--log-format", "none"]
     with subprocess.Popen(command + ["--reranker", args.reranker] * bool(args.reranker), stdout=subprocess.PIPE, text=True) as server:
@@ -75,19 +89,31 @@ def main() -> None:
                 post(url + "/v1/rerank", {"query": "When does the ferry leave?", "documents": [f"{next(count)} {TEXT}" for _ in range(8)]})
                 return 8
 
-            ratios = {"embeddings": [], "reranking": []}
-            for i in range(args.rounds + 1):
-                alone = stream(url, args.tokens)
-                for name, call in (("embeddings", embed), ("reranking", rerank)):
-                    job = Job(call)
-                    time.sleep(0.3)
-                    beside = stream(url, args.tokens)
-                    done = job.stop()
-                    if i:  # the first round warms up
-                        ratios[name].append(beside / alone)
-                    print(f"alone {alone:.1f}, beside {name} {beside:.1f} tokens a second; {done} texts", flush=True)
-            for name, r in ratios.items():
-                print(f"{name}: {statistics.median(r):.2f} of the stream alone ({min(r):.2f} to {max(r):.2f})")
+            def alone():
+                return stream(url, args.tokens), 0
+
+            def beside(call):
+                job = Job(call)
+                time.sleep(args.settle)
+                before = job.n
+                told = stream(url, args.tokens)
+                return told, job.stop() - before
+
+            runs = {"alone": alone, "alone again": alone, "embeddings": lambda: beside(embed), "reranking": lambda: beside(rerank)}
+            runs = {name: run for name, run in runs.items() if name.split()[0] in ("alone", *args.only)}
+            told = {name: [] for name in runs}
+            alone()  # warms up
+            for i in range(args.rounds):
+                names = list(runs)
+                for name in names[i % len(names):] + names[:i % len(names)]:
+                    times, n_texts = runs[name]()
+                    told[name].append(times)
+                    print(f"{i}: {name}: {times['mean']:.1f} ms a token, median {times['median']:.1f}, longest {times['longest']:.0f}"
+                          + (f"; {n_texts} texts" if n_texts else ""), flush=True)
+            for name in list(runs)[1:]:
+                for what in ("mean", "median", "longest"):
+                    r = [b[what] / a[what] for a, b in zip(told["alone"], told[name])]
+                    print(f"{name}: {what} time of a token {statistics.median(r):.2f} of alone ({min(r):.2f} to {max(r):.2f})")
         finally:
             server.terminate()
 

@@ -6,9 +6,13 @@ are shares of the chunks' tokens, `work` is the share of prompt tokens that are 
 over the last three quarters of the run. Recomputation follows equation 12 with alpha 1: it depends on the model.
 
     .venv/bin/python bench/craft_variants.py -m demo/model.gguf --data MUSIQUE --questions 12 --queries 160 --cache 1,8
+
+With --restart, copies are in a folder, too, and each number of copies runs twice: in one process, and in one that ends
+at half of the queries and begins again with what the folder has. Shares are of the second half.
 """
 import pathlib
 import sys
+import tempfile
 
 import common
 import reuse_decay
@@ -18,14 +22,14 @@ SETTINGS = [("M 1", "lru", 1), ("M 2", "lru", 2), ("M 3", "lru", 3), ("M 5", "lr
             ("M 5, f_r", "fr", 5), ("M 1, f_r", "fr", 1)]
 
 
-def run(args, queries: list, kv_bytes: int, evict: str, most: int) -> dict:
-    """Sums of tokens over the last three quarters of the queries."""
+def run(args, queries: list, kv_bytes: int, evict: str, most: int, from_query: int, **store) -> dict:
+    """Sums of tokens from a query on."""
     total = dict.fromkeys(("prompt", "chunks", "reused", "recomputed", "computed"), 0)
     args.evict = evict
-    with common.open_engine(args, kv_bytes=kv_bytes, max_variants=most, reuse="craft:alpha=1,focus=0") as engine:
+    with common.open_engine(args, kv_bytes=kv_bytes, max_variants=most, reuse="craft:alpha=1,focus=0", **store) as engine:
         for i, query in enumerate(queries):
             said = trace.account(engine, query)
-            if i < len(queries) // 4:
+            if i < from_query:
                 continue
             chunks = [s for s in said["segments"] if s["kind"] == "chunk"]
             total["prompt"] += said["prompt_tokens"]
@@ -38,6 +42,22 @@ def run(args, queries: list, kv_bytes: int, evict: str, most: int) -> dict:
     return total
 
 
+def line(name: str, share: float, t: dict) -> str:
+    return (f"{share:6g} {name:14} {t['reused'] / t['chunks']:8.1%} {t['recomputed'] / t['chunks']:10.1%} "
+            f"{t['computed'] / t['prompt']:8.1%}")
+
+
+def restarts(args, queries: list, kv_bytes: int, share: float) -> None:
+    half = len(queries) // 2
+    for most in (1, 2, 3, 5):
+        for again in (False, True):
+            with tempfile.TemporaryDirectory() as folder:
+                if again:
+                    run(args, queries[:half], kv_bytes, "lru", most, 0, store=folder)
+                t = run(args, queries[half:] if again else queries, kv_bytes, "lru", most, 0 if again else half, store=folder)
+            print(line(f"M {most}{', restart' if again else ''}", share, t), flush=True)
+
+
 def main() -> int:
     parser = common.parser(__doc__)
     parser.add_argument("--data", required=True, type=pathlib.Path,
@@ -47,6 +67,7 @@ def main() -> int:
     parser.add_argument("--docs", type=int, default=4, help="in a query")
     parser.add_argument("--cache", type=common.numbers(0.01, 100, float), default=[0.5, 4], metavar="SHARES",
                         help="KV memory, of the tokens of all chunks (0.5,4)")
+    parser.add_argument("--restart", action="store_true", help="compare a process that restarts with one that does not")
     parser.add_argument("--skew", type=float, default=1.0, help="exponent of Zipf's law for the questions")
     args = parser.parse_args()
     docs = {d["id"]: d for d in reuse_decay.read_lines(args.data / "docs.jsonl")}
@@ -57,13 +78,13 @@ def main() -> int:
     texts = {c["text"] for q in queries for c in q["chunks"]}
     tokens = sum(len(t) for t in texts) // 4
     print(f"{len(queries)} queries, {len(texts)} chunks")
-    print(f"{'cache':>6} {'setting':10} {'as is':>8} {'recomputed':>10} {'work':>8}")
+    print(f"{'cache':>6} {'setting':14} {'as is':>8} {'recomputed':>10} {'work':>8}")
     for share in args.cache:
         size = trace.kv_bytes(args, int(tokens * share))
-        for name, evict, most in SETTINGS:
-            t = run(args, queries, size, evict, most)
-            print(f"{share:6g} {name:10} {t['reused'] / t['chunks']:8.1%} {t['recomputed'] / t['chunks']:10.1%} "
-                  f"{t['computed'] / t['prompt']:8.1%}", flush=True)
+        if args.restart:
+            restarts(args, queries, size, share)
+        for name, evict, most in [] if args.restart else SETTINGS:
+            print(line(name, share, run(args, queries, size, evict, most, len(queries) // 4)), flush=True)
     return 0
 
 

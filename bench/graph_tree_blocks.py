@@ -7,16 +7,21 @@
               unbranched is merged again; a whole run is evicted at once
 
 Requests over trees of a real graph, drawn by Zipf's law, evenly, or from recent ones; LRU over leaves in a budget of blocks of 16
-tokens. Reused: share of the tokens asked. Full: tokens in a block that is taken, of 16. Pure counting: no model runs, a token is
-four bytes of text.
+tokens. Reused: share of the tokens asked. Full: tokens in a block that is taken, of 16. With --questions the requests are those of
+real questions, with the paths that are found for each: drawn by Zipf's law, or each once in the order of the file. Then also:
+computed (tokens), moved (tokens of nodes whose slots change because a run is split or merged: they are copied), peak (blocks, before
+LRU, beyond any budget: what all of them take), look (us a node to find what is known, by a table of nodes or of runs, in Python: a
+ratio). Pure counting: no model runs, a token is four bytes of text.
 
     bench/graph_tree_blocks.py --graph metaqa.db --triples metaqa/triples.tsv
+    bench/graph_tree_blocks.py --graph metaqa.db --questions metaqa/questions.dev.jsonl
 """
 import argparse
 import json
 import pathlib
 import random
 import subprocess
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 B = 16
@@ -39,6 +44,37 @@ def trees_of(args, rng) -> list:
     return out
 
 
+def paths_of(args, question) -> list:
+    done = subprocess.run([args.program, "graph", "paths", "-g", args.graph, "--json", "--tree", "--hops", str(args.hops), "-k", "30",
+                           question], capture_output=True, text=True)
+    return json.loads(done.stdout).get("tree", []) if done.returncode == 0 else []
+
+
+def requests_of(args) -> tuple:
+    """Trees by their roots, each a list of (parent, tokens) that grows; for each question [(tree, its nodes)]; and for each question
+    its nodes as the engine meets them: (parent's place in the list or -1, text)."""
+    trees, of_root, place, requests, texts = [], {}, {}, [], []
+    for line in open(args.questions, encoding="utf-8"):
+        if len(requests) == args.requests:
+            break
+        nodes, at, parts = paths_of(args, json.loads(line)["question"]), [], {}
+        for n in nodes:
+            root = n["parent"] < 0
+            t = of_root.setdefault(n["text"], len(of_root)) if root else at[n["parent"]][0]
+            if t == len(trees):
+                trees.append([])
+            key = (t, -1 if root else at[n["parent"]][1], n["text"])
+            if key not in place:
+                place[key] = len(trees[t])
+                trees[t].append((key[1], max(1, len(n["text"].encode()) // 4)))
+            at.append((t, place[key]))
+            parts.setdefault(t, set()).add(place[key])
+        if nodes:
+            requests.append([(t, sorted(v)) for t, v in sorted(parts.items())])
+            texts.append([(n["parent"], n["text"]) for n in nodes])
+    return trees, requests, texts
+
+
 def part_of(tree, rng, share) -> list:
     """Indices of a request's part: some leaves, as another question prunes other paths, and all above them."""
     inner = {p for p, _ in tree}
@@ -55,7 +91,7 @@ class Cache:
     """Nodes are (tree, index). A unit is what is evicted at once; here a node."""
 
     def __init__(self, trees, budget):
-        self.trees, self.budget, self.used, self.clock = trees, budget, {}, 0
+        self.trees, self.budget, self.used, self.clock, self.moved, self.peak = trees, budget, {}, 0, 0, 0
 
     def request(self, parts) -> tuple:
         """Tokens reused and asked."""
@@ -73,10 +109,15 @@ class Cache:
                     missing.append(i)
             if missing:
                 self.insert(t, missing)
+        self.peak = max(self.peak, self.blocks())
         while self.blocks() > self.budget:
             if not self.evict():
                 break
+        self.settle()
         return hit, asked
+
+    def settle(self):
+        """After a request."""
 
     def full(self):
         return sum(self.trees[t][i][1] for t, i in self.used) / max(1, B * self.blocks())
@@ -129,6 +170,24 @@ class Merged(Cache):
             self.used[t, i] = self.clock
         self.known = None
 
+    def settle(self):
+        """Nodes that were there before and begin at another slot of a block, or in another run, are copied."""
+        where = {}
+        for run, _ in self.runs():
+            slot = 0
+            for n in run:
+                where[n] = (run[0], slot)
+                slot += self.trees[n[0]][n[1]][1]
+        for n, (first, slot) in where.items():
+            old = self.where.get(n)
+            if old and old[1] % B != slot % B:
+                self.moved += self.trees[n[0]][n[1]][1]
+        self.where = where
+
+    def __init__(self, trees, budget):
+        super().__init__(trees, budget)
+        self.where = {}
+
     def runs(self):
         kids = {}
         for t, i in self.used:
@@ -165,6 +224,78 @@ class Merged(Cache):
         return True
 
 
+def look_up_us(texts) -> list:
+    """Microseconds a node: a table of nodes, and one of runs (a node is the next of its parent's run, or begins a run), both with all
+    nodes of all questions."""
+    nodes, runs, first = {}, {}, {}
+    for q in texts:
+        at = []
+        for parent, text in q:
+            key = (at[parent] if parent >= 0 else -1, text)
+            at.append(nodes.setdefault(key, len(nodes)))
+    kids = {}
+    for (parent, text), n in nodes.items():
+        kids.setdefault(parent, []).append((text, n))
+    stack = [(-1, None, 0)]
+    while stack:  # runs: [texts]; first: (run or None, place, text) -> run
+        node, run, i = stack.pop()
+        below = kids.get(node, [])
+        if run is not None and len(below) == 1:
+            run.append(below[0][0])
+            stack.append((below[0][1], run, i + 1))
+            continue
+        for text, n in below:
+            new = [text]
+            first[id(run), i, text] = new
+            runs[id(new)] = new
+            stack.append((n, new, 0))
+
+    def by_nodes(q):
+        at = []
+        for parent, text in q:
+            at.append(nodes[at[parent] if parent >= 0 else -1, text])
+
+    def by_runs(q):
+        at = []
+        for parent, text in q:
+            run, i = at[parent] if parent >= 0 else (None, 0)
+            if run is not None and i + 1 < len(run) and run[i + 1] == text:
+                at.append((run, i + 1))
+            else:
+                at.append((first[id(run), i, text], 0))
+
+    out = []
+    for way in (by_nodes, by_runs):
+        best = None
+        for _ in range(5):
+            begun = time.perf_counter()
+            for q in texts:
+                way(q)
+            took = (time.perf_counter() - begun) / sum(map(len, texts)) * 1e6
+            best = min(best or took, took)
+        out.append(best)
+    return out + [len(nodes), len(runs)]
+
+
+def questions(args) -> None:
+    trees, requests, texts = requests_of(args)
+    all_blocks = sum(-(-n // B) for t in trees for _, n in t)
+    by_nodes, by_runs, n_nodes, n_runs = look_up_us(texts)
+    print(f"{len(requests)} questions, {sum(map(len, texts)) / len(texts):.0f} nodes each; {n_nodes} nodes in {n_runs} runs; look-up "
+          f"{by_nodes:.2f} us a node by nodes, {by_runs:.2f} by runs\n")
+    print("| requests | budget | blocks | reused | computed | moved | peak | full |\n|---|---|---|---|---|---|---|---|")
+    for kind in ("zipf", "once"):
+        for budget in args.budget:
+            for name, make in (("single", lambda b: Packed(trees, b, True)), ("packed", lambda b: Packed(trees, b)),
+                               ("merged", lambda b: Merged(trees, b))):
+                rng, cache, hit, asked = random.Random(2), make(int(budget * all_blocks)), 0, 0
+                for i in range(len(requests)):
+                    h, a = cache.request(requests[draw(kind, rng, len(requests), []) if kind == "zipf" else i])
+                    hit, asked = hit + h, asked + a
+                print(f"| {kind} | {budget:.0%} | {name} | {hit / asked:.1%} | {asked - hit} | {cache.moved} | {cache.peak} | "
+                      f"{cache.full():.0%} |", flush=True)
+
+
 def draw(kind, rng, n, recent) -> int:
     if kind == "temporal" and recent and rng.random() < 0.8:
         return rng.choice(recent)
@@ -175,13 +306,19 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--program", default=ROOT / "build/spolia")
     p.add_argument("--graph", required=True)
-    p.add_argument("--triples", required=True)
+    p.add_argument("--triples")
+    p.add_argument("--questions", help="JSON lines with a question; --requests of them")
+    p.add_argument("--hops", type=int, default=2)
     p.add_argument("--pool", type=int, default=150, help="entities")
     p.add_argument("--requests", type=int, default=300)
     p.add_argument("--entities", type=int, default=8, help="of a request")
     p.add_argument("--share", type=float, default=0.5, help="of the leaves of a tree that a request has")
     p.add_argument("--budget", type=float, nargs="*", default=[0.1, 0.3, 1.0], help="blocks, as a share of what single takes for all")
     args = p.parse_args()
+    if bool(args.questions) == bool(args.triples):
+        p.error("one of --triples and --questions")
+    if args.questions:
+        return questions(args)
     trees = trees_of(args, random.Random(1))
     all_blocks = sum(-(-n // B) for t in trees for _, n in t)
     print("| requests | budget | " + " | ".join(f"{n}: reused | full" for n in ("single", "packed", "merged")) + " |\n|---|---|" + "---|" * 6)

@@ -1,7 +1,7 @@
 """What loading ahead is worth: a burst of requests whose documents are on a disk of a set bandwidth.
 
 Each way to load serves the same requests, all submitted at once, in a process of its own, in turn: `layers` and `request` load
-for waiting requests (a request begins when its first layers are there, or all), `none` loads for the request that is next alone,
+for waiting requests (a request begins when its first Lp layers are there, or all; `first`: always with one), `none` loads for the request that is next alone,
 and with --parallel 1 nothing else runs meanwhile: a synchronous loader. `computed` has no store. The disk is the machine's, read
 no faster than --rates says: tests/support/faults.c is preloaded into the process. Medians of rounds; ratios are of the same round.
 Source: Cache-Craft sections 3.4.2 and 3.5 (C8, C9), FusionRAG section 4.2 (F6).
@@ -23,7 +23,7 @@ from common import lib
 
 SOURCE = common.ROOT / "tests/support/faults.c"
 RATE_AT = 80  # of read_mb_s in its control
-WAYS = ("layers", "request", "none", "computed")
+WAYS = ("layers", "first", "request", "none", "computed")
 
 
 # -- one way, in a process of its own --------------------------------------------------------------

@@ -6,8 +6,8 @@
 DATA/SET/questions.dev.jsonl becomes OUT/SET.tune.jsonl and OUT/SET.report.jsonl. The split is fixed: lines are
 shuffled with seed 7 and cut in the middle. Nothing that is tuned may look at the report half.
 
---stream N also writes OUT/SET.HALF.stream.jsonl: N questions about each of the four documents that have most (names
-of chunks end in a number), in turn, as four users would ask them.
+--stream N also writes OUT/SET.HALF.stream.jsonl: N questions about each of the documents that have most (four articles
+of SQuAD, 16 documents of other sets), in turn, as so many users would ask them.
 
 --small also writes OUT/small: a few questions of each set whose licence allows shipping, their documents, and four
 solved examples of the tuning half; bench/questions has them (its README names sources and licences).
@@ -19,7 +19,7 @@ import json
 import pathlib
 import random
 
-SETS = ["squad_v1", "hotpotqa", "2wiki", "musique", "multihop_rag"]
+SETS = ["squad_v1", "hotpotqa", "2wiki", "musique", "multihop_rag", "dragonball_en"]
 
 
 def split(lines):
@@ -29,14 +29,14 @@ def split(lines):
     return lines[: len(lines) // 2], lines[len(lines) // 2 :]
 
 
-def stream(lines, n):
-    """Questions about the four largest documents, in turn."""
+def stream(name, lines, n):
+    """Questions about the documents of the set `name` that have most, in turn."""
     by_document = collections.defaultdict(list)
     for line in lines:
-        names = json.loads(line).get("doc_ids") or [""]
-        by_document[names[0].rsplit("-", 1)[0]].append(line)
-    largest = sorted(by_document, key=lambda name: (-len(by_document[name]), name))[:4]
-    return [line for i in range(n) for name in largest for line in by_document[name][i : i + 1]]
+        document = (json.loads(line).get("doc_ids") or [""])[0]
+        by_document[document.rsplit("-", 1)[0] if name == "squad_v1" else document].append(line)   # ARTICLE-PARAGRAPH
+    largest = sorted(by_document, key=lambda document: (-len(by_document[document]), document))[:4 if name == "squad_v1" else 16]
+    return [line for i in range(n) for document in largest for line in by_document[document][i : i + 1]]
 
 
 # Questions of the report half: a stream about two short articles, whose paragraphs are the corpus; or the first ones.
@@ -92,7 +92,7 @@ def main():
             (given.out / f"{name}.{half}.jsonl").write_text("".join(part))
             print(f"{name}.{half}.jsonl: {len(part)} questions")
             if given.stream:
-                (given.out / f"{name}.{half}.stream.jsonl").write_text("".join(stream(part, given.stream)))
+                (given.out / f"{name}.{half}.stream.jsonl").write_text("".join(stream(name, part, given.stream)))
 
 
 if __name__ == "__main__":

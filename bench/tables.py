@@ -32,6 +32,7 @@ STREAM = "full,random@0.15,fusion@0.15,craft@0.15,inplace@0,inplace@0.15"
 CURVE = "full,fusion@0.15,inplace@0,inplace@0.15,inplace@0.3,inplace@0.5"
 PAPERS = "full,random@0.15,blend@0.15,fusion@0.15,full+fused,blend+fused@0.15,fusion+fused@0.15"
 FUSED = "full,full+fused,fusion+fused@0.15"
+STREAMED = ("squad_v1", "dragonball_en")   # questions about the same documents follow one another
 TUNE = "{tune}"                                 # among options: the half of the set that is for tuning
 CRAFT = "craft@0,craft@0.15,craft:focus=0@0.15,craft:alpha=0.25,craft:alpha=1"
 
@@ -50,6 +51,9 @@ TABLES = {
     "hotpotqa": Table("HotpotQA, all paragraphs known", "hotpotqa", CURVE, ["--order", "shuffled"]),
     "2wiki": Table("2WikiMultihopQA, all paragraphs known", "2wiki", CURVE, ["--order", "shuffled"]),
     "musique": Table("MuSiQue, all paragraphs known", "musique", CURVE, ["--order", "shuffled"]),
+    "multihop": Table("MultiHop-RAG as a stream, from an empty cache", "multihop_rag", STREAM, ["-k", "6", "--cold"]),
+    "dragonball": Table("DragonBall, long documents in chunks of 256 tokens, as a stream from an empty cache",
+                        "dragonball_en", STREAM, ["-k", "6", "--cold"]),
     "papers": Table("HotpotQA, the papers' policies, on plain copies and on copies fused with one similar paragraph",
                     "hotpotqa", PAPERS, ["--order", "shuffled", "--fuse", "1"], "likelihood"),
     "bm25": Table("SQuAD, six paragraphs known, on copies fused with the one most similar by words", "squad_v1", FUSED,
@@ -84,7 +88,7 @@ def files_of(given, name):
     if not (folder / f"{name}.report.jsonl").exists():
         split = [sys.executable, ROOT / "bench/split_questions.py", given.data, folder, name, "--stream", "400"]
         subprocess.run(split, check=True, stdout=subprocess.DEVNULL)
-    report = f"{name}.report.stream.jsonl" if name == "squad_v1" else f"{name}.report.jsonl"
+    report = f"{name}.report.stream.jsonl" if name in STREAMED else f"{name}.report.jsonl"
     return [folder / report, given.data / name / "docs.jsonl", folder / f"{name}.tune.jsonl"]
 
 

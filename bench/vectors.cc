@@ -1,6 +1,9 @@
 /* vectors.cc -- search for vectors against hnswlib called directly, in turns; recall, time and memory of each kind.
  *
  *     build/bench/vectors [N=20000] [DIMS=384] [ROUNDS=3] [FILE]
+ *     bench/real_vectors.py INDEX vectors.f32      makes FILE from an index with vectors
+ *
+ * ROUNDS 0: no hnswlib; the graph is built with all cores, written and opened again, in wall time. For 10^6 vectors.
  *
  * FILE has real vectors (f32, DIMS each, of length 1): those are taken, and beyond them copies with noise. Without it,
  * vectors are points around N / 50 middles. Queries are copies with noise, too. Both sides have one thread, the same
@@ -22,8 +25,11 @@
 #include <unistd.h>
 
 extern "C" {
+#include "base/threads.h"
 #include "retrieve/vectors/vectors.h"
 }
+
+#include <sys/stat.h>
 
 namespace {
 
@@ -165,6 +171,7 @@ void compare_graphs(const std::vector<float> &v, const std::vector<float> &q, si
     double ours = 0, directly = 0, us = 0, direct_us = 0, staged_us = 0, mb = resident_mb(), direct_mb;
     hnswlib::HierarchicalNSW<float> g(&space, n, M, EFFORT);
     check(sp_vectors_create(&o, &graph));
+    check(sp_vectors_reserve(graph, n));
     for (size_t i = 0; i < n; i += SLICE) {
         const size_t end = i + SLICE < n ? i + SLICE : n;
         double from = now();
@@ -195,6 +202,61 @@ void compare_graphs(const std::vector<float> &v, const std::vector<float> &q, si
            recall(got, truth), mb, direct_mb, mine == staged ? "yes" : "NO");
     fflush(stdout);
     sp_vectors_destroy(graph);
+}
+
+double wall()
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* build_alone -- ours, on all cores, with a line of progress for each tenth; then its file. */
+void build_alone(const std::vector<float> &v, const std::vector<float> &q, size_t n, size_t dims, const found &truth)
+{
+    sp_vectors *graph, *opened;
+    sp_team *team;
+    sp_vectors_opts o = {};
+    o.kind = SP_VECTORS_HNSW;
+    o.n_dims = (int)dims;
+    o.links = M;
+    o.effort = EFFORT;
+    check(sp_team_create(&team, 0));
+    const double mb = resident_mb();
+    double from = wall();
+    check(sp_vectors_create(&o, &graph));
+    check(sp_vectors_reserve(graph, n));
+    for (size_t i = 0; i < n; i += SLICE) {
+        const size_t some = std::min((size_t)SLICE, n - i);
+        std::vector<int64_t> ids(some);
+        for (size_t k = 0; k < some; k++) ids[k] = (int64_t)(i + k);
+        check(sp_vectors_add(graph, ids.data(), v.data() + i * dims, some, team));
+        if ((i + some) * 10 / n != i * 10 / n) fprintf(stderr, "%zu of %zu, %.0f s\n", i + some, n, wall() - from);
+    }
+    const double built = wall() - from, graph_mb = resident_mb() - mb;
+    found mine, staged, again;
+    ask_all(graph, q, dims, 0, &mine);
+    const double us = ask_all(graph, q, dims, 0, &mine), staged_us = ask_all(graph, q, dims, 8, &staged);
+    char path[] = "/var/tmp/vectors-XXXXXX";
+    close(mkstemp(path));
+    from = wall();
+    check(sp_vectors_write(graph, path));
+    const double written = wall() - from;
+    sp_vectors_destroy(graph);
+    struct stat st = {};
+    stat(path, &st);
+    check(sp_vectors_create(&o, &opened));
+    from = wall();
+    check(sp_vectors_read(opened, path));
+    const double read = wall() - from;
+    ask_all(opened, q, dims, 0, &again);
+    unlink(path);
+    printf("hnsw  built in %.1f s on %d threads, %.0f MB; %.0f us a search (8 stages %.0f), recall %.3f; staged = "
+           "unstaged: %s; file of %.0f MB written in %.1f s, opened in %.1f s, the same found: %s\n",
+           built, sp_team_size(team), graph_mb, us, staged_us, recall(mine, truth), mine == staged ? "yes" : "NO",
+           (double)st.st_size * 1e-6, written, read, again == mine ? "yes" : "NO");
+    sp_vectors_destroy(opened);
+    sp_team_destroy(team);
 }
 
 } // namespace
@@ -231,6 +293,7 @@ int main(int argc, char **argv)
            seconds, ivf_mb, ivf_us, ivf_staged, recall(got, truth), got == staged ? "yes" : "NO");
     fflush(stdout);
     sp_vectors_destroy(ivf);
+    if (rounds == 0) build_alone(v, q, n, dims, truth);
     for (int r = 0; r < rounds; r++) compare_graphs(v, q, n, dims, truth);
     return 0;
 }

@@ -46,11 +46,11 @@ SP_API sp_err sp_collection_remove(sp_documents *d, const char *salt, const char
                                    sp_documents_removed *out);
 
 /* sp_collection_embed -- vectors of the chunks of documents in collections that have none of the encoder: of the
- * document `id` ("NAME/ID") of `salt`, or, id NULL, of all tenants. What is done is kept when `stop` (asked before
- * each step of the encoder, may be NULL) ends it. *n (may be NULL): chunks that were embedded. Without an encoder it
- * does nothing. Errors: SP_E_CANCELED (stop), those of sp_embed, SP_E_IO. */
-SP_API sp_err sp_collection_embed(sp_documents *d, const char *salt, const char *id, bool (*stop)(void *user),
-                                  void *user, int64_t *n);
+ * document `id` ("NAME/ID") of `salt`, or, id NULL, of all tenants. o (may be NULL): stop, step_us and rests; what is
+ * done is kept when `stop` ends it. *n (may be NULL): chunks that were embedded. Without an encoder it does nothing.
+ * Errors: SP_E_CANCELED (stop), those of sp_embed, SP_E_IO. */
+SP_API sp_err sp_collection_embed(sp_documents *d, const char *salt, const char *id, const sp_embed_opts *o,
+                                  int64_t *n);
 
 /* sp_collection_count -- these passages were found for a question; the counts are kept. salt and name: of a
  * collection, or, salt NULL, of an index that the caller calls `name`. Written by sp_documents_tick. Errors:

@@ -72,6 +72,7 @@ typedef enum sp_preload {
                            others will be in time (Cache-Craft section 3.4.2) */
     SP_PRELOAD_REQUEST, /* while requests wait; a request begins when all is there */
     SP_PRELOAD_NONE,    /* when the request is the oldest that waits */
+    SP_PRELOAD_FIRST,   /* as SP_PRELOAD_LAYERS, but the first layer is always enough; for comparison */
 } sp_preload;
 
 /* Keys and values in memory, and the copies of them that are kept. */
@@ -82,43 +83,44 @@ typedef struct sp_cache_opts {
     int max_variants;    /* of one chunk, in all tiers; the least useful one is dropped. 0: 5 */
     const char *evict;   /* replacement policy of cached copies: a name of sp_evict_policies; with "+ghosts" it
                             remembers uses of copies that are gone; NULL: "hazard" */
-    int keep_chunks;     /* of each prompt, cache no more than its first so many chunks, and what follows them by path
-                            not at all: for prompts with many, whose last ones seldom return; 0: all */
-    const char *profile; /* file of `spolia profile`: what computing tokens costs, for "pgdsf"; NULL: costs that
-                            rise evenly with the tokens looked at */
+    int keep_chunks;     /* cache only the first N chunks of each prompt, and nothing after them by path: for long
+                            prompts whose last chunks seldom recur; 0: all */
+    const char *profile; /* file of `spolia profile`: what computing tokens costs, for "pgdsf"; NULL: in proportion to
+                            the tokens that are attended to */
 } sp_cache_opts;
 
-/* Where copies go that leave memory. */
+/* Where copies are kept that do not fit in the memory of keys and values. */
 typedef struct sp_tier_opts {
-    int64_t host_bytes;  /* memory of the host tier: copies that leave the memory of keys and values go there, and
-                            come back when a prompt has their text; 0: none */
+    int64_t host_bytes;  /* memory of the host tier: evicted copies are kept there, and loaded when a prompt
+                            contains their text; 0: none */
     const char *host_kv; /* type of keys and values there, such as "q8_0": smaller, and rounded; copies of exact
                             prefixes are never rounded. NULL: kv_type */
     const char *host_evict;  /* which copy leaves the host tier: a name of `evict`; NULL: the first */
     sp_preload preload;      /* when requests wait for copies that are being loaded */
-    bool admit_cheaper;      /* the host tier and the store take a copy only if loading it costs less than computing
-                                it did, by the loads so far; before the first, all */
+    bool admit_cheaper;      /* the host tier and the store accept a copy only if loading it is expected to take less
+                                time than computing it took, judged by past loads; before the first load: all */
     const char *store;       /* folder of copies of chunks, created if need be: they are loaded from there, and those
                                 that requests compute are written there in the background; NULL: none */
     int64_t store_bytes;     /* size limit of the folder: copies leave it as `store_evict` says; 0: what it holds
                                 when the context opens, and half of what its disk has free. 1 GiB of the disk (5 % of
                                 a small one) stays free in any case */
     const char *store_evict; /* which copy leaves it when it is full: a name of `evict`; NULL: the first */
-    const char *remote;      /* URL of a server that keeps copies for several processes: those of chunks that one has
-                                computed the others load. redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or
-                                rediss:// with TLS; s3://BUCKET[/PREFIX] with the key and endpoint of AWS's variables
-                                and files; NULL: none */
-    const char *remote_key_file; /* file of 16 to 64 bytes that all of them have: copies of anybody else are not used.
+    const char *remote;      /* URL of a server that keeps copies for several processes: each loads copies of chunks
+                                that another has computed. redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]
+                                [/DATABASE], or rediss:// with TLS: of several hosts, servers of one cluster or
+                                addresses of one server, any may be down; s3://BUCKET[/PREFIX] with the key and
+                                endpoint of AWS's variables and files; NULL: none */
+    const char *remote_key_file; /* file of 16 to 64 bytes, the same for all: copies without this key are not used.
                                     NULL: none */
     const char *remote_ca_file; /* certificates of authorities that rediss:// and s3:// trust; NULL: the system's */
-    bool remote_must;        /* opening waits for that server, and fails when it does not answer: a process that only
-                                fills it needs it. Otherwise copies are computed while it does not answer */
+    bool remote_must;        /* opening waits for that server, and fails if it does not answer: for processes that only
+                                fill it. Otherwise copies are computed while it does not answer */
     int remote_ttl_s;        /* seconds that a copy is used there; 0: until the server drops it */
     const char *remote_kv;   /* type of keys and values there: "q8_0", smaller, and rounded; NULL: kv_type. Copies are
                                 read in either type */
-    int remote_compress;     /* level of zstd, 1 to 19, that copies are compressed with there; 0: they are not */
-    int load_timeout_ms;     /* if loading a copy makes no progress for this long, it is computed instead; after a
-                                write that makes none, no other begins until it ends; 0: 5000 */
+    int remote_compress;     /* zstd level of the copies there, 1 to 19; 0: not compressed */
+    int load_timeout_ms;     /* if loading a copy makes no progress for this long, it is computed instead; a write
+                                without progress holds up all others until it ends; 0: 5000 */
 } sp_tier_opts;
 
 /* How answers are decoded, and where keys and values are read from. */
@@ -141,6 +143,8 @@ typedef struct sp_machine_opts {
     int n_threads;          /* 0: one for each core */
     const char *device;     /* what computes and holds weights, keys and values; NULL: "cpu" */
     const char *cpu;        /* its kernels: "ref", "avx2", "avxvnni", "avx512", "vnni"; NULL: SPOLIA_CPU or the best */
+    bool exact_products;    /* where kernels round the inputs of a product to 8 bits, give them 15: twice the
+                               products */
     const char *packs;      /* folder that keeps packed weights, created if need be: the next context maps them
                                instead of packing again; NULL: none */
     size_t packs_max_bytes; /* of that folder; the least recently used are removed; 0: 20 GiB */
@@ -158,7 +162,7 @@ typedef struct sp_queue_opts {
     const char *order; /* which waiting request starts next: a name of sp_queue_orders; NULL: the first. Priorities
                           and tenants come first */
     int window;        /* later requests of its tenant that may start before one; 0: 32 */
-    int wait_ms;       /* a request that has waited so long is not overtaken any more; 0: only `window` counts */
+    int wait_ms;       /* a request that has waited this long is no longer overtaken; 0: only `window` counts */
     int gap_ms;        /* while requests decode, a step computes so much of prompts that tokens of an answer come at
                           most this far apart; prompts get half of the answers' time at least; 0: no limit */
 } sp_queue_opts;
@@ -191,6 +195,8 @@ typedef struct sp_context_info {
         n_evicted; /* segments looked up, and found; copies dropped for room */
     int64_t n_computed; /* tokens that its steps have computed, of all requests */
     int64_t step_us, compute_us; /* time of all steps, and the part of it that the model took */
+    double token_us;     /* what a token of a short prompt takes: by the last steps, or as guessed; 0: unknown */
+    bool token_measured; /* steps have shown it */
 } sp_context_info;
 
 /* sp_context_open -- Errors: SP_E_IO, SP_E_FORMAT, SP_E_UNSUPPORTED, SP_E_ARG, SP_E_NOMEM.
@@ -205,6 +211,10 @@ SP_API void sp_context_close(sp_context *c);
  * Errors: SP_E_IO (the tier's server does not take them), SP_E_NOMEM. Does nothing without a remote tier. */
 SP_API sp_err sp_context_hand_over(sp_context *c, int64_t timeout_us, int64_t *n_left);
 SP_API sp_context_info sp_context_describe(sp_context *c);
+/* sp_context_guess -- computes a few layers of a prompt, so that sp_context_info.token_us is known before the first
+ * request; does nothing when it is. Cost: 40 ms, or four layers of 64 tokens. Errors: SP_E_NOKV, and those of steps.
+ * Thread: as sp_context_describe. */
+SP_API sp_err sp_context_guess(sp_context *c);
 /* sp_context_forget -- drops all cached keys and values that no running request uses. */
 SP_API void sp_context_forget(sp_context *c);
 

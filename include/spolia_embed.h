@@ -51,6 +51,11 @@ typedef struct sp_embed_opts {
     int dimensions; /* the first elements of each vector, scaled to length 1 if the model's are; 0: all */
     bool refuse_long; /* a text over max_tokens is an error */
     bool (*stop)(void *user); /* asked before each step; true: SP_E_CANCELED. NULL: never */
+    /* For work beside something that must not wait; NULL: no such thing. step_us: asked before each step, how long it
+     * may take; 0: any time. A step has one text at least. rests: asked after each layer, and again each millisecond
+     * while it says true; not while a call without `rests` waits for the embedder. */
+    int64_t (*step_us)(void *user);
+    bool (*rests)(void *user);
     void *user;
 } sp_embed_opts;
 

@@ -101,9 +101,11 @@ SP_API sp_err sp_index_document(sp_index *ix, const char *name, sp_hits *out);
 /* sp_index_similar -- the k chunks most similar to chunk `id`, itself left out. source: "bm25" (its own words as the
  * question), "neighbour" (the chunks before and after it in its document, nearest first), "vectors" (the nearest by
  * meaning, of an index that sp_index_embed has given vectors), "together" (found most often by the questions of
- * sp_index_note_question that found it, too; where none did, as "bm25"), "random" (any, the same ones each time: a
- * baseline); NULL: "bm25". Exact copies of its text are left out as well. Errors: SP_E_ARG for another source, an
- * unknown id, or "together" without questions; SP_E_NOTFOUND without vectors. Source: FusionRAG section 3.1. */
+ * sp_index_note_question that found it, too; where none did, as "bm25"), "graph" (triples of both, in a graph in the
+ * same file, name the same entities, rare ones first; a triple's source is FILE#ID of its chunk; where none do, as
+ * "bm25"), "random" (any, the same ones each time: a baseline); NULL: "bm25". Exact copies of its text are left out as
+ * well. Errors: SP_E_ARG for another source, an unknown id, "together" without questions, or "graph" without triples
+ * of chunks; SP_E_NOTFOUND without vectors. Source: FusionRAG section 3.1. */
 SP_API sp_err sp_index_similar(sp_index *ix, const char *source, int64_t id, int k, sp_hits *out);
 /* sp_index_note_question -- counts the k best chunks for a question as found together, until the index is closed.
  * Nothing is written to its file. Errors: as sp_index_search. */

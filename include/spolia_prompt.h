@@ -97,7 +97,7 @@ typedef struct sp_chat_opts {
  * default texts, arguments). After an error the prompt is destroyed by its owner; it holds a part.
  * Errors: those of sp_template_apply; SP_E_ARG when the template does not show messages[chunks_at]. */
 SP_API sp_err sp_prompt_chat(sp_prompt *p, const sp_chat_opts *o);
-/* sp_prompt_thinks -- whether the prompt ends with <think>: the answer begins within its thoughts. */
+/* sp_prompt_thinks -- whether the prompt ends with <think> or a like tag: the answer begins within its thoughts. */
 SP_API bool sp_prompt_thinks(const sp_prompt *p);
 
 /* sp_prompt_text -- plain text as one more segment; `special`: texts of special tokens are

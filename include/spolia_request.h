@@ -185,6 +185,8 @@ typedef struct sp_result {
                                   in the others the copies serve (craft: Cache-Craft section 3.2.2) */
     double logprob; /* of n_scored tokens together, nats: the log of their probability */
     int64_t queue_us, ttft_us; /* waiting; from submission to the first token */
+    int64_t cold_us; /* what ttft_us - queue_us would have been if nothing had been reused: as it was where nothing
+                        was, else an estimate by the steps of late; 0: unknown, or no token came */
     int64_t decode_us;         /* after the first token */
     int64_t plan_us;           /* of ttft_us: looking up and planning */
     const char *policy; /* reuse policy that served it, which may not be the one it asked for */
@@ -233,7 +235,7 @@ SP_API void sp_requests_look(sp_request *const *requests, int n, sp_request_view
 /* sp_request_cancel -- it finishes at the next step, or at the next layer of its prompt. Segments of the prompt that
  * steps have computed whole are kept as copies. Thread: any. */
 SP_API void sp_request_cancel(sp_request *r);
-/* sp_request_destroy -- cancels it if need be; its callbacks are not called any more. */
+/* sp_request_destroy -- cancels it if need be; its callbacks are no longer called. */
 SP_API void sp_request_destroy(sp_request *r);
 /* sp_request_result -- complete once the request has finished: finish is not SP_FINISH_NONE or,
  * with an engine thread, sp_request_wait has returned true. */

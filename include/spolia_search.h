@@ -60,8 +60,8 @@ typedef struct sp_retrieve_query {
                          there are vectors */
     const char *const *files; /* [n_files] only chunks of these: a file, or a folder and all in it; n_files 0: all */
     int n_files;
-    const char *const *tags; /* [n_tags] only chunks of documents with one of these; n_tags 0: all. Of collections;
-                                documents of an index have none */
+    const char *const *tags; /* [n_tags] only chunks of documents with one of these; n_tags 0: all. Files of an index
+                                have those of their folder's `.tags` */
     int n_tags;
     int breadth;  /* ivf: clusters that are searched, hnsw: candidates; 0: a sixteenth of the clusters, 64 */
     int n_stages; /* of the search for vectors, about; 0: one */
@@ -75,6 +75,29 @@ typedef struct sp_retrieve_query {
  * Owns: sp_hits_fini. Thread: any. Errors: SP_E_ARG (k, by; vectors that the index has not), SP_E_CANCELED (on_stage),
  * SP_E_IO, SP_E_NOMEM. Source: RAGCache section 6 (staged search). */
 SP_API sp_err sp_retriever_search(sp_retriever *f, const sp_retrieve_query *q, sp_hits *out);
+
+/* A file of an index that has chunks. */
+typedef struct sp_file_info {
+    const char *name;  /* as sp_hit.file */
+    const char *tags;  /* of `.tags`, a line each */
+    int64_t n_bytes, n_chunks, changed_s; /* changed_s: since 1970 */
+} sp_file_info;
+
+typedef struct sp_file_list {
+    sp_file_info *v;
+    int n;
+    void *strings; /* what v points into */
+} sp_file_list;
+
+typedef struct sp_file_query {
+    const char *name, *after; /* this file alone; files after this one; NULL: all */
+    int limit;                /* files, at most; 0: any number */
+} sp_file_query;
+
+/* sp_retriever_files -- the files of an index, in the order of their names. Owns: sp_file_list_fini. Thread: any.
+ * Errors: SP_E_NOTFOUND (name), SP_E_IO, SP_E_NOMEM. */
+SP_API sp_err sp_retriever_files(sp_retriever *f, const sp_file_query *q, sp_file_list *out);
+SP_API void sp_file_list_fini(sp_file_list *l);
 
 #ifdef __cplusplus
 }

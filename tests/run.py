@@ -9,12 +9,16 @@ tests that compute, and all Python tests of the program. Sets that the CPU lacks
 below BUILD/emulate. Kernel and property tests go through all sets by themselves, so they run once as
 built and once emulated.
 
+With --under, the C programs alone, each started by this command: those of another machine, by its emulator.
+
     python tests/run.py [--build build] [--only SUBSTRING] [--cpus ref,avx2,avxvnni,avx512,vnni]
+                        [--under COMMAND [--folders tests/unit,tests/kernel,tests/property]]
 """
 import argparse
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -28,9 +32,9 @@ OF_ALL_CPUS = ("tests/kernel", "tests/property")
 NOT_COMPUTING = ("tests/reference", "tests/e2e/test_bad_input.py", "tests/e2e/test_tokenizer_vectors.py")
 
 
-def run_c(program: pathlib.Path, env: dict, how: str) -> tuple[int, int, int]:
+def run_c(program: pathlib.Path, env: dict, how: str, under: list = ()) -> tuple[int, int, int]:
     started = time.time()
-    done = subprocess.run([program], env={**env, "CMOCKA_MESSAGE_OUTPUT": "TAP"}, cwd=ROOT,
+    done = subprocess.run([*under, program], env={**env, "CMOCKA_MESSAGE_OUTPUT": "TAP"}, cwd=ROOT,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     passed = failed = skipped = 0
     for line in done.stdout.splitlines():
@@ -51,12 +55,12 @@ def run_c(program: pathlib.Path, env: dict, how: str) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
-def run_folders(build: pathlib.Path, folders: tuple, env: dict, only: str, how: str = ""):
+def run_folders(build: pathlib.Path, folders: tuple, env: dict, only: str, how: str = "", under: list = ()):
     """Counts of every program in the folders, one by one."""
     for folder in folders:
         for program in sorted((build / folder).rglob("*")):
             if program.is_file() and not program.suffix and only in program.name:
-                yield run_c(program, env, how)
+                yield run_c(program, env, how, under)
 
 
 def run_python(build: pathlib.Path, env: dict, only: str, but: tuple = ()) -> tuple[int, int, int]:
@@ -106,6 +110,8 @@ def main() -> int:
     parser.add_argument("--build", default="build")
     parser.add_argument("--only", default="", help="only programs and tests whose name contains this")
     parser.add_argument("--cpus", default="", help="the tests that kernels can change, on each of these")
+    parser.add_argument("--under", default="", help="the C programs alone, started by this command: an emulator")
+    parser.add_argument("--folders", default="tests/unit,tests/kernel,tests/property", help="with --under: of these")
     args = parser.parse_args()
     names = [name for name in args.cpus.split(",") if name]
     if not set(names) <= set(cpus.NEEDS):
@@ -118,7 +124,13 @@ def main() -> int:
     env = {**os.environ, "XDG_CACHE_HOME": cache, "ASAN_OPTIONS": "detect_leaks=1", "TSAN_OPTIONS": "halt_on_error=1"}
 
     sums = [0, 0, 0]
-    counts = on_each_cpu(build, env, args.only, names) if names else everything(build, env, args.only)
+    if args.under:
+        under = shlex.split(args.under)
+        counts = run_folders(build, tuple(args.folders.split(",")), env, args.only, under=under)
+    elif names:
+        counts = on_each_cpu(build, env, args.only, names)
+    else:
+        counts = everything(build, env, args.only)
     for count in counts:
         sums = [a + b for a, b in zip(sums, count)]
     print(f"{sums[0]} passed, {sums[1]} failed, {sums[2]} skipped")

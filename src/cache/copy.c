@@ -2,6 +2,14 @@
 
 #include "cache/ledger_int.h"
 
+const char *sp_place_name(sp_place place)
+{
+#define X(name, text) text,
+    static const char *const names[] = {SP_TIERS(X)};
+#undef X
+    return place ? names[__builtin_ctz((unsigned)place)] : "";
+}
+
 /* Arrays one after the other in one allocation. With memory NULL, only their sizes are added. */
 typedef struct packer {
     char *memory;

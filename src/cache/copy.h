@@ -19,13 +19,28 @@
 #include "kv/pool.h"
 #include "kv/segment.h"
 
+/* The tiers, the fastest first, as requests name them. serve/tiers/tiers.c opens them. */
+#define SP_TIERS(X) X(DEVICE, "memory") X(HOST, "host") X(DISK, "disk") X(REMOTE, "remote")
+
+#define X(name, text) SP_TIER_##name,
+enum { SP_TIERS(X) SP_N_TIERS };
+#undef X
+
 /* Where the bytes of a copy are: a set of tiers. */
-typedef enum sp_place {
-    SP_AT_DEVICE = 1,
-    SP_AT_HOST = 2,
-    SP_AT_DISK = 4,
-    SP_AT_REMOTE = 8,
-} sp_place;
+#define X(name, text) SP_AT_##name = 1 << SP_TIER_##name,
+typedef enum sp_place { SP_AT_NONE, SP_TIERS(X) } sp_place;
+#undef X
+
+#define SP_BELOW_DEVICE (~(unsigned)SP_AT_DEVICE)
+
+/* sp_place_fastest -- of a set; SP_AT_NONE of none. */
+static inline sp_place sp_place_fastest(unsigned places)
+{
+    return (sp_place)(places & -places);
+}
+
+/* sp_place_name -- "disk"; "" of SP_AT_NONE. */
+const char *sp_place_name(sp_place place);
 
 /*   sp_ledger_adopt                                        sp_ledger_add
  *        |                                                       |

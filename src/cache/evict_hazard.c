@@ -1,9 +1,10 @@
-/* evict_hazard.c -- the policy of this project: what is least likely to be used soon, for its size,
- * goes first. How likely that is, is learned from the uses of all copies, those that are gone too.
+/* evict_hazard.c -- the policy of this project: what is least likely to save time soon, for its size,
+ * goes first. How likely a use is, is learned from the uses of all copies, those that are gone too.
  *
- *     hazard(copy) = (BASE * uses * by_age[k] * by_uses[u] * by_depth[d] + expected) / blocks
- *     chance of a use per tick and block;
- *     k   log2 of the ticks since its last use         u, d  classes of its uses, of its depth in a path
+ *     hazard(copy) = (BASE * uses * by_age[k] * by_uses[u] * by_depth[d] + expected) * cost
+ *     k     log2 of the ticks since its last use       u, d  classes of its uses, of its depth in a path
+ *     cost  of computing a token of the copy, mean: a use saves size * cost, so a block of memory saves
+ *           cost, however large the copy is
  *
  * Each factor is observed / expected, where "expected" has all the other factors in it, with a few
  * pseudo-counts towards a prior: by_age falls with age^0.8, the others are 1. Under
@@ -222,7 +223,7 @@ static double hazard_of(const sp_evict *e, const factors *f, const sp_copy *c)
     double rate = BASE * (double)c->n_uses * at_age(f, e->now - c->last_used) *
                   f->uses[class_of_uses(c->n_uses)] * f->depth[class_of_depth(c)];
     rate += (double)sp_evict_expected(e, c);
-    return rate / SP_MAX(sp_copy_n_own_blocks(c), 1);
+    return rate * (double)c->mean_cost;
 }
 
 static uint64_t next_random(hazard *h)
@@ -323,7 +324,7 @@ static sp_err hazard_open(sp_evict *e, int64_t max_copies)
 
 const sp_evict_policy sp_evict_hazard = {
     .name = "hazard",
-    .help = "drops what is least likely to be used soon, for its size; learns from past uses",
+    .help = "drops what is least likely to save time soon, for its size; learns from past uses",
     .looks_ahead = true,
     .remembers = true,
     .open = hazard_open,

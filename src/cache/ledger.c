@@ -99,7 +99,7 @@ static void forget(sp_ledger *l, sp_copy *c)
 
 void sp_ledger_unplace(sp_ledger *l, sp_copy *c, unsigned places, bool tell)
 {
-    places &= c->places & ~(unsigned)SP_AT_DEVICE;
+    places &= c->places & SP_BELOW_DEVICE;
     c->places &= ~places;
     if (places & SP_AT_HOST) sp_ledger_host_leave(l, c);
     if (places && tell && l->tiers.useless) l->tiers.useless(l->tiers.user, c, places);

@@ -66,10 +66,12 @@ void sp_ledger_host_leave(sp_ledger *l, sp_copy *c)
 
 /* -- what tiers have ------------------------------------------------------------------------ */
 
+/* adopt_uses -- uses before now. Their CFO is not known: each was worth at least 1 of f_r. */
 static void adopt_uses(sp_copy *c, int64_t n_uses)
 {
     if (c->n_uses || n_uses <= 0) return;
     c->n_uses = n_uses;
+    c->worth = SP_MAX(c->worth, 1 + (float)n_uses);
     c->recent = log2((double)n_uses); /* as if all of them were at time 0 */
 }
 

@@ -15,7 +15,8 @@ const char *cli_asked_wrong(const char *similar, const char *asked);
 
 #define CLI_SIMILAR_HELP                                                                                      \
     "which chunks are similar: bm25, neighbour (in the document), vectors (of spolia index --embedding), "     \
-    "together (found by the same questions of --asked), random (a baseline) (bm25)"
+    "together (found by the same questions of --asked), graph (named by the same triples of the index's graph), "  \
+    "random (a baseline) (bm25)"
 #define CLI_ASKED_HELP "questions that users asked, for --similar together: one a line, or JSON lines with question"
 
 #endif

@@ -16,6 +16,7 @@ static const opt_choice preloads[] = {
     {"layers", "while requests wait; a request begins when the first layers of its copies are there"},
     {"request", "while requests wait; a request begins when all of its copies are there"},
     {"none", "when the request is the next to start"},
+    {"first", "as layers, but the first layer is always enough; for comparison"},
     {NULL, NULL}};
 static const opt_choice admits[] = {
     {"all", "every copy"},
@@ -66,7 +67,9 @@ static int machine_options(model_options *m, opt *to)
          "type of cached keys: f32, f16, bf16, q16, q8_0 (" SP_KV_TYPE ")"},
         {OPT_STRING, "ctv", 0, "TYPE", &m->type_v, "type of cached values: the same as -ctk"},
         {OPT_STRING, "cpu", 0, "NAME", &c->machine.cpu,
-         "kernels: ref, avx2, avxvnni, avx512, vnni (the best for this CPU)"},
+         "kernels: ref, avx2, avxvnni, avx512, vnni, neon, i8mm (the best for this CPU)"},
+        {OPT_FLAG, "exact-products", 0, NULL, &c->machine.exact_products,
+         "where these kernels round a product's inputs to 8 bits, give them 15: slower"},
         {OPT_FLAG, "no-pack-cache", 0, NULL, &m->no_pack_cache,
          "pack weights at every start (kept in ~/.cache/spolia/packs, for a faster start)"},
         {OPT_MIB, "pack-cache-max", 0, "MiB", &c->machine.packs_max_bytes,
@@ -136,7 +139,8 @@ static int cache_options(model_options *m, opt *to)
         {OPT_STRING, "store-evict", 0, "NAME", &c->tiers.store_evict,
          "which copy is dropped when the store is full, as --evict (lru)"},
         {OPT_STRING, "remote", 0, "URL", &c->tiers.remote,
-         "where several processes share copies: redis://[USER:PASSWORD@]HOST[:PORT], or s3://BUCKET[/PREFIX] (none)"},
+         "where several processes share copies: redis://[USER:PASSWORD@]HOST[:PORT][,HOST...], or "
+         "s3://BUCKET[/PREFIX] (none)"},
         {OPT_STRING, "remote-key-file", 0, "FILE", &c->tiers.remote_key_file,
          "key of 16 to 64 bytes that these processes share: copies without it are not used (none)"},
         {OPT_STRING, "remote-ca", 0, "FILE", &c->tiers.remote_ca_file,
@@ -146,7 +150,7 @@ static int cache_options(model_options *m, opt *to)
         {OPT_STRING, "remote-kv", 0, "TYPE", &c->tiers.remote_kv,
          "KV type of the copies that are put there; q8_0 is smaller (-ctk)"},
         {OPT_INT, "remote-compress", 0, "N", &c->tiers.remote_compress,
-         "level of zstd, 1 to 19, that they are compressed with; 0: not (0)"},
+         "zstd level of these copies, 1 to 19; 0: not compressed (0)"},
         {OPT_STRING, "preload", 0, "HOW", &m->preload,
          "when copies are loaded (layers)", .choices = preloads},
         {OPT_INT, "load-timeout", 0, "MS", &c->tiers.load_timeout_ms,
@@ -159,7 +163,7 @@ static int cache_options(model_options *m, opt *to)
         {OPT_INT, "queue-window", 0, "N", &c->queue.window,
          "how many later requests may start before a waiting one (32)"},
         {OPT_INT, "queue-wait", 0, "MS", &c->queue.wait_ms,
-         "a request that has waited so long is not overtaken any more; 0: only --queue-window counts (0)"},
+         "a request that has waited this long is no longer overtaken; 0: only --queue-window counts (0)"},
     };
     memcpy(to, table, sizeof table);
     return (int)(sizeof table / sizeof *table);

@@ -42,12 +42,14 @@ void progress_begin(progress *p, bool quiet, sp_log_level level)
     *p = (progress){.started = now(), .on_terminal = !quiet && isatty(STDERR_FILENO)};
     sp_log_set(level, log_line, p);
     signal(SIGINT, interrupt);
+    signal(SIGTERM, interrupt);
 }
 
 void progress_end(progress *p)
 {
     wipe(p);
     signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
     sp_log_set(SP_LOG_WARN, NULL, NULL);
 }
 

@@ -60,6 +60,7 @@ static int answer_from(asking *a, const ask_sources *from, model_options *m, con
     sp_embedder_close(e);
     sp_graph_close(a->graph);
     sp_grammar_destroy(a->grammar);
+    saying_fini(&a->said);
     return code;
 }
 
@@ -110,7 +111,7 @@ int cmd_ask(int argc, char **argv)
          "SPARQL: the property that holds names (rdfs:label)"},
         {OPT_INT, "chunks", 'k', "K", &a.top_k, "chunks in the prompt (8)", .common = true},
         {OPT_INT, "paths", 0, "N", &a.paths.k, "graph: paths for each entity (30)", .common = true},
-        {OPT_INT, "hops", 0, "N", &a.paths.hops, "graph: relations in a path at most (2)"},
+        {OPT_INT, "hops", 0, "N", &a.paths.hops, "graph: most relations in a path (2)"},
         {OPT_INT, "entities", 0, "N", &a.paths.max_entities, "graph: entities of a question (8)"},
         {OPT_STRING, "style", 0, "NAME", &style,
          "graph: text of paths: " GRAPH_STYLES},
@@ -127,6 +128,7 @@ int cmd_ask(int argc, char **argv)
         {OPT_FLAG, "allow-empty", 0, NULL, &a.allow_empty,
          "answer when nothing matches; else the exit code is 3"},
         {OPT_STRING, "json-schema", 0, "FILE", &from.schema, SCHEMA_HELP},
+        SAYING_OPTION(a.said),
         {OPT_FLAG, "json", 0, NULL, &a.as_json, "print one JSON object per question",
          .common = true},
         {0},
@@ -136,7 +138,7 @@ int cmd_ask(int argc, char **argv)
     if (at < 0) return -1 - at;
     if (a.as_json) cli_fail_as_json();
     if (argc - at > 1 || a.top_k < 0) return cli_fail_with("ask: give one question, in quotes"), 2;
-    if (!check(&a, from.index, from.graph.where, style, tree)) return 2;
+    if (!check(&a, from.index, from.graph.where, style, tree) || !saying_check(&a.said)) return 2;
     a.stable_order = !ranked;
     a.verbose = m.verbose;
     a.model = m.ctx.model;

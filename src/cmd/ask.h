@@ -9,6 +9,7 @@
 
 #include "cli/account.h"
 #include "cli/model_options.h"
+#include "cli/saying.h"
 #include "spolia.h"
 
 /* A question, the chunks that its prompt adds, and the answer. */
@@ -36,6 +37,7 @@ typedef struct asking {
     int n_turns;
     account_rate rate;
     sp_grammar *grammar; /* of answers; NULL: any text */
+    saying said;
     bool hinted;         /* a line has named the policy that would use stored copies */
     bool drawn;          /* a line of progress is on the terminal */
 } asking;
@@ -76,7 +78,7 @@ void ask_show_sources(const ask_turn *t, int first);
  * the turn's chunks in the result; r NULL: without tokens. */
 void ask_show_table(const ask_turn *t, int first, const sp_result *r, int first_segment);
 /* ask_print_json -- the account of an answer. */
-void ask_print_json(const ask_turn *t, const sp_result *r, int first_segment);
+void ask_print_json(const asking *a, const ask_turn *t, const sp_result *r, int first_segment);
 /* ask_print_place -- "file:line" or "file:pPAGE", without control characters. */
 void ask_print_place(FILE *to, const sp_hit *h);
 

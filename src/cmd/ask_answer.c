@@ -10,7 +10,6 @@
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
-#include "cli/show.h"
 #include "cmd/ask.h"
 
 #define SPARE     4   /* times the wanted chunks are looked at: near-duplicates are left out */
@@ -193,15 +192,11 @@ static void wipe(asking *a)
     a->drawn = false;
 }
 
-/* print_text -- to a terminal only what it can show: an answer may quote any document. */
 static bool print_text(const char *text, size_t n, void *user)
 {
-    wipe(user);
-    if (isatty(STDOUT_FILENO))
-        show_text(stdout, text, n);
-    else
-        fwrite(text, 1, n, stdout);
-    return fflush(stdout) == 0 && !ferror(stdout);
+    asking *a = user;
+    wipe(a);
+    return saying_print(text, n, &a->said);
 }
 
 static void draw(asking *a, sp_request *r)
@@ -240,6 +235,7 @@ static bool goes_on(void *user)
 sp_err ask_generate(asking *a, const sp_prompt *p, sp_request **out)
 {
     const sampling_options *s = a->sampling;
+    saying_begin(&a->said, a->ctx, p, a->grammar != NULL);
     sp_err err = sp_request_submit(a->ctx, p,
                                    &(sp_request_opts){.reuse = a->reuse,
                                                       .sampling = s->s,
@@ -251,7 +247,9 @@ sp_err ask_generate(asking *a, const sp_prompt *p, sp_request **out)
                                                       .go_on = goes_on,
                                                       .user = a},
                                    out);
-    return err == SP_OK ? run(a, *out) : err;
+    if (err == SP_OK) err = run(a, *out);
+    if (!a->as_json) saying_end(&a->said);
+    return err;
 }
 
 /* -- one question --------------------------------------------------------------------------- */
@@ -289,7 +287,7 @@ static void show(asking *a, const ask_turn *t, const sp_result *r, int first_seg
 {
     int first = n_sources(a) + 1;
     if (a->as_json) {
-        ask_print_json(t, r, first_segment);
+        ask_print_json(a, t, r, first_segment);
         return;
     }
     putchar('\n');
@@ -327,7 +325,8 @@ static int answer(asking *a, ask_turn *t)
         const sp_result *res = sp_request_result(r);
         show(a, t, res, first_segment);
         hint(a, res);
-        if (*res->text) t->answer = cli_copy(res->text);
+        t->answer = saying_text(&a->said, res->text);
+        if (!*t->answer) free(t->answer), t->answer = NULL;
     }
     int code = err == SP_OK ? 0 : fail_with(a, t->question, err);
     sp_request_destroy(r);

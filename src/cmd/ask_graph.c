@@ -171,8 +171,9 @@ static void print_trees(const graph_question *q)
 static void report(const asking *a, const char *question, const graph_question *q)
 {
     if (a->as_json) {
-        account_json(q->result, json_pack("{s:s, s:o, s:o}", "question", question, "trees",
-                                          trees_json(q), "paths", paths_json(q)));
+        json_t *account =
+            json_pack("{s:s, s:o, s:o}", "question", question, "trees", trees_json(q), "paths", paths_json(q));
+        account_json(q->result, saying_json(&a->said, q->result->text, account));
         return;
     }
     putchar('\n');

@@ -94,11 +94,12 @@ static json_t *chunk_json(const sp_hit *hit, const sp_segment_report *seg)
                      "missed", seg ? seg->missed : "");
 }
 
-void ask_print_json(const ask_turn *t, const sp_result *r, int first_segment)
+void ask_print_json(const asking *a, const ask_turn *t, const sp_result *r, int first_segment)
 {
     json_t *chunks = json_array();
     for (int i = 0; i < t->hits.n; i++)
         json_array_append_new(chunks, chunk_json(&t->hits.v[i], report_of(r, first_segment + i)));
-    account_json(r, json_pack("{s:s, s:o, s:i}", "question", t->question, "chunks", chunks,
-                              "duplicates", t->n_duplicates));
+    json_t *account =
+        json_pack("{s:s, s:o, s:i}", "question", t->question, "chunks", chunks, "duplicates", t->n_duplicates);
+    account_json(r, saying_json(&a->said, r->text, account));
 }

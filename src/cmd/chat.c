@@ -80,6 +80,7 @@ int cmd_chat(int argc, char **argv)
     const opt own[] = {
         {OPT_STRING, "system", 0, "TEXT", &a.system, "system text of the conversation (none)",
          .common = true},
+        SAYING_OPTION(a.said),
         {OPT_FLAG, "json", 0, NULL, &a.as_json, "print one JSON object per message",
          .common = true},
         {0},
@@ -89,6 +90,7 @@ int cmd_chat(int argc, char **argv)
     if (at < 0) return -1 - at;
     if (a.as_json) cli_fail_as_json();
     if (argc - at > 1) return cli_fail_with("chat: give one message, in quotes"), 2;
+    if (!saying_check(&a.said)) return 2;
     a.verbose = m.verbose;
     a.model = m.ctx.model;
     advice ignored = advice_of(&m);
@@ -97,5 +99,6 @@ int cmd_chat(int argc, char **argv)
     advice_print(&ignored);
     int code = talk(&a, at < argc ? argv[at] : NULL);
     sp_context_close(a.ctx);
+    saying_fini(&a.said);
     return code;
 }

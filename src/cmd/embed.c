@@ -134,7 +134,7 @@ int cmd_embed(int argc, char **argv)
         {OPT_INT, "dimensions", 0, "N", &e.dimensions, "the first N elements of each vector (all)"},
         {OPT_FLAG, "strict", 0, NULL, &e.strict, "a text that is too long for the model is an error; else it is cut"},
         {OPT_INT, "threads", 't', "N", &e.n_threads, "threads (one for each core)"},
-        {OPT_STRING, "cpu", 0, "NAME", &e.cpu, "kernels: ref, avx2, avxvnni, avx512, vnni (the best)"},
+        {OPT_STRING, "cpu", 0, "NAME", &e.cpu, "kernels: ref, avx2, avxvnni, avx512, vnni, neon, i8mm (the best)"},
         {OPT_INT, "batch", 'b', "N", &e.step, "tokens computed together (1024)"},
         {OPT_FLAG, "json", 0, NULL, &e.as_json, "print JSON"},
         {0},

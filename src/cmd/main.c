@@ -12,7 +12,7 @@ static const cli_command commands[] = {
     {"ask", ASK, "answer questions from indexed documents, reusing their KV", cmd_ask},
     {"chat", ASK, "talk with a model, without documents", cmd_chat},
     {"search", ASK, "show the chunks that a question retrieves", cmd_search},
-    {"precompute", ASK, "compute copies of all chunks of an index ahead", cmd_precompute},
+    {"precompute", ASK, "compute copies of all chunks of an index in advance", cmd_precompute},
     {"embed", ASK, "turn texts into vectors", cmd_embed},
     {"graph", ASK, "import knowledge graphs and find relation paths for questions",
      .subcommands = cmd_graphs},
@@ -34,7 +34,7 @@ static const cli_command commands[] = {
      lab_profile},
     {"bench", MEASURE, "measure the engine's speed on this machine", .subcommands = lab_benches},
     {"pull", SET_UP, "download a model from a Hugging Face hub", cmd_pull},
-    {"doctor", SET_UP, "say what this machine and a model can do", lab_doctor},
+    {"doctor", SET_UP, "check this machine, and what a model needs of it", lab_doctor},
     {"config", SET_UP, "show what the config file and the environment set", cmd_config},
     {0},
 };

@@ -3,37 +3,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cmd/commands.h"
 #include "cli/model_options.h"
 #include "cli/account.h"
 #include "cli/advice.h"
-#include "cli/show.h"
-
-/* print_text -- to a terminal only what it can show: a prompt may quote any document. */
-static bool print_text(const char *text, size_t n, void *user)
-{
-    if (isatty(STDOUT_FILENO))
-        show_text(stdout, text, n);
-    else
-        fwrite(text, 1, n, stdout);
-    return fflush(stdout) == 0 && !ferror(stdout);
-}
+#include "cli/saying.h"
 
 typedef struct running {
     const char *prompt, *separator;
     sp_grammar *grammar; /* NULL: any text */
     bool as_json;
+    saying said;
 } running;
 
-static sp_err generate(sp_context *c, const running *run, const sampling_options *s,
+static sp_err generate(sp_context *c, running *run, const sampling_options *s,
                        sp_request **out)
 {
     sp_prompt *p;
     sp_err err = sp_prompt_create(c, &p);
     if (err != SP_OK) return err;
     err = sp_prompt_cut(p, run->prompt, run->separator, true);
+    saying_begin(&run->said, c, p, run->grammar != NULL);
     if (err == SP_OK)
         err = sp_generate(c, p,
                           &(sp_request_opts){.sampling = s->s,
@@ -41,16 +32,18 @@ static sp_err generate(sp_context *c, const running *run, const sampling_options
                                              .stop = s->stop.v,
                                              .n_stop = s->stop.n,
                                              .grammar = run->grammar,
-                                             .on_text = run->as_json ? NULL : print_text},
+                                             .on_text = run->as_json ? NULL : saying_print,
+                                           .user = &run->said},
                           out);
+    if (err == SP_OK && !run->as_json) saying_end(&run->said);
     sp_prompt_destroy(p);
     return err;
 }
 
-static void print_account(const sp_result *r, bool as_json, bool quiet)
+static void print_account(const sp_result *r, const running *run, bool quiet)
 {
-    if (as_json)
-        account_json(r, NULL);
+    if (run->as_json)
+        account_json(r, saying_json(&run->said, r->text, NULL));
     else if (!quiet)
         account_line(r);
     else
@@ -73,6 +66,7 @@ int cmd_run(int argc, char **argv)
         {OPT_STRING, "separator", 0, "STR", &run.separator,
          "the text between two separators is a chunk, reused at any position"},
         {OPT_STRING, "json-schema", 0, "FILE", &schema, SCHEMA_HELP},
+        SAYING_OPTION(run.said),
         {OPT_FLAG, "json", 0, NULL, &run.as_json, "print the result as JSON", .common = true},
         {OPT_FLAG, "quiet", 'q', NULL, &quiet, "print only the text"},
         {0},
@@ -86,6 +80,7 @@ int cmd_run(int argc, char **argv)
     if (run.as_json) cli_fail_as_json();
     if (at != argc || !prompt == !file)
         return cli_fail_with("run: give one prompt, with -p or -f"), 2;
+    if (!saying_check(&run.said)) return 2;
     if (!schema_open(schema, &run.grammar)) return 1;
     size_t n;
     char *text = file ? cli_read_file(file, &n) : NULL;
@@ -99,8 +94,9 @@ int cmd_run(int argc, char **argv)
         sp_err err = generate(c, &run, &s, &r);
         code = err == SP_OK ? 0 : cli_fail(err);
     }
-    if (code == 0) print_account(sp_request_result(r), run.as_json, quiet);
+    if (code == 0) print_account(sp_request_result(r), &run, quiet);
     sp_request_destroy(r);
+    saying_fini(&run.said);
     sp_context_close(c);
     sp_grammar_destroy(run.grammar);
     free(text);

@@ -44,7 +44,7 @@ static void print_hits(const sp_hits *hits)
 
 typedef struct search_options {
     const char *path, *question, *similar, *asked, *embedding, *by;
-    opt_list files;
+    opt_list files, tags;
     int k, like, breadth;
     bool as_json, told; /* told: what failed was said */
 } search_options;
@@ -69,6 +69,8 @@ static sp_err find(const search_options *o, sp_hits *hits)
                              .by = o->by,
                              .files = o->files.v,
                              .n_files = o->files.n,
+                             .tags = o->tags.v,
+                             .n_tags = o->tags.n,
                              .breadth = o->breadth};
     sp_err err = o->embedding ? sp_embedder_open(&(sp_embedder_opts){.model = o->embedding}, &e) : SP_OK;
     if (err == SP_OK) err = sp_retriever_open(o->path, e, &f);
@@ -90,6 +92,7 @@ int cmd_search(int argc, char **argv)
         {OPT_STRING, "by", 0, "WHAT", &o.by, "words, vectors, hybrid (hybrid with --embedding, else words)"},
         {OPT_LIST, "only", 0, "FILE", &o.files,
          "only chunks of this file, or of a folder's files; several times for more"},
+        {OPT_LIST, "tag", 0, "TAG", &o.tags, "only chunks of files with this tag; several times for more"},
         {OPT_INT, "breadth", 0, "N", &o.breadth,
          "how much is looked at: clusters (ivf), candidates (hnsw) (a sixteenth of the clusters, 64)"},
         {OPT_INT, "like", 0, "ID", &o.like, "find chunks similar to this one, instead of a question"},

@@ -111,7 +111,7 @@ static sp_err cpu_reserve(sp_device *d, const sp_step_sizes *want)
     sp_cpu *c = sp_cpu_of(d);
     if (c->in_integers && want->rows > 0) {
         size_t row = c->ops->quantized_bytes(want->width / 32 * 32);
-        size_t bytes = (size_t)want->rows * row;
+        size_t bytes = (size_t)want->rows * row * (c->base.exact_products ? 2 : 1);
         if (bytes > c->rounded.ints.n_bytes) c->rounded.x = NULL;
         SP_TRY(sp_mem_grow(d, bytes, "rows rounded to integers", &c->rounded.ints));
     }
@@ -165,6 +165,7 @@ sp_err sp_cpu_open(const sp_device_opts *o, sp_device **out)
     c->base = (sp_device){.name = "cpu",
                           .kernels = ops->name,
                           .n_threads = sp_team_size(team),
+                          .exact_products = o->exact_products,
                           .unified = true,
                           .calls = &calls};
     c->ops = ops;

@@ -15,7 +15,7 @@ typedef struct sp_rounded {
     const float *x; /* rows [m, n] that `ints` holds, or NULL: none */
     int64_t m, n;
     uint64_t n_copies; /* sp_cpu.n_copies then: a copy since may have changed x */
-    sp_mem ints;       /* [m] of ops->quantized_bytes(n) */
+    sp_mem ints;       /* [m] of ops->quantized_bytes(n); with exact products [m] of the rest after them */
 } sp_rounded;
 
 typedef struct sp_cpu {

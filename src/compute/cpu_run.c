@@ -98,6 +98,14 @@ static bool rounds(sp_cpu *c, const float *x, int64_t m, int64_t n)
     return true;
 }
 
+/* rest_of -- what rounding the rows at q has taken away; NULL without exact products. */
+static uint8_t *rest_of(const sp_cpu *c, const void *q)
+{
+    const sp_rounded *r = &c->rounded;
+    return c->base.exact_products ? (uint8_t *)q + (size_t)r->m * c->ops->quantized_bytes(r->n)
+                                  : NULL;
+}
+
 /* rounded -- rows [m, n] of x as integers; rounds them now unless that has been done. */
 static const uint8_t *rounded(sp_cpu *c, const float *x, int64_t m, int64_t n)
 {
@@ -108,7 +116,9 @@ static const uint8_t *rounded(sp_cpu *c, const float *x, int64_t m, int64_t n)
                        r->n_copies == atomic_load_explicit(&c->n_copies, memory_order_relaxed);
     if (!holds) {
         rounds(c, x, m, n);
-        run_quantize(c, m * n, &(sp_quantize_args){.x = x, .m = m, .n = n, .q = r->ints.p});
+        void *q = r->ints.p;
+        run_quantize(c, m * n,
+                     &(sp_quantize_args){.x = x, .m = m, .n = n, .q = q, .rest = rest_of(c, q)});
     }
     return (const uint8_t *)r->ints.p + (size_t)((x - r->x) / n) * row_bytes;
 }
@@ -123,6 +133,7 @@ typedef struct rows_job {
     int64_t m, n;
     const float *y; /* what comes out */
     uint8_t *ints;  /* [m] the same, rounded; or NULL */
+    uint8_t *rest;  /* [m] see sp_quantize_args */
 } rows_job;
 
 static void rows_part(void *job, int part, int n_parts)
@@ -147,16 +158,27 @@ static void rows_part(void *job, int part, int n_parts)
             j->ops->act_mul(&a, 0, 1);
         }
         if (!j->ints) continue;
-        uint8_t *q = j->ints + (size_t)i * j->ops->quantized_bytes(j->n);
-        j->ops->quantize(&(sp_quantize_args){.x = j->y + at, .m = 1, .n = j->n, .q = q}, 0, 1);
+        const size_t row = (size_t)i * j->ops->quantized_bytes(j->n);
+        j->ops->quantize(&(sp_quantize_args){.x = j->y + at,
+                                             .m = 1,
+                                             .n = j->n,
+                                             .q = j->ints + row,
+                                             .rest = j->rest ? j->rest + row : NULL},
+                         0, 1);
     }
+}
+
+static void hold_ints(const sp_cpu *c, rows_job *job)
+{
+    job->ints = c->rounded.ints.p;
+    job->rest = rest_of(c, job->ints);
 }
 
 static void run_rmsnorm(sp_cpu *c, const sp_rmsnorm_args *a)
 {
     rows_job job = {.ops = c->ops, .norm = a, .m = a->m, .n = a->n, .y = a->y};
     wrote(c, a->y, a->m * a->n);
-    if (a->feeds && rounds(c, a->y, a->m, a->n)) job.ints = c->rounded.ints.p;
+    if (a->feeds && rounds(c, a->y, a->m, a->n)) hold_ints(c, &job);
     run_pieces(c, of_elements, a->m * a->n, rows_part, &job);
 }
 
@@ -164,7 +186,7 @@ static void run_layernorm(sp_cpu *c, const sp_layernorm_args *a)
 {
     rows_job job = {.ops = c->ops, .layernorm = a, .m = a->m, .n = a->n, .y = a->y};
     wrote(c, a->y, a->m * a->n);
-    if (a->feeds && rounds(c, a->y, a->m, a->n)) job.ints = c->rounded.ints.p;
+    if (a->feeds && rounds(c, a->y, a->m, a->n)) hold_ints(c, &job);
     run_pieces(c, of_elements, a->m * a->n, rows_part, &job);
 }
 
@@ -173,7 +195,7 @@ static void run_act_mul(sp_cpu *c, const sp_act_mul_args *a)
     const int64_t m = a->feeds ? a->feeds : 1;
     rows_job job = {.ops = c->ops, .gated = a, .m = m, .n = a->n / m, .y = a->y};
     wrote(c, a->y, a->n);
-    if (a->feeds && rounds(c, a->y, m, job.n)) job.ints = c->rounded.ints.p;
+    if (a->feeds && rounds(c, a->y, m, job.n)) hold_ints(c, &job);
     run_pieces(c, of_elements, a->n, rows_part, &job);
 }
 
@@ -219,6 +241,7 @@ typedef struct products_job {
     const sp_ops *ops;
     const sp_matmul_args *a;
     const uint8_t *q; /* x as integers, where a matrix wants it */
+    const uint8_t *rest; /* see sp_quantize_args */
     share shares[SP_PRODUCTS_MAX];
 } products_job;
 
@@ -233,10 +256,12 @@ static void product_part(const products_job *j, const sp_matmul_args *a, int par
         j->ops->matmul(a, part, n_parts);
         return;
     }
-    j->ops->matmul_packed(
-        &(sp_matmul_packed_args){
-            .w = a->w, .q = j->q, .m = a->m, .y = a->y, .bias = a->bias, .add = a->add},
-        part, n_parts);
+    sp_matmul_packed_args in = {
+        .w = a->w, .q = j->q, .m = a->m, .y = a->y, .bias = a->bias, .add = a->add};
+    j->ops->matmul_packed(&in, part, n_parts);
+    if (!j->rest || j->ops->x_bits(a->w->type) > 8) return;
+    in.q = j->rest, in.bias = NULL, in.add = true;
+    j->ops->matmul_packed(&in, part, n_parts);
 }
 
 static void products_piece(void *job, int piece, int n_pieces)
@@ -282,7 +307,10 @@ static void run_products(sp_cpu *c, const sp_products_args *p)
         in_integers |= sp_in_integers(a[i].w);
         work += job.shares[i].work = a[i].m * a[i].w->n_rows * a[i].w->n_cols;
     }
-    if (in_integers) job.q = rounded(c, a[0].x, a[0].m, a[0].w->n_cols);
+    if (in_integers) {
+        job.q = rounded(c, a[0].x, a[0].m, a[0].w->n_cols);
+        job.rest = rest_of(c, job.q);
+    }
     for (int i = 0; i < p->n; i++) wrote(c, a[i].y, a[i].m * a[i].w->n_rows);
     if (work < of_products.alone) {
         for (int i = 0; i < p->n; i++) product_part(&job, &a[i], 0, 1);

@@ -103,6 +103,7 @@ struct sp_device {
     const char *name;    /* "cpu" */
     const char *kernels; /* which of its kernels run: "avx2" */
     int n_threads;       /* of the host that compute for it */
+    bool exact_products; /* see sp_machine_opts */
     bool unified;        /* the host reaches its memory */
     const sp_device_calls *calls;
 };
@@ -110,6 +111,7 @@ struct sp_device {
 typedef struct sp_device_opts {
     const char *kernels; /* which of a device's kernels, by name; NULL: the best */
     int n_threads;       /* 0: one for each core */
+    bool exact_products; /* see sp_machine_opts */
 } sp_device_opts;
 
 /* sp_device_open -- name: "cpu", or NULL for it. Errors: SP_E_ARG for an unknown device or kernels,

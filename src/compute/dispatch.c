@@ -5,6 +5,8 @@
 #include "compute/kernel/ops.h"
 #if SP_HAVE_X86
 #include "compute/x86/cpu.h"
+#elif SP_HAVE_ARM64
+#include "compute/arm64/cpu.h"
 #endif
 
 static const sp_ops ref = {
@@ -28,10 +30,10 @@ static bool always(void)
     return true;
 }
 
-#if SP_HAVE_X86
+#if SP_HAVE_X86 || SP_HAVE_ARM64
 
 /* Operations that are bound by memory or rare stay the reference ones; what multiplies integers
- * gains from VNNI, and nothing else does. */
+ * gains from dot products, and nothing else does. */
 #define TABLE(variant, width)                                                                      \
     static const sp_ops variant = {                                                                \
         .name = #variant,                                                                          \
@@ -39,7 +41,7 @@ static bool always(void)
         .embed = sp_embed_ref,                                                                     \
         .rmsnorm = sp_rmsnorm_##width,                                                             \
         .layernorm = sp_layernorm_##width,                                                         \
-        .act_mul = sp_act_mul_##width,                                                           \
+        .act_mul = sp_act_mul_##width,                                                             \
         .blend = sp_blend_ref,                                                                     \
         .take = sp_take_ref,                                                                       \
         .spread = sp_spread_ref,                                                                   \
@@ -55,22 +57,32 @@ static bool always(void)
         .matmul_packed = sp_matmul_packed_##variant,                                               \
     }
 
-TABLE(avx2, avx2);
-TABLE(avxvnni, avx2);
-TABLE(avx512, avx512);
-TABLE(vnni, avx512);
-
-#define X86(variant) {#variant, &variant, cpu_has_##variant}
-
-#else
+#endif
 
 static bool never(void)
 {
     return false;
 }
 
-#define X86(variant) {#variant, NULL, never}
+#define HERE(variant)      {#variant, &variant, cpu_has_##variant}
+#define ELSEWHERE(variant) {#variant, NULL, never}
 
+#if SP_HAVE_X86
+TABLE(avx2, avx2);
+TABLE(avxvnni, avx2);
+TABLE(avx512, avx512);
+TABLE(vnni, avx512);
+#define X86(variant) HERE(variant)
+#else
+#define X86(variant) ELSEWHERE(variant)
+#endif
+
+#if SP_HAVE_ARM64
+TABLE(neon, neon);
+TABLE(i8mm, neon);
+#define ARM64(variant) HERE(variant)
+#else
+#define ARM64(variant) ELSEWHERE(variant)
 #endif
 
 /* From the plainest to the best; every build knows all names. */
@@ -78,7 +90,8 @@ static const struct {
     const char *name;
     const sp_ops *ops; /* NULL: not in this build */
     bool (*runs_here)(void);
-} variants[] = {{"ref", &ref, always}, X86(avx2), X86(avxvnni), X86(avx512), X86(vnni)};
+} variants[] = {{"ref", &ref, always}, X86(avx2), X86(avxvnni), X86(avx512), X86(vnni),
+                ARM64(neon), ARM64(i8mm)};
 
 sp_err sp_ops_select(const char *name, const sp_ops **out)
 {

@@ -37,7 +37,8 @@ typedef struct sp_pack_args {
 typedef struct sp_quantize_args {
     const float *x; /* [m, n], n a multiple of 32 */
     int64_t m, n;
-    void *q; /* [m] of sp_ops.quantized_bytes(n), on a cache line */
+    void *q;    /* [m] of sp_ops.quantized_bytes(n), on a cache line */
+    void *rest; /* as q: what rounding to 8 bits has taken away, rounded to 8 bits; or NULL */
 } sp_quantize_args;
 
 /* y as in sp_matmul_args, x as quantize left it. */
@@ -53,7 +54,7 @@ typedef struct sp_matmul_packed_args {
 /* -- the table ------------------------------------------------------------------------------ */
 
 typedef struct sp_ops {
-    const char *name; /* "ref", "avx2", "avxvnni", "avx512", "vnni" */
+    const char *name; /* "ref", "avx2", "avxvnni", "avx512", "vnni", "neon", "i8mm" */
     /* Multiplies packed F32, F16 and BF16 where the variant packs them; leaves the rest to ref. */
     void (*matmul)(const sp_matmul_args *a, int part, int n_parts);
     void (*embed)(const sp_embed_args *a, int part, int n_parts);
@@ -78,8 +79,9 @@ typedef struct sp_ops {
 } sp_ops;
 
 /* sp_ops_select -- the best table for this CPU, or the one named: "ref", "avx2", "avxvnni" (AVX2
- * and AVX-VNNI), "avx512", "vnni" (AVX-512 and its VNNI). NULL: the environment variable
- * SPOLIA_CPU, else the best. Errors: SP_E_UNSUPPORTED when the CPU lacks it, SP_E_ARG for an
+ * and AVX-VNNI), "avx512", "vnni" (AVX-512 and its VNNI); on 64-bit ARM "neon" (NEON with dot
+ * products) and "i8mm" (with products of matrices, too). NULL: the environment variable SPOLIA_CPU,
+ * else the best. Errors: SP_E_UNSUPPORTED when the CPU lacks it, SP_E_ARG for an
  * unknown name. Thread: any. */
 sp_err sp_ops_select(const char *name, const sp_ops **out) SP_MUST_CHECK;
 

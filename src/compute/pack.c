@@ -164,7 +164,9 @@ static void put_factors(sp_dtype type, const group *g, int R, int r, uint8_t *he
 static void place_codes(sp_pack_form f, int r, const uint8_t *from, uint8_t *code)
 {
     const int R = f.outputs;
-    if (f.step == 4)
+    if (f.step == 8)
+        for (int k = 0; k < 4; k++) memcpy(code + 8 * (k * R + r), from + 8 * k, 8);
+    else if (f.step == 4)
         for (int k = 0; k < 8; k++) memcpy(code + 4 * (k * R + r), from + 4 * k, 4);
     else
         for (int k = 0; k < 16; k++) memcpy(code + 2 * (k * R + r), from + 2 * k, 2);

@@ -1,4 +1,4 @@
-/* pack_float.c -- packs float weights for x86/matmul.c: panels of R rows, transposed. */
+/* pack_float.c -- packs float weights for simd/matmul.c: panels of R rows, transposed. */
 #include <string.h>
 
 #include "base/mem.h"

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "compute/kernel/ops.h"
+
 enum { B = SP_BLOCK_TOKENS };
 
 size_t sp_summary_bytes(sp_summary_kind kind, int head)
@@ -186,20 +188,25 @@ void sp_summarize(const sp_summarize_args *a, int part, int n_parts)
 
 const sp_summary_ops *sp_summary_ops_of(const char *variant)
 {
-#define OPS(v) {#v, {sp_score_bounds_##v, sp_score_hash_##v, sp_score_keys4_##v, sp_combine_##v}}
+#define OPS_AS(name, v) {#name, {sp_score_bounds_##v, sp_score_hash_##v, sp_score_keys4_##v, sp_combine_##v}}
+#define OPS(v)          OPS_AS(v, v)
     static const struct {
         const char *name;
         sp_summary_ops ops;
     } all[] = {
         OPS(ref),
-#if defined(__x86_64__) && !SP_PORTABLE
+#if SP_HAVE_X86
         OPS(avx2),
         OPS(avxvnni),
         OPS(avx512),
         OPS(vnni),
+#elif SP_HAVE_ARM64
+        OPS(neon),
+        OPS_AS(i8mm, neon),
 #endif
     };
 #undef OPS
+#undef OPS_AS
     for (size_t i = 1; i < SP_COUNT(all); i++)
         if (strcmp(variant, all[i].name) == 0) return &all[i].ops;
     return &all[0].ops;

@@ -4,10 +4,9 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/mem.h"
-
-#define PAGE ((size_t)4096)
 
 /* Where the bytes of a held block are, in a pool that lets blocks leave. */
 enum { IN_MEMORY, AWAY, EMPTY /* nobody has written any */ };
@@ -17,6 +16,7 @@ struct sp_kv_pool {
     sp_kv_shape shape;
     int64_t n_blocks;
     size_t layer_block_bytes; /* one block in one layer */
+    size_t page;              /* bytes that memory leaves by: 4 KiB, 16 (macOS) or 64 (some ARM servers) */
     sp_mem memory;            /* [L][n_blocks][layer_block_bytes] */
     _Atomic uint32_t *refs;   /* [n_blocks] */
     uint8_t *sealed;          /* [n_blocks] written by the only holder, before others can hold it */
@@ -85,6 +85,7 @@ sp_err sp_kv_pool_create(sp_device *device, const sp_kv_shape *shape, int64_t n_
     p->shape = *shape;
     p->n_blocks = n_blocks;
     p->layer_block_bytes = layer_block_bytes(shape);
+    p->page = (size_t)sysconf(_SC_PAGESIZE);
     pthread_mutex_init(&p->lock, NULL);
     sp_err err = take_memory(p);
     if (err != SP_OK) {
@@ -228,8 +229,8 @@ sp_err sp_kv_pool_let_leave(sp_kv_pool *p, const sp_kv_elsewhere *where)
     p->away = SP_NEW_N(_Atomic uint8_t, (size_t)p->n_blocks);
     if (!p->away) return sp_fail_nomem((size_t)p->n_blocks, "the KV pool");
     p->elsewhere = *where;
-    uintptr_t from = SP_ROUND_UP((uintptr_t)p->memory.p, PAGE);
-    uintptr_t to = ((uintptr_t)p->memory.p + p->memory.n_bytes) / PAGE * PAGE;
+    uintptr_t from = SP_ROUND_UP((uintptr_t)p->memory.p, p->page);
+    uintptr_t to = ((uintptr_t)p->memory.p + p->memory.n_bytes) / p->page * p->page;
     if (to > from) madvise((void *)from, to - from, MADV_NOHUGEPAGE); /* a hint */
     return SP_OK;
 }
@@ -269,9 +270,9 @@ bool sp_kv_is_empty(const sp_kv_pool *p, uint32_t block)
 }
 
 /* drop_pages -- whole pages of [from, to). */
-static void drop_pages(const uint8_t *from, const uint8_t *to)
+static void drop_pages(size_t page, const uint8_t *from, const uint8_t *to)
 {
-    const uintptr_t first = SP_ROUND_UP((uintptr_t)from, PAGE), end = (uintptr_t)to / PAGE * PAGE;
+    const uintptr_t first = SP_ROUND_UP((uintptr_t)from, page), end = (uintptr_t)to / page * page;
     if (end > first) madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
@@ -279,11 +280,11 @@ static void drop_pages(const uint8_t *from, const uint8_t *to)
  * page. */
 static void drop_neighbours(sp_kv_pool *p, int layer, int64_t first, int64_t end)
 {
-    const int reach = (int)(PAGE / p->layer_block_bytes) + 1;
+    const int reach = (int)(p->page / p->layer_block_bytes) + 1;
     for (int i = 0; i < reach && first > 0 && sp_kv_is_away(p, (uint32_t)first - 1); i++) first--;
     for (int i = 0; i < reach && end < p->n_blocks && sp_kv_is_away(p, (uint32_t)end); i++) end++;
     const uint8_t *from = at(p, layer, (uint32_t)first);
-    drop_pages(from, from + (size_t)(end - first) * p->layer_block_bytes);
+    drop_pages(p->page, from, from + (size_t)(end - first) * p->layer_block_bytes);
 }
 
 /* Takes the lock: after the last holder releases a block, another thread needs the lock to acquire and write it. */
@@ -302,7 +303,7 @@ void sp_kv_drop(sp_kv_pool *p, sp_kv_run run)
 void sp_kv_drop_contents(sp_kv_pool *p, sp_kv_run run)
 {
     const uint8_t *from = run_at(p, run);
-    drop_pages(from, from + (size_t)run.n * p->layer_block_bytes);
+    drop_pages(p->page, from, from + (size_t)run.n * p->layer_block_bytes);
 }
 
 int64_t sp_kv_pool_n_near(const sp_kv_pool *p)

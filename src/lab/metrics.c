@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <utf8proc.h>
+
 #include "cli/alloc.h"
 #include "lab/logprob.h"
 #include "lab/numbers.h"
@@ -13,53 +15,24 @@
 /* -- normalised words ----------------------------------------------------------------------- */
 
 /* next_code -- the code point at *s; advances *s. A byte that is not UTF-8 is its own code point. */
-static uint32_t next_code(const unsigned char **s)
+static utf8proc_int32_t next_code(const unsigned char **s)
 {
-    uint32_t c = *(*s)++;
-    int n = c >= 0xF0 ? 3 : c >= 0xE0 ? 2 : c >= 0xC0 ? 1 : 0;
-    if (n == 0) return c;
-    for (int i = 0; i < n; i++)
-        if (((*s)[i] & 0xC0) != 0x80) return c;
-    c &= 0x3Fu >> n;
-    for (; n > 0; n--) c = c << 6 | (*(*s)++ & 0x3F);
+    utf8proc_int32_t c;
+    const utf8proc_ssize_t n = utf8proc_iterate(*s, -1, &c);
+    if (n < 1) return *(*s)++;
+    *s += n;
     return c;
 }
 
-static char *put_code(char *to, uint32_t c)
-{
-    if (c < 0x80) {
-        *to++ = (char)c;
-        return to;
-    }
-    int n = c >= 0x10000 ? 3 : c >= 0x800 ? 2 : 1;
-    static const unsigned char lead[] = {0, 0xC0, 0xE0, 0xF0};
-    *to++ = (char)(lead[n] | c >> 6 * n);
-    while (n--) *to++ = (char)(0x80 | (c >> 6 * n & 0x3F));
-    return to;
-}
-
-static uint32_t lower(uint32_t c)
-{
-    if (c < 0x80) return c >= 'A' && c <= 'Z' ? c + 32 : c;
-    if (c >= 0xC0 && c <= 0xDE && c != 0xD7) return c + 32;   /* Latin-1 */
-    if (c >= 0x100 && c <= 0x137 && c != 0x130) return c | 1; /* Latin Extended-A: pairs */
-    if (c >= 0x139 && c <= 0x148) return c % 2 ? c + 1 : c;   /* ... odd is upper here */
-    if (c >= 0x14A && c <= 0x177) return c | 1;
-    if (c >= 0x391 && c <= 0x3A9 && c != 0x3A2) return c + 32; /* Greek */
-    if (c >= 0x410 && c <= 0x42F) return c + 32;               /* Cyrillic */
-    if (c >= 0x400 && c <= 0x40F) return c + 80;
-    return c;
-}
-
-static bool is_blank(uint32_t c)
+static bool is_blank(utf8proc_int32_t c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r') || c == 0x85 || c == 0xA0 ||
            (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x3000;
 }
 
-static bool is_punctuation(uint32_t c)
+static bool is_punctuation(utf8proc_int32_t c)
 {
-    return c > 0 && c < 0x80 && strchr("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", (int)c);
+    return c > 0 && c < 0x80 && strchr("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", c);
 }
 
 static bool is_article(const char *word, size_t n)
@@ -70,12 +43,12 @@ static bool is_article(const char *word, size_t n)
 
 char *metric_normalise(const char *text)
 {
-    /* a byte that is not UTF-8 may become two, and each word adds a blank */
+    /* a byte that is not UTF-8 may become two, and each word adds a blank; lower case adds half at most */
     char *out = cli_alloc(2 * strlen(text) + 2, 1), *to = out, *word = out;
     for (const unsigned char *s = (const unsigned char *)text;;) {
-        uint32_t c = *s ? next_code(&s) : 0;
+        const utf8proc_int32_t c = *s ? next_code(&s) : 0;
         if (c && !is_blank(c)) {
-            if (!is_punctuation(c)) to = put_code(to, lower(c));
+            if (!is_punctuation(c)) to += utf8proc_encode_char(utf8proc_tolower(c), (unsigned char *)to);
             continue;
         }
         if (is_article(word, (size_t)(to - word))) to = word;
@@ -195,10 +168,4 @@ int metric_best(const float *logits, int n)
     for (int i = 1; i < n; i++)
         if (logits[i] > logits[best]) best = i;
     return best;
-}
-
-double metric_median(double *v, int n)
-{
-    if (n < 1) return NAN;
-    return lab_quantile(v, n, 0.5);
 }

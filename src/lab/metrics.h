@@ -9,7 +9,7 @@ typedef struct answer_score {
 } answer_score;
 
 /* metric_normalise -- as SQuAD's evaluation: lower case, no ASCII punctuation, no articles, one
- * blank between words. Lower case is known for Latin, Greek and Cyrillic. Owns: free. */
+ * blank between words. Owns: free. */
 char *metric_normalise(const char *text);
 
 /* metric_score -- over normalised words; each measure is the best that a wanted answer gives. */
@@ -20,8 +20,5 @@ double metric_kl(const float *p, const float *q, int n);
 
 /* metric_best -- the index of the largest logit, the first of equals. */
 int metric_best(const float *logits, int n);
-
-/* metric_median -- sorts v; NAN for none. */
-double metric_median(double *v, int n);
 
 #endif

@@ -1,5 +1,6 @@
 #include "lab/numbers.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Source: Steele, Lea, Flood: Fast splittable pseudorandom number generators (SplitMix64). */
@@ -9,6 +10,11 @@ uint64_t lab_random(uint64_t *state)
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return z ^ z >> 31;
+}
+
+double lab_unit(uint64_t *state)
+{
+    return ((double)(lab_random(state) >> 11) + 0.5) * 0x1p-53;
 }
 
 void lab_shuffle(int *v, int n, uint64_t *state)
@@ -33,6 +39,7 @@ void lab_sort(double *v, size_t n)
 
 double lab_quantile(double *v, int n, double q)
 {
+    if (n < 1) return NAN;
     lab_sort(v, (size_t)n);
     double at = q * (n - 1);
     int i = (int)at;

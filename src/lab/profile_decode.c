@@ -8,6 +8,9 @@
  * Settings with "reuse" read what was measured of the heads. Then one half of the questions is studied and the other
  * half compared, with the heads of this run: their prompts have chunks of their own half only.
  *
+ * With --reference the answers are not the model's: each begins with LEAD, whose first token comes from the prompt and
+ * is exact, and continues with the reference answer, whose likelihood is compared.
+ *
  * With --context-memory the settings are not studied: a study reads all, which drives out what sparse
  * steps keep. Instead: what they found in memory, and what they read from the file.
  *
@@ -23,11 +26,14 @@
 #include "cli/model_options.h"
 #include "engine/sparse/sparse.h"
 #include "lab/eval/dataset.h"
+#include "lab/eval/interval.h"
+#include "lab/logprob.h"
 #include "lab/metrics.h"
 #include "lab/profile_decode.h"
 #include "serve/check/measure.h"
 
-#define SYSTEM  "Answer from the documents."
+#define SYSTEM "Answer from the documents."
+#define LEAD   "The answer is"
 
 enum { N_HARDEST = 4 };
 
@@ -36,6 +42,7 @@ typedef struct setting {
     sp_study *study;
     double kl, read, reused, found, file_bytes;
     int64_t n_tokens, n_agreed, n_answers;
+    double *more; /* [most] nats a token of each reference answer, more than with full attention */
 } setting;
 
 typedef struct profile {
@@ -48,10 +55,13 @@ typedef struct profile {
     sp_study *heads; /* of full attention */
     bool held_out;   /* some setting reads heads */
     bool studies, compares; /* the questions that are asked now */
+    bool reference;         /* answers are those of the questions, after LEAD */
     setting *settings;
     float *full;     /* [predict, V] logits of full attention */
     int32_t *tokens; /* [predict] */
     int n_tokens, n_questions, n_prompt;
+    int n_lead, n_compared; /* tokens of LEAD; questions whose reference answers were compared */
+    double nll, sum_nll;    /* of the reference answer that runs, nats; a token with full attention, over all */
     setting *at; /* the one that runs, or NULL: full attention */
     int n_seen;  /* logits of this answer so far */
 } profile;
@@ -65,6 +75,8 @@ static sp_err see(int position, const float *logits, int n_vocab, void *user)
     const size_t row = (size_t)n_vocab;
     const int i = p->n_seen++;
     if (i >= p->predict) return SP_OK;
+    if (p->reference && i >= p->n_lead && i < p->n_tokens)
+        p->nll += log_sum_exp(logits, n_vocab) - (double)logits[p->tokens[i]];
     float *full = p->full + (size_t)i * row;
     if (!p->at) {
         memcpy(full, logits, row * sizeof *full);
@@ -80,18 +92,20 @@ static sp_err answer(profile *p, const sp_prompt *prompt, setting *s)
 {
     sp_request *r = NULL;
     bool busy = true;
+    const bool along = s || p->reference;
     p->at = s;
     p->n_seen = 0;
+    p->nll = 0;
     sp_study *study = !s ? (p->studies ? p->heads : NULL) : p->m.ctx.decode.context_bytes ? NULL : s->study;
     if (study) sp_study_next(study);
-    const sp_measure measure = {.forced = s ? p->tokens : NULL,
-                                .n_forced = s ? p->n_tokens : 0,
+    const sp_measure measure = {.forced = along ? p->tokens : NULL,
+                                .n_forced = along ? p->n_tokens : 0,
                                 .on_logits = see,
                                 .user = p,
                                 .study = study};
     sp_err err = sp_measure_submit(p->ctx, prompt,
                                    &(sp_request_opts){.sampling = sp_sampling_default(),
-                                                      .max_tokens = p->predict,
+                                                      .max_tokens = p->reference ? p->n_tokens : p->predict,
                                                       .decode = s ? s->decode : "exact",
                                                       .ignore_end = true},
                                    &measure, &r);
@@ -99,10 +113,10 @@ static sp_err answer(profile *p, const sp_prompt *prompt, setting *s)
     const sp_result *res = sp_request_result(r);
     while (err == SP_OK && res->finish == SP_FINISH_NONE) err = sp_context_step(p->ctx, &busy);
     if (err == SP_OK && res->finish == SP_FINISH_ERROR) err = sp_fail(res->err, "%s", res->detail);
-    if (!s && err == SP_OK) {
+    if (!along && err == SP_OK) {
         p->n_tokens = res->n_generated;
         memcpy(p->tokens, res->tokens, (size_t)res->n_generated * sizeof *p->tokens);
-    } else if (err == SP_OK && res->decode.n_sparse) {
+    } else if (s && err == SP_OK && res->decode.n_sparse) {
         s->read += res->decode.keys_read;
         s->reused += res->decode.lists_reused;
         s->found += res->decode.found;
@@ -162,13 +176,58 @@ static sp_prompt *make_prompt(profile *p, const source *from, int i)
     return NULL;
 }
 
+/* encode -- the tokens of a text; how many, or -1 after an error message. */
+static int encode(const profile *p, const char *text, int32_t **out)
+{
+    size_t n;
+    sp_err err = sp_vocab_encode(sp_context_vocab(p->ctx), text, strlen(text), false, out, &n);
+    return err == SP_OK ? (int)n : (cli_fail(err), -1);
+}
+
+/* take_reference -- LEAD and the reference answer become the tokens of the answer, p->predict at most. */
+static bool take_reference(profile *p, const char *reference)
+{
+    int32_t *lead = NULL, *all = NULL;
+    char *text = malloc(sizeof LEAD + 1 + strlen(reference));
+    if (!text) return cli_fail_with("out of memory"), false;
+    sprintf(text, LEAD " %s", reference);
+    const int n_lead = encode(p, LEAD, &lead), n = n_lead < 0 ? -1 : encode(p, text, &all);
+    p->n_lead = 0;
+    while (p->n_lead < SP_MIN(n_lead, n) && lead[p->n_lead] == all[p->n_lead]) p->n_lead++;
+    p->n_tokens = SP_MIN(n, p->predict);
+    if (n >= 0) memcpy(p->tokens, all, (size_t)p->n_tokens * sizeof *all);
+    sp_buffer_free(lead);
+    sp_buffer_free(all);
+    free(text);
+    return n >= 0;
+}
+
+/* note_reference -- what the answer that ended says of its reference; s NULL: with full attention. */
+static void note_reference(profile *p, setting *s, double *full)
+{
+    const int n = p->n_tokens - p->n_lead;
+    if (!p->reference || n <= 0) return;
+    if (!s) *full = p->nll / n;
+    if (s) s->more[p->n_compared] = p->nll / n - *full;
+}
+
 static bool ask(profile *p, const source *from, int i)
 {
+    double full = 0;
     sp_prompt *prompt = make_prompt(p, from, i);
     if (!prompt) return false;
+    if (p->reference && !take_reference(p, from->all.v[i].answers[0])) return sp_prompt_destroy(prompt), false;
     p->n_prompt += sp_prompt_n_tokens(prompt);
     sp_err err = answer(p, prompt, NULL);
-    for (int k = 0; p->compares && k < p->decode.n && err == SP_OK; k++) err = answer(p, prompt, &p->settings[k]);
+    note_reference(p, NULL, &full);
+    for (int k = 0; p->compares && k < p->decode.n && err == SP_OK; k++) {
+        err = answer(p, prompt, &p->settings[k]);
+        note_reference(p, &p->settings[k], &full);
+    }
+    if (p->compares && p->reference && p->n_tokens > p->n_lead) {
+        p->sum_nll += full;
+        p->n_compared++;
+    }
     p->n_questions += err == SP_OK;
     sp_prompt_destroy(prompt);
     return err == SP_OK || (cli_fail(err), false);
@@ -186,6 +245,15 @@ static void print_overlap(const profile *p)
                    -1 + 2.0 * (i + 1) / SP_STUDY_BINS, (long long)r.n_pairs[i], 100 * r.overlap[i]);
 }
 
+/* print_more -- what reference answers lose, with its interval. */
+static void print_more(const profile *p, const setting *s)
+{
+    const eval_interval range = eval_mean_interval(s->more, (size_t)p->n_compared);
+    double sum = 0;
+    for (int i = 0; i < p->n_compared; i++) sum += s->more[i];
+    printf("  %+8.3f (%+.3f to %+.3f)", sum / SP_MAX(p->n_compared, 1), range.low, range.high);
+}
+
 static void print_setting(const profile *p, const setting *s)
 {
     const sp_study_result r = sp_study_result_of(s->study);
@@ -194,10 +262,12 @@ static void print_setting(const profile *p, const setting *s)
     printf("%-32s %8.4f %6.1f %% %7.1f %% %6.1f %% ", s->decode, s->kl / n,
            100 * (double)s->n_agreed / n, 100 * s->read / answers, 100 * s->reused / answers);
     if (p->m.ctx.decode.context_bytes)
-        printf("%6.1f %% %10.1f\n", 100 * s->found / answers, s->file_bytes / answers / 1e3);
+        printf("%6.1f %% %10.1f", 100 * s->found / answers, s->file_bytes / answers / 1e3);
     else
-        printf("%6.1f %% %6.1f %% %6.1f %%\n", 100 * r.read,
+        printf("%6.1f %% %6.1f %% %6.1f %%", 100 * r.read,
                r.exact > 0 ? 100 * r.read / r.exact : 0, r.best > 0 ? 100 * r.read / r.best : 0);
+    if (p->reference) print_more(p, s);
+    putchar('\n');
 }
 
 static void print_settings(const profile *p)
@@ -205,9 +275,10 @@ static void print_settings(const profile *p)
     if (p->decode.n == 0) return;
     printf("\n%-32s %8s %8s %9s %8s ", "decode", "KL", "agree", "keys", "reused");
     if (p->m.ctx.decode.context_bytes)
-        printf("%8s %10s\n", "found", "KB read");
+        printf("%8s %10s", "found", "KB read");
     else
-        printf("%8s %8s %8s\n", "mass", "of exact", "of best");
+        printf("%8s %8s %8s", "mass", "of exact", "of best");
+    puts(p->reference ? "  more nats a token of the reference (95 %)" : "");
     for (int i = 0; i < p->decode.n; i++) print_setting(p, &p->settings[i]);
 }
 
@@ -274,6 +345,8 @@ static bool take_room(profile *p)
     for (int i = 0; i < p->decode.n && err == SP_OK; i++) {
         p->settings[i].decode = p->decode.v[i];
         p->held_out |= strstr(p->decode.v[i], ",reuse") != NULL;
+        p->settings[i].more = calloc((size_t)p->most, sizeof(double));
+        if (!p->settings[i].more) return cli_fail_with("out of memory"), false;
         err =
             sp_study_create(info->n_layers, info->n_heads, info->n_kv_heads, &p->settings[i].study);
     }
@@ -282,7 +355,10 @@ static bool take_room(profile *p)
 
 static void close_all(profile *p)
 {
-    for (int i = 0; p->settings && i < p->decode.n; i++) sp_study_destroy(p->settings[i].study);
+    for (int i = 0; p->settings && i < p->decode.n; i++) {
+        sp_study_destroy(p->settings[i].study);
+        free(p->settings[i].more);
+    }
     sp_study_destroy(p->heads);
     free(p->settings);
     free(p->full);
@@ -341,6 +417,9 @@ static bool run(profile *p)
     if (!good) return false;
     printf("%d questions over %d tokens, answers of %d\n", p->n_questions,
            p->n_prompt / p->n_questions, p->predict);
+    if (p->n_compared)
+        printf("reference answers of %d questions: %.3f nats a token with full attention\n", p->n_compared,
+               p->sum_nll / p->n_compared);
     print_overlap(p);
     print_settings(p);
     sp_err err = write_heads(p);
@@ -364,6 +443,8 @@ int lab_profile_decode(int argc, char **argv)
         {OPT_INT, "most", 0, "N", &p.most, "questions (32)"},
         {OPT_LIST, "compare", 0, "HOW", &p.decode,
          "compare this --decode with full attention; may be repeated", .common = true},
+        {OPT_FLAG, "reference", 0, NULL, &p.reference,
+         "along the reference answers: prints what their likelihood loses"},
         {OPT_STRING, "output", 'o', "FILE", &p.output, "the heads (MODEL.heads.json)"},
         {0},
     };

@@ -28,9 +28,9 @@
       0)                                                                                           \
     X("gemma", "gemma", "gemma", "GemmaForCausalLM", SP_NORM_PLUS_1 | SP_GELU | SP_EMBED_ROOT,     \
       NEVER, 0)                                                                                    \
-    X("gemma2", "gemma2", "gemma2", "Gemma2ForCausalLM", GEMMA | SP_CAPS, ALWAYS, 2)               \
+    X("gemma2", "gemma2", "gemma2", "Gemma2ForCausalLM", GEMMA | SP_CAPS | SP_LOGIT_CAP, ALWAYS, 2)\
     X("gemma3", "gemma3", "gemma3_text", "Gemma3ForCausalLM",                                      \
-      GEMMA | SP_QK_NORM | SP_TWO_ROPES | SP_CAPS, ALWAYS, 6)                                      \
+      GEMMA | SP_QK_NORM | SP_TWO_ROPES | SP_LOGIT_CAP, ALWAYS, 6)                                 \
     X("phi3", "phi3", "phi3", "Phi3ForCausalLM", SP_FUSED_QKV | SP_FUSED_UP, ALWAYS, 0)            \
     X("olmo2", "olmo2", "olmo2", "Olmo2ForCausalLM", OLMO2, NEVER, 0)                              \
     X("olmo3", NULL, "olmo3", "Olmo3ForCausalLM", OLMO2 | SP_TWO_ROPES, ALWAYS, 4)                 \

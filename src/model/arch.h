@@ -35,7 +35,7 @@ typedef enum sp_window_rule {
 #define SP_NORM_PLUS_1         SP_TRAIT(9)  /* Hugging Face files hold norms less one */
 #define SP_GELU                SP_TRAIT(10) /* GELU (tanh) in place of SiLU */
 #define SP_EMBED_ROOT          SP_TRAIT(11) /* embeddings times sqrt(E) */
-#define SP_CAPS                SP_TRAIT(12) /* soft caps on scores and logits */
+#define SP_CAPS                SP_TRAIT(12) /* a soft cap on scores */
 #define SP_QUERY_SCALAR        SP_TRAIT(13) /* scores times query_pre_attn_scalar ^ -0.5 */
 #define SP_MULTIPLIERS         SP_TRAIT(14) /* on embeddings, scores, what is added, and logits */
 #define SP_FUSED_QKV           SP_TRAIT(15) /* one matrix for q, k, v */
@@ -60,6 +60,7 @@ typedef enum sp_window_rule {
 #define SP_LOCAL_ROPE          SP_TRAIT(33) /* layers without a window do not rotate, if others have one */
 #define SP_LOGIT_FACTOR        SP_TRAIT(34) /* logits times logit_scale */
 #define SP_TEXT_OF_VISION      SP_TRAIT(35) /* positions of pictures have three parts; those of text have one */
+#define SP_LOGIT_CAP           SP_TRAIT(36) /* a soft cap on logits */
 
 typedef struct sp_arch {
     const char *name;       /* the name in this program */

@@ -29,7 +29,7 @@ static const sp_param numbers[] = {
     {AT(hp.norm_eps), FLOAT, NULL, "norm_epsilon", 0, 1, false, SP_C_NAMES},
     {AT(hp.norm_eps), FLOAT, NULL, "norm_eps", 0, 1, false, SP_LAYERNORM},
     {AT(hp.attn_cap), FLOAT, "attn_logit_softcapping", "attn_logit_softcapping", 0, 1e6, false, SP_CAPS},
-    {AT(hp.logit_cap), FLOAT, "final_logit_softcapping", "final_logit_softcapping", 0, 1e6, false, SP_CAPS},
+    {AT(hp.logit_cap), FLOAT, "final_logit_softcapping", "final_logit_softcapping", 0, 1e6, false, SP_LOGIT_CAP},
     {AT(hp.attn_scale), FLOAT, NULL, "query_pre_attn_scalar", 1e-6, 1e9, false, SP_QUERY_SCALAR},
     {AT(hp.attn_scale), FLOAT, "attention.scale", "attention_multiplier", 1e-9, 1e9, false, SP_MULTIPLIERS},
     {AT(hp.embed_scale), FLOAT, "embedding_scale", "embedding_multiplier", 1e-9, 1e9, false, SP_MULTIPLIERS},
@@ -371,6 +371,16 @@ static void take_nulls(const sp_source *s, sp_config *c)
     if (json_is_null(json_object_get(s->root, "sliding_window"))) c->hp.sliding_window = 0;
 }
 
+/* no_bias_of -- qwen2's class reads no such field, qwen2_moe's this one: all have biases otherwise. */
+static const char *no_bias_of(const sp_source *s)
+{
+    static const char *const fields[] = {"qkv_bias", "attention_bias", "use_bias", "use_qkv_bias", "bias"};
+    const size_t n = s->arch->traits & SP_QKV_BIAS ? 1 : SP_COUNT(fields);
+    for (size_t i = 0; i < n; i++)
+        if (json_is_false(json_object_get(s->root, fields[i]))) return fields[i];
+    return NULL;
+}
+
 sp_err sp_config_of_json(const json_t *root, const char *path, sp_config *out)
 {
     sp_source s = {.path = path, .root = root};
@@ -387,6 +397,7 @@ sp_err sp_config_of_json(const json_t *root, const char *path, sp_config *out)
     const json_t *tie = json_object_get(root, "tie_word_embeddings");
     c.tied = json_is_true(tie);
     c.untied = json_is_false(tie);
+    c.no_bias = no_bias_of(&s);
     c.adjacent = s.arch->traits & SP_ADJACENT_HF;
     *out = c;
     return SP_OK;

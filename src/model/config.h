@@ -45,6 +45,7 @@ typedef struct sp_config {
     bool adjacent; /* rotary pairs (2i, 2i+1) */
     bool tied;     /* config.json says so; otherwise tied if there is no output matrix */
     bool untied;   /* config.json requires an output matrix */
+    const char *no_bias; /* the field of config.json that says q, k and v have none; or NULL */
 } sp_config;
 
 /* sp_config_of_gguf, sp_config_of_json -- Errors: SP_E_FORMAT names file and field;

@@ -546,8 +546,18 @@ static sp_err check_unused(const binder *b)
     return SP_OK;
 }
 
+/* check_biases -- transformers drops biases that the configuration denies; the files contradict each other. */
+static sp_err check_biases(const binder *b)
+{
+    static const char name[] = "model.layers.0.self_attn.q_proj.bias";
+    if (!b->config->no_bias || !sp_tensor_find(b->dir, name, sizeof name - 1)) return SP_OK;
+    return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %s: config.json denies it (%s: false)", b->path, name,
+                   b->config->no_bias);
+}
+
 static sp_err bind_all(binder *b)
 {
+    SP_TRY(check_biases(b));
     const place whole = {NO_LAYER, NO_LAYER, b->m};
     SP_TRY(bind_embedding(b, &whole));
     SP_TRY(bind_output(b, &whole));

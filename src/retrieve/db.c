@@ -23,7 +23,8 @@
  *   grams    inverted index over what grams.c makes of a chunk; only chunks that have any
  *   hits     chunks as they are shown
  *
- * embedding and vectors are there when the index has vectors (retrieve/embedding.h).
+ * embedding and vectors are there when the index has vectors (retrieve/embedding.h), tags when files have any
+ * (tags.h).
  */
 #define APPLICATION_ID 0x53504F4C
 #define SCHEMA_VERSION 2
@@ -57,7 +58,8 @@ static const char schema[] =
 static const char no_schema[] =
     "DROP VIEW IF EXISTS hits; DROP TABLE IF EXISTS grams; DROP TABLE IF EXISTS words;"
     "DROP TABLE IF EXISTS chunks; DROP TABLE IF EXISTS files; DROP TABLE IF EXISTS roots;"
-    "DROP TABLE IF EXISTS options; DROP TABLE IF EXISTS embedding; DROP TABLE IF EXISTS vectors;";
+    "DROP TABLE IF EXISTS options; DROP TABLE IF EXISTS embedding; DROP TABLE IF EXISTS vectors;"
+    "DROP TABLE IF EXISTS tags;";
 
 sp_err sp_db_fail(sqlite3 *db, const char *path, const char *doing)
 {

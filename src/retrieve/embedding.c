@@ -100,7 +100,7 @@ static sp_err read_graph(sp_vectors *x, const char *path, const sp_embedding_fac
         if (err == SP_OK && hash == f->graph_hash) {
             *good = sp_vectors_read(x, file.v) == SP_OK;
         } else {
-            sp_log(SP_LOG_WARN, "%s: not the graph that the index was built with; it is made again", file.v);
+            sp_log(SP_LOG_WARN, "%s: not the graph that the index was built with; it is rebuilt", file.v);
         }
     }
     sp_vec_fini(&file);
@@ -217,6 +217,9 @@ static sp_err load_graph(sqlite3 *db, const char *path, const sp_embedding_facts
     bool good;
     SP_TRY(read_graph(l->x, path, f, &good));
     const int64_t build = good ? f->graph_build : -1;
+    int64_t n;
+    SP_TRY(sp_db_number(db, path, "SELECT count(*) FROM vectors", &n));
+    if ((size_t)n > sp_vectors_count(l->x)) SP_TRY(sp_vectors_reserve(l->x, (size_t)n - sp_vectors_count(l->x)));
     if (good) SP_TRY(remove_gone(db, path, l->x, build));
     return sp_vector_rows_each(&from, SP_VECTOR_ROWS " WHERE build > ? ORDER BY chunk", build, add_rows, l);
 }
@@ -283,7 +286,7 @@ static sp_err vector_of(sp_index *ix, int64_t chunk, float **out)
                      : sp_db_fail(ix->db, ix->path, "index");
     const size_t n = err == SP_OK ? (size_t)sqlite3_column_int64(s, 1) : 0;
     if (err == SP_OK && sqlite3_column_bytes(s, 0) == 0)
-        err = sp_fail(SP_E_UNSUPPORTED, "%s: its vectors are in a database, which does not give them back", ix->path);
+        err = sp_fail(SP_E_UNSUPPORTED, "%s: its vectors are in a database and cannot be read back", ix->path);
     else if (err == SP_OK && (size_t)sqlite3_column_bytes(s, 0) != n * sizeof **out)
         err = sp_fail(SP_E_FORMAT, "%s: index: a damaged row in table vectors", ix->path);
     float *v = err == SP_OK ? sp_alloc(n, sizeof *v) : NULL;

@@ -43,7 +43,7 @@ static sp_err inner_format(const sp_reading *r, sp_doc_format *out)
     *out = sp_document_format(name);
     sp_free(name);
     bool none = *out == SP_DOC_NONE || *out == SP_DOC_GZIP;
-    return none ? sp_fail(SP_E_UNSUPPORTED, "there is no reader for what is in it") : SP_OK;
+    return none ? sp_fail(SP_E_UNSUPPORTED, "no reader for its content") : SP_OK;
 }
 
 sp_err sp_gzip_read(sp_reading *r, const char *data, size_t n)

@@ -23,6 +23,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "retrieve/build_int.h"
+#include "retrieve/tags.h"
 
 #define MAX_FILE_BYTES INT32_MAX
 #define DEFAULT_WORDS  150
@@ -191,6 +192,7 @@ static sp_err build_root(sp_builder *b, sp_root *r, int64_t now_ns)
     b->known.n = 0;
     sp_err err = know_files(b, &paths);
     if (err == SP_OK) err = merge(b);
+    if (err == SP_OK) err = sp_tags_update(b);
     sp_arena_fini(&paths);
     r->built_ns = now_ns;
     return err;

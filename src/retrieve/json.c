@@ -201,7 +201,7 @@ static sp_err add_cells(sp_bytes *out, const json_t *all)
     const json_t *cells = json_object_get(all, "cells"), *about = json_object_get(all, "metadata");
     const char *language =
         json_string_value(json_object_get(json_object_get(about, "language_info"), "name"));
-    if (!json_is_array(cells)) return sp_fail(SP_E_UNSUPPORTED, "no notebook: it has no cells");
+    if (!json_is_array(cells)) return sp_fail(SP_E_UNSUPPORTED, "not a notebook: it has no cells");
     bool plain =
         language && strspn(language, "abcdefghijklmnopqrstuvwxyz0123456789+#") == strlen(language);
     for (size_t i = 0; i < json_array_size(cells); i++)

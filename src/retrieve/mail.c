@@ -332,7 +332,7 @@ static sp_err read_mail(mail *m, const part *p, sp_bytes *title)
         SP_TRY(sp_bytes_add(&m->out, "\n", 1));
     }
     if (!m->out.n)
-        return sp_fail(SP_E_UNSUPPORTED, "no message: it has no subject, sender or date");
+        return sp_fail(SP_E_UNSUPPORTED, "not a mail message: it has no subject, sender or date");
     SP_TRY(sp_bytes_add(&m->out, "\n", 1));
     return add_part(m, p, 0, &added);
 }

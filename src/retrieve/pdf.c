@@ -172,7 +172,7 @@ sp_err sp_pdf_read(sp_reading *r, const char *data, size_t n)
     sp_bytes text = {0};
     sp_err err = extract(data, n, &text);
     if (err == SP_E_UNSUPPORTED && is_encrypted(data, n))
-        err = sp_fail(SP_E_UNSUPPORTED, "an encrypted PDF: it opens with a password only");
+        err = sp_fail(SP_E_UNSUPPORTED, "an encrypted PDF: it needs a password");
     if (err == SP_E_IO) err = sp_fail_in(SP_E_IO, "%s", r->path);
     if (err == SP_OK) err = sp_pdf_pages(r, text.v, text.n);
     sp_vec_fini(&text);

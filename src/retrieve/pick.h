@@ -20,10 +20,13 @@ void sp_ranking_sort(sp_ranking *r);
 /* sp_ranking_words -- the k best by BM25, of the chunks in `allowed` (ascending; NULL: of all). */
 sp_err sp_ranking_words(sp_index *ix, const char *question, int k, const sp_ids *allowed,
                         sp_ranking *out) SP_MUST_CHECK;
-/* sp_ranking_allowed -- ids of the chunks of files, and of all files in folders, ascending. */
-sp_err sp_ranking_allowed(sp_index *ix, const char *const *files, int n, sp_ids *out) SP_MUST_CHECK;
+/* sp_ranking_allowed -- ids of the chunks that a query's files and tags allow, ascending: of these files, and of all
+ * files in these folders; of files with one of these tags (tags.h); both must hold. */
+sp_err sp_ranking_allowed(sp_index *ix, const sp_retrieve_query *q, sp_ids *out) SP_MUST_CHECK;
 /* sp_index_files -- how many files have chunks, and their bytes. */
 sp_err sp_index_files(sp_index *ix, int64_t *n, int64_t *n_bytes) SP_MUST_CHECK;
+/* sp_index_list -- as sp_retriever_files. */
+sp_err sp_index_list(sp_index *ix, const sp_file_query *q, sp_file_list *out) SP_MUST_CHECK;
 /* sp_ranking_hits -- the first k chunks, with their scores. Owns: sp_hits_fini. */
 sp_err sp_ranking_hits(sp_index *ix, const sp_ranking *r, size_t k, sp_hits *out) SP_MUST_CHECK;
 

@@ -13,6 +13,7 @@ struct sp_index {
     int64_t n_chunks;
     bool has_grams;
     int64_t n_noted;     /* questions whose chunks are counted as found together (together.c) */
+    bool has_links;      /* chunks and the entities that their triples name are listed (linked.c) */
     sp_vectors *vectors; /* of its chunks, once sp_embedding_near has read them; or NULL */
 };
 

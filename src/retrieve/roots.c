@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "retrieve/build_int.h"
+#include "retrieve/tags.h"
 #include "retrieve/text.h"
 
 static sp_err copy(sp_builder *b, const char *s, size_t n, const char **out)
@@ -301,6 +302,7 @@ sp_err sp_roots_drop(sp_builder *b, size_t i)
         sp_vec_fini(&ids);
     }
     sqlite3_finalize(s);
+    if (err == SP_OK) err = sp_tags_forget(b, r->id);
     if (err != SP_OK) return err;
     b->stats->n_removed += n_files;
     memmove(b->roots.v + i, b->roots.v + i + 1, (b->roots.n - i - 1) * sizeof *b->roots.v);

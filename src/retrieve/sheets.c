@@ -168,7 +168,7 @@ static sp_err read_workbook(sheet_reader *s)
     SP_TRY(each_element(s, "xl/_rels/workbook.xml.rels", take_file, NULL));
     SP_TRY(each_element(s, "xl/sharedStrings.xml", take_string, &s->strings));
     SP_TRY(each_element(s, "xl/styles.xml", take_style, NULL));
-    return s->sheets.n ? SP_OK : sp_fail(SP_E_UNSUPPORTED, "no workbook: it has no sheets");
+    return s->sheets.n ? SP_OK : sp_fail(SP_E_UNSUPPORTED, "not a workbook: it has no sheets");
 }
 
 /* -- cells -------------------------------------------------------------------------------------- */

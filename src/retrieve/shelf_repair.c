@@ -5,7 +5,9 @@
  * A document is saved when all of its chunks are: they are numbered without a gap, have the content ids of their size
  * and valid UTF-8, and the indices over these know no more of them. One that is not is named, and its readable chunks
  * are doomed, so that its copies are erased. Rows are read by their keys, so what is damaged between them is passed
- * over. */
+ * over. Of a document in a collection, its file, tags and the counts of its passages are saved, too, as far as they
+ * can be read; its vectors are made again. */
+#include "retrieve/shelf_collections.h"
 #include "retrieve/shelf_int.h"
 #include "retrieve/text.h"
 
@@ -25,6 +27,9 @@ typedef struct repair {
     const char *path;
     const sp_shelf_repair_opts *o;
     sqlite3_stmt *next, *chunks, *expected, *put, *put_chunk;
+    struct {
+        sqlite3_stmt *member, *put, *count, *put_count; /* member, count: NULL where no such table can be read */
+    } collections;
     int64_t last; /* no document had a higher row; 0: unknown */
     sp_documents_repaired sum;
 } repair;
@@ -42,6 +47,13 @@ static const char expected_sql[] =
 static const char put_sql[] = "INSERT INTO documents (row, tenant, id, title, created, expires, pinned, doomed)"
                               " VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
 static const char put_chunk_sql[] = "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?)";
+
+static const char member_sql[] = "SELECT file, tags FROM members WHERE document = ?";
+static const char put_member_sql[] =
+    "INSERT OR IGNORE INTO members SELECT ?1, ?2, ?3, count(*), coalesce(sum(length(CAST(text AS BLOB))), 0), ''"
+    " FROM chunks WHERE document = ?1";
+static const char count_sql[] = "SELECT n FROM retrieved WHERE chunk = ? AND place = ?";
+static const char put_count_sql[] = "INSERT OR IGNORE INTO retrieved VALUES (?, ?, ?)";
 
 /* is_text -- bytes of a damaged page in the middle of a text are rarely that. */
 static bool is_text(sqlite3_stmt *q, int column)
@@ -94,6 +106,56 @@ static bool copy_chunks(repair *r, int64_t row)
     return whole && rc == SQLITE_DONE && n > 0;
 }
 
+/* copy_member -- file and tags of a document in a collection. */
+static void copy_member(repair *r, int64_t row)
+{
+    sqlite3_stmt *from = r->collections.member, *to = r->collections.put;
+    if (!from) return;
+    sqlite3_bind_int64(from, 1, row);
+    sqlite3_bind_int64(to, 1, row);
+    if (sqlite3_step(from) == SQLITE_ROW && is_text(from, 0) && is_text(from, 1)) {
+        sqlite3_bind_value(to, 2, sqlite3_column_value(from, 0));
+        sqlite3_bind_value(to, 3, sqlite3_column_value(from, 1));
+        run(to);
+    }
+    sqlite3_reset(to);
+    sqlite3_reset(from);
+}
+
+/* copy_count -- of a passage that was saved. */
+static sp_err copy_count(repair *r, const char *place, const char *title, const char *text)
+{
+    sqlite3_stmt *from = r->collections.count, *to = r->collections.put_count;
+    sp_digest hash;
+    SP_TRY(sp_shelf_chunk_hash(title, text, &hash));
+    sqlite3_bind_blob(from, 1, hash.b, sizeof hash.b, SQLITE_STATIC);
+    sqlite3_bind_text(from, 2, place, -1, SQLITE_STATIC);
+    const bool there = sqlite3_step(from) == SQLITE_ROW && sqlite3_column_int64(from, 0) > 0;
+    if (there) {
+        sqlite3_bind_blob(to, 1, hash.b, sizeof hash.b, SQLITE_STATIC);
+        sqlite3_bind_text(to, 2, place, -1, SQLITE_STATIC);
+        sqlite3_bind_int64(to, 3, sqlite3_column_int64(from, 0));
+        run(to);
+    }
+    sqlite3_reset(from);
+    return SP_OK;
+}
+
+/* copy_counts -- of the passages of a document. */
+static sp_err copy_counts(repair *r, int64_t row, const char *tenant, const char *id)
+{
+    enum { TITLE = 2, TEXT };
+    sp_bytes place = {0};
+    sp_err err = sp_bytes_addf(&place, "%s/%.*s%c", tenant, (int)(strchr(id, '/') - id), id, '\0');
+    sqlite3_bind_int64(r->chunks, 1, row);
+    while (err == SP_OK && sqlite3_step(r->chunks) == SQLITE_ROW)
+        err = copy_count(r, place.v, (const char *)sqlite3_column_text(r->chunks, TITLE),
+                         (const char *)sqlite3_column_text(r->chunks, TEXT));
+    sqlite3_reset(r->chunks);
+    sp_vec_fini(&place);
+    return err;
+}
+
 static void name(repair *r, const char *id, const char *title)
 {
     if (r->o->lost) r->o->lost(id, title, r->o->user);
@@ -121,6 +183,10 @@ static sp_err copy_document(repair *r, int64_t row)
     if (!live) return SP_OK;
     r->sum.n_saved += whole && r->o->save;
     r->sum.n_lost += !whole || !r->o->save;
+    if (whole && r->o->save && strchr(id, '/')) {
+        copy_member(r, row);
+        if (r->collections.count) SP_TRY(copy_counts(r, row, (const char *)sqlite3_column_text(r->next, 1), id));
+    }
     if (!whole || !r->o->save) name(r, id, title);
     return SP_OK;
 }
@@ -224,11 +290,52 @@ static sp_err exchange(const char *path, const char *fresh)
     return err;
 }
 
+/* copy_rows -- of a table, from both ends as far as each can be read; types: of its columns. */
+static sp_err copy_rows(repair *r, const char *select, const char *key, const char *put, const char *types)
+{
+    static const char *const orders[] = {"", " DESC"};
+    sqlite3_stmt *to;
+    const int n = (int)strlen(types);
+    SP_TRY(sp_shelf_prepare(r->to, put, &to));
+    for (size_t i = 0; i < SP_COUNT(orders); i++) {
+        char sql[200];
+        sqlite3_stmt *from = NULL;
+        snprintf(sql, sizeof sql, "%s ORDER BY %s%s", select, key, orders[i]);
+        if (sqlite3_prepare_v2(r->from, sql, -1, &from, NULL) != SQLITE_OK) break; /* there is no such table */
+        int rc;
+        while ((rc = sqlite3_step(from)) == SQLITE_ROW) {
+            if (copy_columns(from, to, n, types)) run(to);
+            sqlite3_reset(to);
+        }
+        sqlite3_finalize(from);
+        if (rc == SQLITE_DONE) break;
+    }
+    sqlite3_finalize(to);
+    return SP_OK;
+}
+
+/* copy_collections -- those without documents, too; and the counts of indexes, whose passages are elsewhere. */
+static sp_err copy_collections(repair *r)
+{
+    if (!r->o->save) return SP_OK;
+    SP_TRY(copy_rows(r, "SELECT tenant, name, created FROM collections", "tenant",
+                     "INSERT OR IGNORE INTO collections VALUES (?, ?, ?)", "tti"));
+    SP_TRY(sp_shelf_members_repair(r->to));
+    return copy_rows(r, "SELECT chunk, place, n FROM retrieved WHERE place LIKE '/%'", "chunk",
+                     "INSERT OR IGNORE INTO retrieved SELECT ?1, ?2, ?3 WHERE NOT EXISTS"
+                     " (SELECT 1 FROM collections WHERE tenant || '/' || name = ?2)",
+                     "dti");
+}
+
 static sp_err prepare(repair *r)
 {
     SP_TRY(sp_shelf_prepare(r->to, put_sql, &r->put));
     SP_TRY(sp_shelf_prepare(r->to, put_chunk_sql, &r->put_chunk));
+    SP_TRY(sp_shelf_prepare(r->to, put_member_sql, &r->collections.put));
+    SP_TRY(sp_shelf_prepare(r->to, put_count_sql, &r->collections.put_count));
     sqlite3_prepare_v2(r->from, expected_sql, -1, &r->expected, NULL); /* NULL: no such indices can be read */
+    sqlite3_prepare_v2(r->from, member_sql, -1, &r->collections.member, NULL);
+    sqlite3_prepare_v2(r->from, count_sql, -1, &r->collections.count, NULL);
     if (sqlite3_prepare_v2(r->from, next_sql, -1, &r->next, NULL) == SQLITE_OK &&
         sqlite3_prepare_v2(r->from, chunks_sql, -1, &r->chunks, NULL) == SQLITE_OK)
         return SP_OK;
@@ -248,13 +355,14 @@ static sp_err copy_all(repair *r)
     SP_TRY(sp_db_exec(r->to->db, r->to->path, "PRAGMA foreign_keys = OFF; BEGIN"));
     SP_TRY(copy_documents(r));
     SP_TRY(count_nameless(r));
-    SP_TRY(sp_shelf_members_repair(r->to));
+    SP_TRY(copy_collections(r));
     return sp_db_exec(r->to->db, r->to->path, "COMMIT");
 }
 
 static void close_all(repair *r)
 {
-    sqlite3_stmt *const all[] = {r->next, r->chunks, r->expected, r->put, r->put_chunk};
+    sqlite3_stmt *const all[] = {r->next, r->chunks, r->expected, r->put, r->put_chunk, r->collections.member,
+                                 r->collections.put, r->collections.count, r->collections.put_count};
     for (size_t i = 0; i < SP_COUNT(all); i++) sqlite3_finalize(all[i]);
     sqlite3_close(r->from);
     sp_shelf_close(r->to);

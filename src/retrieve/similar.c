@@ -112,6 +112,7 @@ static const struct source {
     {"neighbour", by_place},
     {"vectors", by_vectors},
     {"together", sp_similar_together},
+    {"graph", sp_similar_linked},
     {"random", by_chance},
 };
 
@@ -131,7 +132,8 @@ sp_err sp_index_similar(sp_index *ix, const char *name, int64_t id, int k, sp_hi
     const struct source *source = find_source(name ? name : "bm25");
     sp_hits chunk;
     if (!source)
-        return sp_fail(SP_E_ARG, "similarity \"%s\" is unknown: bm25, neighbour, vectors, together, random", name);
+        return sp_fail(SP_E_ARG, "similarity \"%s\" is unknown: bm25, neighbour, vectors, together, graph, random",
+                       name);
     if (k < 1) return sp_fail(SP_E_ARG, "a search for %d chunks", k);
     if (id < 1) return sp_fail(SP_E_ARG, "%s: there is no chunk %lld", ix->path, (long long)id);
     SP_TRY(sp_index_chunk(ix, id - 1, &chunk));

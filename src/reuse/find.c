@@ -15,10 +15,7 @@ void sp_reuse_serve(const sp_finder *f, int i, const sp_copy *copy, int32_t n_kn
     found->copy = copy;
     found->n_known = n_known;
     found->at = copy->facts.at;
-    found->source = copy->state == SP_COPY_READY ? SP_FROM_MEMORY
-                    : copy->places & SP_AT_HOST  ? SP_FROM_HOST
-                    : copy->places & SP_AT_DISK  ? SP_FROM_DISK
-                                                 : SP_FROM_REMOTE;
+    found->source = copy->state == SP_COPY_READY ? SP_AT_DEVICE : sp_place_fastest(copy->places & SP_BELOW_DEVICE);
     found->miss = SP_MISS_NONE;
 }
 

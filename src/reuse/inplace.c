@@ -71,7 +71,7 @@ static sp_err plan_fill(const sp_reuse_input *in, sp_plan *plan)
 static bool is_moved(const sp_reuse_input *in, int i)
 {
     const sp_copy *c = in->found[i].copy;
-    if (in->found[i].source == SP_FROM_NOWHERE) return false;
+    if (in->found[i].source == SP_AT_NONE) return false;
     if (c->facts.kind == SP_COPY_PATH) return i != in->n_head;
     return c->facts.n_before != i || memcmp(c->facts.before, in->ids, (size_t)i * sizeof *in->ids) != 0;
 }

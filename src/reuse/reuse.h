@@ -22,14 +22,6 @@
 #include "kv/plan.h"
 #include "spolia_context.h"
 
-typedef enum sp_source {
-    SP_FROM_NOWHERE, /* no copy, or this request has computed it */
-    SP_FROM_MEMORY,
-    SP_FROM_HOST,
-    SP_FROM_DISK,
-    SP_FROM_REMOTE,
-} sp_source;
-
 /* Where segment i's KV is: the one answer that policies, loading, the account and keep read. */
 typedef struct sp_found {
     const sp_copy *copy; /* pinned by the request; NULL: none */
@@ -37,7 +29,7 @@ typedef struct sp_found {
     int32_t at;          /* position that the first of them was rotated for; known once loaded */
     bool exact;          /* found by path, in the prompt's own order */
     float cfo;           /* craft: share of the copy to recompute */
-    uint8_t source;      /* sp_source: where the copy was when the request came */
+    uint8_t source;      /* sp_place: the tier of the copy when the request came; 0: none, or it has computed it */
     uint8_t miss;        /* sp_miss: why a chunk has no copy */
 } sp_found;
 

@@ -13,7 +13,8 @@
 enum {
     PATIENCE_US = 100000 /* for loads, whatever computing instead would cost */,
     LOAD_TIMEOUT_MS = 5000,
-    MAX_VARIANTS = 5 /* M of Cache-Craft section 5.1 */
+    MAX_VARIANTS = 5, /* M of Cache-Craft section 5.1 */
+    SHORT_PROMPT = 256 /* tokens, of sp_context_info.token_us */
 };
 
 static sp_err parse_kv_type(const char *name, sp_dtype *out)
@@ -81,6 +82,7 @@ static sp_err shared_space(const sp_context *c, sp_digest *out)
     SP_TRY(sp_sha256_create(&s));
     sp_sha256_field(s, "spolia/shared/1", c->texts.prompts.space.b, sizeof c->texts.prompts.space.b);
     sp_sha256_field(s, "kernels", c->device->kernels, strlen(c->device->kernels));
+    if (c->device->exact_products) sp_sha256_field(s, "products", "exact", strlen("exact"));
     sp_sha256_final(s, out);
     return SP_OK;
 }
@@ -102,7 +104,7 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
     size_t bytes = o->cache.kv_bytes ? o->cache.kv_bytes : (size_t)1 << 30;
     int64_t n_blocks = (int64_t)(bytes / sp_kv_block_bytes(&shape));
     if (n_blocks < 2)
-        return sp_fail(SP_E_ARG, "KV memory of %zu bytes holds no two blocks of %zu", bytes,
+        return sp_fail(SP_E_ARG, "KV memory of %zu bytes cannot hold two blocks of %zu", bytes,
                        sp_kv_block_bytes(&shape));
     sp_offload_opts file = offload_opts(o, n_blocks);
     const int64_t extra = o->decode.context_bytes ? sp_offload_n_extra(&shape, n_blocks, &file) : 0;
@@ -149,7 +151,7 @@ static sp_err open_tiers(sp_context *c, const sp_context_opts *o)
             .remote_must = o->tiers.remote_must,
             .remote_space = &shared,
             .admit_cheaper = o->tiers.admit_cheaper,
-            .by_layers = o->tiers.preload == SP_PRELOAD_LAYERS,
+            .by_layers = o->tiers.preload == SP_PRELOAD_LAYERS || o->tiers.preload == SP_PRELOAD_FIRST,
             .space = &c->texts.prompts.space,
             .salt = c->salt,
             .pool = c->pool,
@@ -270,7 +272,9 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
     if (!c->device)
         SP_TRY(sp_device_open(
             o->machine.device,
-            &(sp_device_opts){.kernels = o->machine.cpu, .n_threads = o->machine.n_threads},
+            &(sp_device_opts){.kernels = o->machine.cpu,
+                              .n_threads = o->machine.n_threads,
+                              .exact_products = o->machine.exact_products},
             &c->own_device));
     if (!c->device) c->device = c->own_device;
     SP_TRY(open_pool(c, o));
@@ -380,6 +384,8 @@ static sp_err describe(sp_context *c, void *arg)
         .n_computed = c->step.n_tokens,
         .step_us = c->step.step_us,
         .compute_us = c->step.compute_us,
+        .token_us = sp_pace_us(&c->pace, SHORT_PROMPT) / SHORT_PROMPT,
+        .token_measured = c->pace.measured,
     };
     return SP_OK;
 }

@@ -56,6 +56,7 @@ static bool open_server(srv_server *s, const srv_options *o, sp_context *c, int 
     if (!s->explain || !s->quotas) return cli_fail_with("out of memory for the server"), false;
     sp_err err = sp_context_start(c);
     if (err != SP_OK) return cli_fail(err), false;
+    if (sp_context_guess(c) != SP_OK) srv_log_event(o->log, "what a token takes is known after the first answer");
     if (!srv_graph_open(s) || !srv_documents_open(s) || !srv_collections_open(s) || !srv_idle_open(s))
         return false;
     return srv_exchanges_open(s, port);

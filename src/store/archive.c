@@ -251,7 +251,7 @@ static sp_err read_next(reader *r, int64_t n_read, bool *is_end)
     if (*is_end) {
         memcpy(&n, p + 8, 8);
         return n == n_read ? SP_OK
-                           : sp_fail(SP_E_FORMAT, "%s: %lld copies, its end tells %lld", r->path,
+                           : sp_fail(SP_E_FORMAT, "%s: %lld copies, but its end says %lld", r->path,
                                      (long long)n_read, (long long)n);
     }
     if (got < SP_PAGE) return ends_early(r);

@@ -251,7 +251,7 @@ sp_err sp_record_read(const uint8_t *data, size_t n, sp_record *out)
         return sp_fail(SP_E_FORMAT, "damaged: the checksum of the header is wrong");
     point_into(&r, data);
     if (!are_tokens(r.facts.stats.order, r.n) || !are_tokens(r.facts.heavy, r.n))
-        return sp_fail(SP_E_FORMAT, "a copy whose statistics name tokens that it has not");
+        return sp_fail(SP_E_FORMAT, "a copy whose statistics name tokens that it does not have");
     *out = r;
     return SP_OK;
 }

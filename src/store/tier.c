@@ -271,6 +271,21 @@ bool sp_tier_answers(sp_tier *t)
     return !t->type->answers || t->type->answers(t);
 }
 
+bool sp_tier_is_writer(sp_tier *t)
+{
+    return !t->type->is_writer || t->type->is_writer(t);
+}
+
+bool sp_tier_has_news(const sp_tier *t)
+{
+    return t->type->news != NULL;
+}
+
+sp_err sp_tier_news(sp_tier *t, sp_err (*each)(void *user, const sp_tier_info *info), void *user)
+{
+    return sp_tier_has_news(t) ? t->type->news(t, each, user) : SP_OK;
+}
+
 void sp_tier_use(sp_tier *t, const sp_tier_key *key)
 {
     if (t->type->use) t->type->use(t, key, true);

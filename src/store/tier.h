@@ -135,6 +135,16 @@ bool sp_tier_knows(sp_tier *t, const sp_tier_key *key);
 /* sp_tier_answers -- false: the tier is lost for now, operations would end with SP_E_IO. Cost: reads a flag. */
 bool sp_tier_answers(sp_tier *t);
 
+/* sp_tier_is_writer -- this process may put and drop; fixed when the tier is opened. */
+bool sp_tier_is_writer(sp_tier *t);
+
+/* sp_tier_has_news -- other processes put copies there, and news tell of all copies, also of those that were there
+ * before it was opened. */
+bool sp_tier_has_news(const sp_tier *t);
+/* sp_tier_news -- `each` for the news since the last call, on the caller's thread. Cost: one look at a flag when there
+ * are none. Errors: those of each. */
+sp_err sp_tier_news(sp_tier *t, sp_err (*each)(void *user, const sp_tier_info *info), void *user) SP_MUST_CHECK;
+
 /* sp_tier_use -- counts a use of a copy that was served by a higher tier. Cost: a
  * look-up in memory. */
 void sp_tier_use(sp_tier *t, const sp_tier_key *key);

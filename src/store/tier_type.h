@@ -39,7 +39,10 @@ typedef struct sp_tier_type {
     /* Runs an operation on the caller's thread, beside those of the queue; NULL: it cannot. */
     sp_err (*run)(sp_tier *t, const sp_tier_op *op);
     bool (*knows)(sp_tier *t, const sp_tier_key *key);
-    bool (*answers)(sp_tier *t); /* NULL: always */
+    bool (*answers)(sp_tier *t);   /* NULL: always */
+    bool (*is_writer)(sp_tier *t); /* NULL: it is */
+    /* NULL: only this process puts copies there */
+    sp_err (*news)(sp_tier *t, sp_err (*each)(void *user, const sp_tier_info *info), void *user);
     void (*use)(sp_tier *t, const sp_tier_key *key, bool counts); /* NULL: uses do not matter */
     sp_tier_stats (*stats)(sp_tier *t);
     void (*close)(sp_tier *t);

@@ -127,3 +127,19 @@ def data():
     if "SPOLIA_DATA" not in os.environ:
         pytest.skip("SPOLIA_DATA is not set, and there is no folder shared/data beside the checkout")
     return Path(os.environ["SPOLIA_DATA"])
+
+
+@pytest.fixture(scope="module")
+def server(request):
+    """A server with the options SERVER of the test's file."""
+    from serving import Server
+    with Server(*getattr(request.module, "SERVER", ("--reuse", "full"))) as s:
+        yield s
+
+
+@pytest.fixture
+def start():
+    """start(options): servers that end with the test."""
+    from serving import servers
+    with servers() as run:
+        yield run

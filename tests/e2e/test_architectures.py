@@ -110,6 +110,7 @@ def test_pieces_give_the_bits_of_the_whole(case, piece, variant, tmp_path):
     ("mistral", {"logits_scaling": 4.0}, "logits_scaling"),
     ("gemma2", {"hidden_activation": "relu"}, "hidden_activation"),
     ("gemma3", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
+    ("gemma3", {"attn_logit_softcapping": 30.0}, "attn_logit_softcapping"),  # the class has the field and ignores it
     ("qwen3moe", {"mlp_only_layers": [0]}, "mlp_only_layers"),
     ("qwen2moe", {"decoder_sparse_step": 2}, "decoder_sparse_step"),
     ("smollm3", {"use_sliding_window": True}, "use_sliding_window"),
@@ -128,6 +129,16 @@ def test_a_field_that_nothing_reads_is_refused(case, changes, named, tmp_path):
     write_folder(tmp_path / "model", {**golden["config"], **changes}, golden["tensors"])
     refuse("logits", "-m", tmp_path / "model", "--tokens", "1", "--json",
            naming=["config.json", named])
+
+
+@pytest.mark.parametrize("case,field", [("glm4", "attention_bias"), ("ernie4_5", "use_bias"),
+                                        ("stablelm", "use_qkv_bias"), ("random-qwen2_moe", "qkv_bias")])
+def test_biases_that_the_configuration_denies_are_refused(case, field, tmp_path):
+    """transformers drops them with a warning."""
+    golden = GOLDEN[case]
+    assert any(name.endswith("q_proj.bias") for name in golden["tensors"])
+    write_folder(tmp_path / "model", {**golden["config"], field: False}, golden["tensors"])
+    refuse("logits", "-m", tmp_path / "model", "--tokens", "1", "--json", naming=["q_proj.bias", f"{field}: false"])
 
 
 @pytest.mark.parametrize("name,why", [("deepseek_v3", "compressed"), ("jamba", "state"), ("phimoe", "experts"),

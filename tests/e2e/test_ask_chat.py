@@ -5,7 +5,6 @@ import os
 import pty
 import re
 import select
-import signal
 import subprocess
 import termios
 import time

@@ -152,7 +152,7 @@ def test_ways_to_load_from_a_slow_disk(model):
     small = ("-m", model, "--requests", 6, "--chunks", 2, "--chunk-tokens", 128, "--question", 32, "--rounds", 1, "--predict", 2)
     _, _, *lines = prints("preload", *small, "--rates", "1,1000", "--kv-memory", 8).splitlines()
     table = {(x[0], x[1]): x for x in map(str.split, lines)}
-    assert [way for rate, way in table if rate == "1"] == ["layers", "request", "none", "computed"]
+    assert [way for rate, way in table if rate == "1"] == ["layers", "first", "request", "none", "computed"]
     for (rate, way), (_, _, share, reading, ttft, took, *_) in table.items():
         assert (share == "0%") == (way == "computed") and float(reading) <= float(took) + 1 and float(ttft) <= float(took)
     assert float(table["1", "request"][3]) > 20

@@ -15,7 +15,7 @@ import urllib.request
 
 import numpy as np
 import pytest
-from conftest import ROOT, refuse, succeed
+from conftest import ROOT, refuse
 
 from reference import encoder
 from test_vectors import build, passage, search

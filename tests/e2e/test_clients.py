@@ -7,14 +7,6 @@ import sys
 import pytest
 
 from conftest import ROOT
-from test_server import Server
-
-
-@pytest.fixture(scope="module")
-def server():
-    s = Server("--reuse", "full")
-    yield s
-    assert s.stop() == 0, s.said
 
 
 def run(*command):

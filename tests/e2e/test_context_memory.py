@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import bench_sparse, ROOT, refuse, succeed
-from test_server import Server
+from serving import Server
 
 MODEL = ROOT / "demo/model.gguf"
 DOCS = [p for p in sorted((ROOT / "demo/docs").rglob("*.*")) if p.suffix in (".md", ".txt")]
@@ -139,42 +139,30 @@ def test_the_budget_is_kept_while_a_prompt_fills_it(long_model, budget, n, tmp_p
     """Memory beyond that of a short prompt, at its highest, is what --context-memory allows, within a tenth; the
     answer is that of memory."""
     prompt, kv = letters(1, n), n * KV_BYTES // 2**20 + 4
-    near = serve(long_model, kv)
-    try:
+    with serve(long_model, kv) as near:
         status, n_tokens, text = complete(near, prompt)
         assert status == 200 and n_tokens * KV_BYTES > 1.5 * budget * 2**20, n_tokens
-    finally:
-        assert near.stop() == 0, near.said
-    far = serve(long_model, kv, "--context-memory", f"{budget}M", "--context-dir", tmp_path)
-    try:
+    with serve(long_model, kv, "--context-memory", f"{budget}M", "--context-dir", tmp_path) as far:
         status, n_short, _ = complete(far, letters(2, 600))
         assert status == 200
         base = peak(far) - n_short * KV_BYTES
         assert complete(far, prompt) == (200, n_tokens, text)
         assert peak(far) - base < 1.1 * budget * 2**20
-    finally:
-        assert far.stop() == 0, far.said
 
 
 def test_requests_that_do_not_fit_together_take_turns(long_model, tmp_path):
     """A layer of one prompt fits the budget, one of two does not; cached or not, all are answered."""
     prompts = [letters(seed, 5000) for seed in range(3)]
-    server = serve(long_model, 64, "--context-memory", "12M", "--context-dir", tmp_path)
-    try:
+    with serve(long_model, 64, "--context-memory", "12M", "--context-dir", tmp_path) as server:
         alone = [complete(server, p) for p in prompts]
         assert [a[0] for a in alone] == [200] * 3, alone
         with ThreadPoolExecutor(3) as pool:
             assert list(pool.map(lambda p: complete(server, p), prompts)) == alone
-    finally:
-        assert server.stop() == 0, server.said
 
 
 def test_a_larger_budget_serves_what_a_smaller_one_does(long_model, tmp_path):
     """Seats have memory of their own: they take no blocks from prompts."""
     for budget in (8, 12, 20, 40):
-        server = serve(long_model, 16, "--context-memory", f"{budget}M", "--context-dir", tmp_path)
-        try:
+        with serve(long_model, 16, "--context-memory", f"{budget}M", "--context-dir", tmp_path) as server:
             status, got, _ = complete(server, letters(1, 4200))  # 14.8 of 16 MiB
             assert status == 200, (budget, got)
-        finally:
-            assert server.stop() == 0, server.said

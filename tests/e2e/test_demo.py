@@ -20,7 +20,7 @@ def test_answers_are_in_the_documents():
 
 
 def test_every_question_is_asked_twice_and_reused(tmp_path, capsys):
-    real_model.run(PROGRAM, ROOT / "demo/model.gguf", tmp_path, {"mode": "fusion", "recompute": 0.15})
+    real_model.run(PROGRAM, ROOT / "demo/model.gguf", tmp_path, "balanced")
     out = capsys.readouterr().out
     assert out.count(" ms ") >= 20 and out.count(" right ") + out.count(" wrong ") >= 20
     assert "of 20" in out and "reused" in out

@@ -13,7 +13,7 @@ import urllib.request
 
 import pytest
 from conftest import PROGRAM, ROOT, succeed
-from test_server import LONG, MODEL, Server
+from serving import LONG, MODEL, Server
 
 EXAMPLES = ROOT / "examples"
 GROUPS = [f"customer-{i}" for i in range(16)]

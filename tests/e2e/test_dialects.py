@@ -4,8 +4,6 @@ import urllib.request
 
 import pytest
 
-from conftest import ROOT
-from test_server import Server, start # noqa: F401
 
 TOOL = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 8}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
         "required": ["city", "days"], "additionalProperties": False}
@@ -14,11 +12,7 @@ FREE = {"temperature": 1, "seed": 5}
 QUESTION = [{"role": "user", "content": "Who is the keeper?"}]
 
 
-@pytest.fixture(scope="module")
-def server():
-    s = Server("--reuse", "full", "--alias", "tiny")
-    yield s
-    assert s.stop() == 0, s.said
+SERVER = ("--reuse", "full", "--alias", "tiny")
 
 
 # -- Anthropic ----------------------------------------------------------------------------------------------

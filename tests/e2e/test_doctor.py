@@ -29,6 +29,9 @@ def test_the_machine():
     assert doctor("-t", 1)["machine", "cores"]["n_threads"] == 1
     ref = doctor("--cpu", "ref")["machine", "kernels"]
     assert (ref["value"], ref["state"]) == ("ref", "warning") and ref["advice"]
+    rounding = told["machine", "rounding"]
+    assert (rounding["other_bits"] == 8) == ("--exact-products" in (rounding.get("advice") or ""))
+    assert "15 bits" in doctor("--exact-products")["machine", "rounding"]["value"] or rounding["other_bits"] == 0
 
 
 def test_a_model(tmp_path):

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from conftest import ROOT, run, succeed
-from test_server import Server
+from serving import Server
 
 BUILD = ROOT / os.environ.get("SPOLIA_BUILD", "build")
 BUNDLED = ROOT / "demo/model.gguf"

@@ -8,15 +8,7 @@ import time
 import pytest
 from conftest import PROGRAM, ROOT, run
 from peer import Peer
-from test_server import Server
-
-
-@pytest.fixture(scope="module")
-def server():
-    s = Server("--reuse", "full")
-    yield s
-    assert s.stop() == 0, s.said
-    assert "Sanitizer" not in s.said, s.said
+from serving import Server
 
 
 def call(*options):
@@ -132,12 +124,9 @@ def test_failures_are_counted(mode, said):
 
 
 def test_a_full_server_refuses():
-    s = Server("--parallel", 1, "--queue", 2)
-    try:
+    with Server("--parallel", 1, "--queue", 2) as s:
         rows, _ = load("--url", s.url, "--requests", 30, "--rates", 0, "-n", 64, "--ignore-end")
         assert rows[0]["refused"] > 0 and rows[0]["refused"] + rows[0]["answered"] == 30 and rows[0]["failed"] == 0
-    finally:
-        assert s.stop() == 0, s.said
 
 
 def test_clients_that_hang_up(server):

@@ -63,6 +63,15 @@ def test_every_weight_type(kind, variant, make_model, reference, tmp_path):
     assert nmse(logits(tmp_path, model, TOKENS, variant=variant), reference(model)) < bound
 
 
+@pytest.mark.parametrize("kind", ["q8_0", "q4_0", "q5_k", "mxfp4"])
+def test_exact_products(kind, variant, make_model, reference, tmp_path):
+    model = make_model("tiny-wide-qwen2", kind)
+    found = logits(tmp_path, model, TOKENS, variant=variant, more=["--exact-products"])
+    assert nmse(found, reference(model)) < ROUNDED[16]
+    alone = logits(tmp_path, model, TOKENS[:7], variant=variant, more=["--exact-products", "-b", 3])
+    assert np.array_equal(alone, found[:7])
+
+
 @pytest.mark.parametrize("kind", ["f16", "q8_0", "q4_k"])
 def test_rows_that_are_not_whole_blocks(kind, make_model, reference, tmp_path):
     model = make_model("tiny-odd", kind)

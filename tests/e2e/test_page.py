@@ -1,6 +1,7 @@
 """The page at /: its files as they are sent, and what people do with it in a browser (tests/support/page.py)."""
 import gzip
 import json
+import os
 import re
 import shutil
 import socket
@@ -8,11 +9,12 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
 from conftest import ROOT, succeed
-from test_server import Server
+from serving import Server
 
 CLIENTS = ROOT / ".venv-clients/bin/python"
 CHROMIUM = shutil.which("chromium")
@@ -29,9 +31,8 @@ def server(tmp_path_factory):
                        ("harbour", "The harbour of Velm was built in 1870.")):
         (folder / "velm" / f"{name}.txt").write_text(text)
     succeed("graph", "import", ROOT / "demo/graph/triples.tsv", "-o", folder / "g.db")
-    s = Server("--reuse", "full", "--collection", f"velm={folder / 'velm'}", "--graph", folder / "g.db")
-    yield s
-    assert s.stop() == 0, s.said
+    with Server("--reuse", "full", "--collection", f"velm={folder / 'velm'}", "--graph", folder / "g.db") as s:
+        yield s
 
 
 NGINX = """daemon off; pid {0}/pid; error_log {0}/errors; events {{}}
@@ -120,12 +121,68 @@ def test_texts_are_all_used_and_all_there():
     assert there <= words, there - words
 
 
+BRIEF = {"role": "system", "content": "Answer briefly."}
+N_COPIES, AT_ONCE = 10_000, 100
+
+
+def resident(s):
+    """Bytes of memory that a server has."""
+    return int(re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{s.process.pid}/status").read_text())[1]) * 1024
+
+
 @pytest.fixture(scope="module")
-def reports(server, prefixed, tmp_path_factory):
+def many():
+    """A server with 10,000 copies of short documents below one system prompt."""
+    s = Server("--reuse", "full", "--kv-memory", 1024)
+    for i in range(0, N_COPIES, AT_ONCE):
+        given = [{"text": f"Boat {k} is at pier {k * 7919 % N_COPIES}."} for k in range(i, i + AT_ONCE)]
+        body = {"model": "any", "messages": [BRIEF, {"role": "user", "content": "Where?"}], "documents": given, "max_tokens": 1}
+        status, o = s.call("/v1/chat/completions", body)
+        assert status == 200, o
+    yield s
+    assert s.stop() == 0, s.said
+
+
+def test_ten_thousand_copies_are_walked_in_pages(many):
+    """Each once, in little memory, and no page takes long; a request that comes meanwhile does not wait for it."""
+    (head,) = [c for c in many.call("/v1/copies")[1]["data"] if "Answer briefly." in c["text"]]
+    assert head["below"] >= N_COPIES
+    before, copies, longest, query = resident(many), [], 0, f"parent={head['name']}&limit=200"
+    for after in iter(lambda: query, None):
+        began = time.monotonic()
+        status, page = many.call("/v1/copies?" + after)
+        longest = max(longest, time.monotonic() - began)
+        assert status == 200 and len(page["data"]) <= 200
+        copies += page["data"]
+        query = f"parent={head['name']}&limit=200&after={page['next']}" if page["has_more"] else None
+    assert len(copies) == len({c["name"] for c in copies}) == head["below"]
+    assert len({c["text"] for c in copies if "Boat" in c["text"]}) == N_COPIES
+    assert resident(many) - before < 32 << 20
+    assert longest < 5, longest # a tenth of a second on a machine that does nothing else
+    many.call(f"/v1/copies?parent={head['name']}&limit=1000")
+    assert many.call("/v1/copies?limit=1001")[0] == 400
+
+
+def cpu_seconds(s):
+    """User and system time of a server."""
+    fields = Path(f"/proc/{s.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_page_that_watches_costs_little(many):
+    """CPU time of what it asks for every two seconds: under 1 % of a core (bench/page_cost.py measures it on a busy server)."""
+    rounds, begin = 100, cpu_seconds(many)
+    for _ in range(rounds):
+        get(many.url + "/metrics"), get(many.url + "/v1/requests")
+    assert (cpu_seconds(many) - begin) / rounds / 2 < 0.01
+
+
+@pytest.fixture(scope="module")
+def reports(server, prefixed, many, tmp_path_factory):
     keys = tmp_path_factory.mktemp("page") / "keys"
     keys.write_text("the-key\n")
     keyed = Server("--api-keys", str(keys))
-    done = subprocess.run([CLIENTS, ROOT / "tests/support/page.py", CHROMIUM, server.url, keyed.url, prefixed], capture_output=True, text=True,
+    done = subprocess.run([CLIENTS, ROOT / "tests/support/page.py", CHROMIUM, server.url, keyed.url, prefixed, many.url], capture_output=True, text=True,
                           timeout=1500)
     keyed.stop()
     assert done.returncode == 0, done.stderr[-3000:]

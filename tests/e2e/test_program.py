@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import PROGRAM, ROOT, refuse, run, succeed
+from conftest import PROGRAM, ROOT, refuse, succeed
 
 MODEL = ROOT / "demo/model.gguf"
 

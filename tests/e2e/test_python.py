@@ -14,6 +14,8 @@ import pytest
 from conftest import ROOT, succeed
 from test_server_fields import FIM, model_that_fills_in_the_middle
 
+from reference import encoder
+
 BUILD = ROOT / os.environ.get("SPOLIA_BUILD", "build")
 sys.path.insert(0, str(BUILD / "python"))
 spolia = pytest.importorskip("spolia", reason="make python has not run")
@@ -336,3 +338,56 @@ def test_logits_are_an_array(engine):
         engine.logits([5] * (engine.info.n_ctx + 1))
     with pytest.raises(spolia.InvalidArgument):
         engine.logits([])
+
+
+def embed_beside(spoken, embedder, texts, **callbacks):
+    """sp_embed with callbacks of Python; the vectors."""
+    ffi, lib = spoken.ffi, spoken.lib
+    keep, n = spoken.Keep(), len(texts)
+    inputs = keep.add(ffi.new("sp_embed_input[]", n))
+    for to, t in zip(inputs, texts):
+        to.text, to.n = keep.add(ffi.new("char[]", t.encode())), len(t)
+    kinds = {"stop": "bool(void *)", "rests": "bool(void *)", "step_us": "int64_t(void *)"}
+    o = ffi.new("sp_embed_opts *", {name: keep.add(ffi.callback(kinds[name], f)) for name, f in callbacks.items()})
+    vectors = ffi.new("float[]", n * embedder.dimensions)
+    spoken.check(lib.sp_embed(embedder.c, inputs, n, o, vectors, ffi.NULL))
+    return list(vectors)
+
+
+def test_steps_beside_answers_are_short(tmp_path):
+    """A step has what its time allows, one text at least, and pauses after each layer; the vectors are the same."""
+    from spolia import _library as spoken
+    texts = [f"the river {i} of the walls and stones" for i in range(12)]
+    with spolia.Embedder(encoder.write_folder(tmp_path / "m"), threads=1) as e:
+        plain = embed_beside(spoken, e, texts)
+        steps, pauses = [], []
+        count_steps = lambda us: lambda _: steps.append(us) or us  # noqa: E731
+        assert embed_beside(spoken, e, texts, step_us=count_steps(0)) == plain and len(steps) == 1
+        assert embed_beside(spoken, e, texts, step_us=count_steps(1)) == plain and len(steps) == 1 + len(texts)
+        embed_beside(spoken, e, texts[:1], rests=lambda _: pauses.append(len(pauses)) or len(pauses) % 3 != 0)
+        n_pauses = len(pauses) / 3  # each was asked three times
+        assert n_pauses == encoder.TINY["num_hidden_layers"] - 1 > 0
+        assert len(embed_beside(spoken, e, texts, stop=lambda _: False)) == len(plain)
+
+
+def test_a_question_does_not_wait_for_a_rest(tmp_path):
+    """A call that rests holds its place in the middle of a text; one without rests gets the embedder all the same."""
+    from spolia import _library as spoken
+    resting, asked = threading.Event(), threading.Event()
+    with spolia.Embedder(encoder.write_folder(tmp_path / "m"), threads=1) as e:
+        def rests(_):
+            resting.set()
+            return not asked.is_set()
+        job = threading.Thread(target=embed_beside, args=(spoken, e, ["the river"] * 3), kwargs={"rests": rests, "step_us": lambda _: 1})
+        job.start()
+        try:
+            assert resting.wait(60)
+            question = threading.Thread(target=e.embed, args=("which river?",), daemon=True)
+            question.start()
+            question.join(20)
+            assert not question.is_alive() and not asked.is_set()
+        finally:
+            asked.set()
+            question.join(60)
+        job.join(60)
+        assert not job.is_alive()

@@ -2,12 +2,11 @@
 import shutil
 
 from conftest import ROOT
-from test_server import start  # noqa: F401 (a fixture)
 
 PAGES = ("store.md", "reliability.md", "replicas.md")
 
 
-def test_the_documentation_answers_with_citations(real_model, start, tmp_path):  # noqa: F811
+def test_the_documentation_answers_with_citations(real_model, start, tmp_path):
     """serve -m smollm2.gguf --embedding minilm --collection docs=./docs: the second question reuses what the first one
     computed, and says what of its search the answer did not wait for."""
     (tmp_path / "docs").mkdir()

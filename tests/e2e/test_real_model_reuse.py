@@ -8,7 +8,7 @@ import json
 import pytest
 
 from conftest import ROOT, choices, succeed
-from test_server import Server
+from serving import Server
 
 COUNTRIES = ROOT / "demo/countries/docs"
 NAMES = ("iceland", "chile", "japan", "kenya")
@@ -69,14 +69,11 @@ def answer(server, prompt):
 
 
 def test_a_known_prefix_has_the_bits_of_a_cold_prompt_and_the_server_says_what_the_program_says(model, long_text):
-    server = Server("-c", 1024, "--guard", 0, model=model)
-    try:
+    with Server("-c", 1024, "--guard", 0, model=model) as server:
         cold, none = answer(server, long_text)
         known, n_known = answer(server, long_text)
         answer(server, long_text[:2400])
         other, n_other = answer(server, long_text[:2400] + " and the")
-    finally:
-        assert server.stop() == 0, server.said
     assert none == 0 and n_known > 500 and n_other > 300
     assert known["logprobs"] == cold["logprobs"] and known["text"] == cold["text"]
     said = json.loads(succeed("run", "-m", model, "-f", "-", "-n", "6", "-c", "1024", "--json",

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import zipfile
 
-import pytest
 from conftest import ROOT, refuse, succeed
 
 from reference.random_model import PRESETS

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import ROOT, refuse, succeed
 from support.redis_server import Redis
-from test_server import Server, chat
+from serving import Server, chat, servers
 from test_server_documents import register, send
 
 pytestmark = pytest.mark.skipif(not shutil.which("redis-server"), reason="redis-server is not installed")
@@ -26,17 +26,10 @@ def redis():
 
 @pytest.fixture
 def replica(redis):
-    started = []
-
-    def run(*options):
-        kernels = [] if "--cpu" in options else ["--cpu", "ref"] # slow: computing a copy takes longer than a loaded machine needs to load it
-        started.append(Server("--reuse", "full", "--remote", redis.url, *kernels, *options))
-        return started[-1]
-    yield run
-    for s in started:
-        if s.process.poll() is None:
-            assert s.stop() == 0, s.said
-            assert "Sanitizer" not in s.said, s.said
+    """On slow kernels: computing a copy takes longer than a loaded machine needs to load it."""
+    with servers("--reuse", "full") as run:  # a test may change redis.url
+        yield lambda *options: run(*([] if "--remote" in options else ["--remote", redis.url]),
+                                   *([] if "--cpu" in options else ["--cpu", "ref"]), *options)
 
 
 def ask(server, *names, key=None, **more):
@@ -152,6 +145,19 @@ def test_a_server_that_hangs_or_dies_costs_no_answer(redis, replica):
         ask(two, f"Place {time.time()}")
         time.sleep(0.2)
     assert "the remote tier does not answer: redis at " in two.read_log()
+
+
+def test_a_server_that_hangs_while_it_takes_a_copy_keeps_no_request_out(redis):
+    one = Server("--reuse", "full", "--remote", redis.url, "--kv-memory", "1", "--ctx-size", "1024", "--parallel", "1",
+                 "--load-timeout", "40000")
+    ask(one, "Velm")
+    wait_for(lambda: redis.copies() == 1)
+    redis.process.send_signal(signal.SIGSTOP)
+    for name in ("Torin", "Asker", "Brin"):  # each needs the memory that the put of the first one still reads
+        assert ask(one, name * 7)["timings"]["queue_ms"] < 8000  # Redis is given up after 20 s
+    redis.process.send_signal(signal.SIGCONT)
+    assert one.stop() == 0, one.said
+    assert "Sanitizer" not in one.said, one.said
 
 
 def test_a_server_that_ends_hands_over_what_the_others_lack(redis, replica):

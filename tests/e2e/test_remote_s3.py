@@ -2,95 +2,23 @@
 import contextlib
 import json
 import os
-import pathlib
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 
 import pytest
 
 from conftest import ROOT, refuse, run, succeed
 from test_json import valid
 from test_remote import ask, sources, text_of, wait_for
-from test_server import Server, chat
+from serving import chat, servers
 from test_server_documents import register, send
 
-boto3 = pytest.importorskip("boto3", reason="moto and boto3 are not installed")
+pytest.importorskip("boto3", reason="moto and boto3 are not installed")
+from support.object_store import Store  # noqa: E402
+
 MODEL = ROOT / "demo/model.gguf"
-ALLOWED = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
-
-
-class Store:
-    """A server of its own with a bucket and one user; from then on it refuses wrong signatures."""
-
-    bucket = "copies"
-    url = f"s3://{bucket}/corpus/one"
-
-    def __init__(self, folder):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.endpoint = f"http://127.0.0.1:{s.getsockname()[1]}"
-        self.log = folder / "moto.log"
-        self.start()
-        self.env = {"AWS_ACCESS_KEY_ID": self.key, "AWS_SECRET_ACCESS_KEY": self.secret, "AWS_ENDPOINT_URL": self.endpoint,
-                    "AWS_SHARED_CREDENTIALS_FILE": str(folder / "none"), "AWS_CONFIG_FILE": str(folder / "none")}
-
-    def start(self):
-        self.process = subprocess.Popen([pathlib.Path(sys.executable).parent / "moto_server", "-p", self.endpoint.rsplit(":")[-1]],
-                                        stdout=subprocess.DEVNULL, stderr=self.log.open("a"))
-        wait_for(self.answers)
-        iam = self.client("iam", "any", "any")
-        iam.create_user(UserName="spolia")
-        iam.put_user_policy(UserName="spolia", PolicyName="all", PolicyDocument=ALLOWED)
-        made = iam.create_access_key(UserName="spolia")["AccessKey"]
-        self.key, self.secret = made["AccessKeyId"], made["SecretAccessKey"]
-        self.s3 = self.client("s3", self.key, self.secret)
-        self.s3.create_bucket(Bucket=self.bucket)
-        self.call("/moto-api/reset-auth", b"0")
-
-    def call(self, path, body=None):
-        r = urllib.request.Request(self.endpoint + path, body, {"Content-Type": "text/plain"})
-        return urllib.request.urlopen(r, timeout=30).read()
-
-    def answers(self):
-        try:
-            self.call("/moto-api/")
-        except urllib.error.HTTPError:
-            return True
-        except OSError:
-            return False
-        return True
-
-    def client(self, service, key, secret):
-        return boto3.client(service, endpoint_url=self.endpoint, region_name="us-east-1", aws_access_key_id=key, aws_secret_access_key=secret)
-
-    def keys(self, part):
-        found = self.s3.list_objects_v2(Bucket=self.bucket).get("Contents", [])
-        return [o["Key"] for o in found if f"/{part}/" in o["Key"]]
-
-    def get(self, key):
-        return self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read()
-
-    def put(self, key, body):
-        """In place of an object; it keeps what the object's metadata says."""
-        said = self.s3.head_object(Bucket=self.bucket, Key=key)["Metadata"]
-        self.s3.put_object(Bucket=self.bucket, Key=key, Body=body, Metadata=said)
-
-    def delete(self, key):
-        self.s3.delete_object(Bucket=self.bucket, Key=key)
-
-    def copies(self):
-        return len(self.keys("copy"))
-
-    def stop(self):
-        self.process.send_signal(signal.SIGCONT)
-        self.process.kill()
-        self.process.wait()
 
 
 @pytest.fixture
@@ -107,16 +35,8 @@ def store(tmp_path, monkeypatch):
 
 @pytest.fixture
 def replica(store):
-    started = []
-
-    def begin(*options):
-        started.append(Server("--reuse", "full", "--cpu", "ref", "--remote", store.url, *options))
-        return started[-1]
-    yield begin
-    for s in started:
-        if s.process.poll() is None:
-            assert s.stop() == 0, s.said
-            assert "Sanitizer" not in s.said, s.said
+    with servers("--reuse", "full", "--cpu", "ref", "--remote", store.url) as run:
+        yield run
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +72,24 @@ def test_what_one_computed_the_other_reuses(store, replica):
     late = replica() # reads what is there when it starts
     time.sleep(1)
     assert sources(ask(late, "Velm")) == ["remote"]
+
+
+def test_smaller_forms_are_read_by_everybody(store, replica):
+    ways = {"Velm": [], "Torin": ["--remote-kv", "q8_0"], "Asker": ["--remote-compress", "3"],
+            "Brin": ["--remote-kv", "q8_0", "--remote-compress", "3"]}
+    sizes, wanted = {}, {}
+    for name, options in ways.items():
+        wanted[name] = ask(replica(*options), name)["choices"][0]["message"]["content"]
+        wait_for(lambda: len(store.keys("index")) == len(wanted))
+        sizes[name] = sum(len(store.get(k)) for k in store.keys("copy")) - sum(sizes.values())
+    assert sizes["Torin"] < 0.6 * sizes["Velm"] and sizes["Asker"] < sizes["Velm"] and sizes["Brin"] <= sizes["Torin"]
+    for options in ([], ways["Brin"]):
+        late = replica(*options)
+        time.sleep(1)
+        again = {name: ask(late, name) for name in ways}
+        assert [sources(a) for a in again.values()] == [["remote"]] * 4
+        assert all(again[n]["choices"][0]["message"]["content"] == wanted[n] for n in ("Velm", "Asker"))
+    assert (found := cache(store, "verify"))["copies"] == 4 and found["damaged"] == 0
 
 
 def test_answers_stay_the_same_when_the_store_hangs_or_dies(store, replica):
@@ -228,12 +166,15 @@ def test_a_store_killed_during_loads_costs_no_answer(store, replica, seconds):
     timer.join()
 
 
-def test_a_damaged_object_is_a_miss(store, replica):
-    one = replica()
+@pytest.mark.parametrize("form", [[], ["--remote-compress", "3"]])
+def test_a_damaged_object_is_a_miss(store, replica, form):
+    one = replica(*form)
     wanted = ask(one, "Velm")["choices"][0]["message"]["content"]
     wait_for(lambda: len(store.keys("index")) == 1)
     key = store.keys("copy")[0]
     body = store.get(key)
+    if "--remote-compress" in form:
+        assert body[:4] == b"SPT1"
     for damaged in (body[:-1], body[:6000] + bytes([body[6000] ^ 1]) + body[6001:], body[:100] + b"x" + body[101:], b""):
         store.put(key, damaged)
         two = replica()

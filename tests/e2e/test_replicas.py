@@ -13,7 +13,7 @@ import urllib.request
 import pytest
 
 from conftest import ROOT, succeed
-from test_server import LONG, Server, chat
+from serving import LONG, Server, chat
 
 EXAMPLES = ROOT / "examples"
 HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin:/sbin")

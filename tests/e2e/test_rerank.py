@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from conftest import ROOT, refuse
-from test_server import MODEL, Server
+from serving import MODEL, Server
 
 from reference import encoder
 
@@ -24,17 +24,14 @@ def folder(family, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(folder):
-    s = Server("--reranker", folder)
-    yield s
-    assert s.stop() == 0, s.said
-    assert "Sanitizer" not in s.said, s.said
+    with Server("--reranker", folder) as s:
+        yield s
 
 
 @pytest.fixture(scope="module")
 def chat_server():
-    s = Server("--parallel", "4")
-    yield s
-    assert s.stop() == 0, s.said
+    with Server("--parallel", "4") as s:
+        yield s
 
 
 def score(server, pairs, **fields):
@@ -142,8 +139,5 @@ def test_the_package_scores(folder, family, server):
 def test_identity_leaves_the_sum(tmp_path, family):
     rows = [r for r in GOLDEN if r["family"] == family]
     folder = encoder.write_cross_encoder(tmp_path / "m", family, activation="torch.nn.modules.linear.Identity")
-    s = Server("--reranker", folder)
-    try:
+    with Server("--reranker", folder) as s:
         assert score(s, [r["pair"] for r in rows]) == pytest.approx([r["raw"] for r in rows], abs=1e-5)
-    finally:
-        assert s.stop() == 0, s.said

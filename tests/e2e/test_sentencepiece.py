@@ -8,7 +8,7 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import refuse, succeed
+from conftest import refuse
 from reference import gguf_writer
 from test_pre_tokenizers import ids, random_texts
 

@@ -9,20 +9,7 @@ import urllib.request
 
 import pytest
 from conftest import refuse
-from test_server import LONG, MODEL, Server, chat, documents
-
-
-@pytest.fixture
-def start():
-    started = []
-
-    def run(*options):
-        started.append(Server(*options))
-        return started[-1]
-    yield run
-    for s in started:
-        if s.process.poll() is None:
-            assert s.stop() == 0, s.said
+from serving import LONG, MODEL, chat, documents
 
 
 def call(s, path, body=None, **headers):

@@ -1,113 +1,18 @@
 """`spolia serve`: OpenAI's client unmodified, documents, tenants, limits, hostile requests, shutdown."""
 import json
-import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-import urllib.error
-import urllib.request
 
 import openai
 import pytest
 
-from conftest import PROGRAM, ROOT, refuse, succeed
-
-MODEL = ROOT / "demo/model.gguf"
-LONG = {"max_tokens": 3000, "prompt": "The harbour", "temperature": 1, "top_k": 2000, "seed": 1, "ignore_eos": True}
-
-
-class Server:
-    def __init__(self, *options, model=MODEL, under=lambda *command: command, env=None):
-        """under: makes the command that runs this one; env: more variables."""
-        self.log = tempfile.TemporaryFile("w+")
-        command = under(PROGRAM, "serve", "-m", model, "--port", "0", *map(str, options))
-        self.process = subprocess.Popen(list(command), stdout=subprocess.PIPE, stderr=self.log, text=True,
-                                        env={**os.environ, **(env or {})})
-        line = self.process.stdout.readline()
-        assert line.startswith("listening on http://127.0.0.1:"), line + self.read_log()
-        self.url = line.split()[-1]
-        self.port = int(self.url.rsplit(":", 1)[1])
-
-    def read_log(self):
-        self.log.seek(0)
-        return self.log.read()
-
-    def client(self, key="none"):
-        return openai.OpenAI(base_url=self.url + "/v1", api_key=key, max_retries=0, timeout=120)
-
-    def call(self, path, body=None, key=None):
-        """(status, JSON or text) of a GET, or of a POST with a body: an object, or bytes as they are."""
-        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
-        try:
-            with urllib.request.urlopen(urllib.request.Request(self.url + path, data, headers), timeout=120) as r:
-                status, text = r.status, r.read().decode()
-        except urllib.error.HTTPError as e:
-            status, text = e.code, e.read().decode()
-        try:
-            return status, json.loads(text)
-        except ValueError:
-            return status, text
-
-    def metric(self, name):
-        text = self.call("/metrics")[1]
-        return float(re.search(rf"^spolia:{re.escape(name)} (\S+)$", text, re.M)[1])
-
-    def wait_for(self, metric, value, seconds=30):
-        end = time.time() + seconds
-        while self.metric(metric) != value:
-            assert time.time() < end, f"{metric} is {self.metric(metric)}, not {value}"
-            time.sleep(0.05)
-
-    def socket(self):
-        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
-
-    def stop(self, number=signal.SIGTERM, seconds=60):
-        """Its exit code; what it wrote to standard error is in self.said."""
-        self.process.send_signal(number)
-        try:
-            self.process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise
-        self.said = self.read_log()
-        return self.process.returncode
-
-
-@pytest.fixture(scope="module")
-def server():
-    s = Server("--reuse", "full")
-    yield s
-    assert s.stop() == 0, s.said
-    assert "Sanitizer" not in s.said, s.said
-
-
-@pytest.fixture
-def start():
-    started = []
-
-    def run(*options, **more):
-        started.append(Server(*options, **more))
-        return started[-1]
-    yield run
-    for s in started:
-        if s.process.poll() is None:
-            assert s.stop() == 0, s.said
-
-
-def documents(name):
-    return [{"id": "a", "title": "Harbour", "text": f"The keeper of the {name} lighthouse is called Anna Berg and came in 1931."},
-            {"id": "b", "title": "Boats", "text": f"The {name} harbour was built by the town in 1870 and has forty boats."}]
-
-
-def chat(question="Who is the keeper?", **more):
-    return {"model": "any", "messages": [{"role": "user", "content": question}], "max_tokens": 12, **more}
-
+from conftest import ROOT, refuse, succeed
+from serving import LONG, MODEL, chat, documents
 
 # -- OpenAI's client -----------------------------------------------------------------------------
 
@@ -375,6 +280,25 @@ def test_hanging_up_cancels(start, stream):
     s.wait_for("num_requests_running", 0)
     assert s.metric('request_success_total{finished_reason="canceled"}') >= 1
     assert s.call("/v1/completions", {**LONG, "max_tokens": 1})[0] == 200
+
+
+def test_what_reading_takes_is_said_before_and_after(start):
+    """/props guesses before the first answer; cold_ms is what reading everything takes, by what it took."""
+    s = start("--reuse", "full")
+    guess = s.call("/props")[1]["prefill"]
+    assert guess["ms_per_token"] > 0 and not guess["measured"]
+    ratios = []
+    for i in range(5):
+        given = [{"text": f"Document {i} {k} has {i * 7 + k} boats. " + "The harbour is old. " * 60} for k in range(4)]
+        cold, warm = (s.call("/v1/chat/completions", chat(q, documents=given, max_tokens=1))[1]["timings"] for q in ("Why?", "Who?"))
+        assert cold["cold_ms"] == pytest.approx(cold["prompt_ms"], abs=0.01) or cold["cache_n"]
+        assert warm["cache_n"] > 1000 and warm["cold_ms"] > 0
+        ratios.append(warm["cold_ms"] / cold["prompt_ms"])
+    measured = s.call("/props")[1]["prefill"]
+    assert measured["measured"]
+    assert 0.4 < sorted(ratios)[2] < 2.5, ratios
+    assert guess["ms_per_token"] / 30 < measured["ms_per_token"] < guess["ms_per_token"] * 30 # a busy machine
+    assert s.call("/v1/completions", {"model": "any", "prompt": "No token.", "max_tokens": 0})[1]["timings"]["cold_ms"] is None
 
 
 def test_what_clients_of_llama_cpp_ask(start):

@@ -2,18 +2,9 @@
 import json
 
 import pytest
-from test_server import Server
 
 DOCUMENTS = [{"id": "ferry", "title": "Ferry", "text": "Boats leave Velm at nine and return at noon."},
              {"id": "hotel", "title": "Hotel", "text": "Torin has two hotels, the Swan and the Anchor."}, "The pier is closed."]
-
-
-@pytest.fixture(scope="module")
-def server():
-    s = Server("--reuse", "full")
-    yield s
-    assert s.stop() == 0, s.said
-    assert "Sanitizer" not in s.said, s.said
 
 
 def body(**fields):

@@ -1,7 +1,8 @@
 """`serve --collection`: chats answered from a folder, by field or by the model's name."""
 import pytest
-from conftest import refuse, succeed
-from test_server import MODEL, Server, chat, start  # noqa: F401 (a fixture)
+from conftest import refuse, run, succeed
+from serving import MODEL, Server, chat
+from test_server_documents import send
 
 from reference import encoder
 
@@ -24,10 +25,8 @@ def folder(tmp_path_factory):
 def server(folder, tmp_path_factory):
     ready = tmp_path_factory.mktemp("index") / "ready.db"
     succeed("index", folder / "velm", "-o", ready, "--quiet")
-    s = Server("--reuse", "full", "--collection", f"docs={folder}", "--collection", f"ready={ready}")
-    yield s
-    assert s.stop() == 0, s.said
-    assert "Sanitizer" not in s.said, s.said
+    with Server("--reuse", "full", "--collection", f"docs={folder}", "--collection", f"ready={ready}") as s:
+        yield s
 
 
 def told(server, question, **more):
@@ -147,3 +146,63 @@ def test_nothing_begins_ahead_while_the_pool_is_full(tiny, folder, start):
     s = start("--embedding", tiny, "--collection", f"docs={folder}", "--ahead", 0)
     assert told(s, QUESTIONS[0], collection={"name": "docs", "ahead": True})["retrieval"]["begun_ahead"] == 0
     assert told(s, QUESTIONS[0], collection="docs")["retrieval"]["begun_ahead"] == 0
+
+
+def documents(server, path="", status=200):
+    got, o = server.call(f"/v1/collections/docs/documents{path}")
+    assert got == status, o
+    return o
+
+
+def test_the_files_of_a_folder_are_listed(start, folder):
+    """As documents of an uploaded collection are: in pages, one by one; what changes them is refused."""
+    server = start("--collection", f"docs={folder}")
+    data = documents(server)["data"]
+    assert [d["id"] for d in data] == sorted(FILES) and [d["file"] for d in data] == sorted(FILES)
+    assert [d["bytes"] for d in data] == [len(FILES[name]) for name in sorted(FILES)]
+    assert all(d["chunks"] == 1 and d["tags"] == [] and d["collection"] == "docs" and d["object"] == "document" for d in data)
+    assert abs(data[0]["created"] - (folder / "ferry.txt").stat().st_mtime) < 2
+    page = documents(server, "?limit=2&after=ferry.txt")
+    assert [d["id"] for d in page["data"]] == ["torin.txt", "velm/harbour.md"] and page["has_more"]
+    assert not documents(server, "?after=torin.txt&limit=2")["has_more"]
+    assert documents(server, "/velm/light.md") == data[3]
+    assert documents(server, "/velm", 404)["error"]["code"] == "document_not_found"
+    documents(server, "?limit=0", 400)
+    for method in ("DELETE", "PUT", "PATCH"):
+        status, o = send(server, method, "/v1/collections/docs/documents/torin.txt", {"text": "x"})
+        assert (status, o["error"]["code"]) == (409, "collection_read_only")
+
+
+def test_files_have_the_tags_of_their_folder(start, folder, tmp_path):
+    """`.tags` names files and folders; bad lines are named and skipped; `spolia search --tag` and filters ask for tags."""
+    for name, text in FILES.items():
+        (tmp_path / "docs" / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / "docs" / name).write_text(text)
+    tags = tmp_path / "docs/.tags"
+    tags.write_text("# tags of the tests\nvelm/: velm, sea\n\nferry.txt: sea, boats\n.: all\nno colon here\nvelm/light.md:  light \n")
+    index = tmp_path / "docs.db"
+    done = run("index", tmp_path / "docs", "-o", index)
+    assert done.returncode == 0 and ".tags:6: not NAME: TAG" in done.stderr, done.stderr
+    server = start("--collection", f"docs={index}")
+    assert {d["id"]: d["tags"] for d in documents(server)["data"]} == {
+        "ferry.txt": ["all", "boats", "sea"], "torin.txt": ["all"], "velm/harbour.md": ["all", "sea", "velm"],
+        "velm/light.md": ["all", "light", "sea", "velm"]}
+    question = "Velm harbour lighthouse, ferry to Torin hotels"
+
+    def found(**given):
+        status, o = server.call("/v1/search", {"query": question, "collection": "docs", "filter": given})
+        assert status == 200, o
+        return sorted(h["document"] for h in o["data"])
+    assert found(tag="sea") == ["ferry.txt", "velm/harbour.md", "velm/light.md"] and found(tag="light") == ["velm/light.md"]
+    assert found(tag=["light", "boats"]) == ["ferry.txt", "velm/light.md"] and found(tag="none") == []
+    assert found(tag="sea", file="velm") == ["velm/harbour.md", "velm/light.md"] and found(tag="boats", file="velm") == []
+    assert found(file=["velm", "velm/light.md"]) == ["velm/harbour.md", "velm/light.md"]  # each once
+    got = told(server, question, collection="docs", filter={"tag": "light"})["documents"]
+    assert [d["id"] for d in got] == ["velm/light.md"]
+    tags.write_text("torin.txt: torin\n")
+    succeed("index", "-o", index, "--quiet")
+    assert "torin.txt" in succeed("search", "-i", index, "--tag", "torin", "--json", question)
+    assert run("search", "-i", index, "--tag", "sea", question).returncode == 3
+    tags.unlink()
+    succeed("index", "-o", index, "--quiet")
+    assert run("search", "-i", index, "--tag", "torin", question).returncode == 3

@@ -1,9 +1,16 @@
 """`GET /v1/copies`: what is cached, as a tree to walk."""
+import itertools
+import json
+import threading
+import time
+import traceback
+import urllib.request
+
 import pytest
 from jsonschema import Draft202012Validator
 
 from test_json import SCHEMAS
-from test_server import Server, chat, documents, start  # noqa: F401 (a fixture)
+from serving import Server, chat, documents
 
 SYSTEM = {"role": "system", "content": "Answer briefly."}
 
@@ -90,9 +97,8 @@ def test_after_a_restart_the_store_is_walked(start, tmp_path):
 def keyed(tmp_path_factory):
     keys = tmp_path_factory.mktemp("copies") / "keys"
     keys.write_text("a-key\nb-key\n")
-    s = Server("--reuse", "full", "--api-keys", str(keys))
-    yield s
-    assert s.stop() == 0, s.said
+    with Server("--reuse", "full", "--api-keys", str(keys)) as s:
+        yield s
 
 
 def test_tenants_see_their_own(keyed):
@@ -121,3 +127,63 @@ def test_what_cannot_be_is_refused(keyed, query, param):
 def test_an_unknown_parent_is_not_found(keyed):
     status, o = keyed.call("/v1/copies?parent=123456789abcdef1", key="a-key")
     assert status == 404 and o["error"]["code"] == "copy_not_found"
+
+
+def begin_and_hang_up(s, i):
+    """A stream whose client leaves: at once, or after the first bytes."""
+    body = json.dumps(chat(f"Question {i}?", documents=documents(f"town{i % 5}"), max_tokens=64, ignore_eos=True, stream=True)).encode()
+    with s.socket() as c:
+        c.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                  b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        if i % 2:
+            c.recv(400)
+
+
+def test_lists_while_requests_come_and_go(start, tmp_path):
+    """Copies and requests are listed while others run, are cut off, and while documents come, are computed and deleted: what
+    `make tsan` and `make asan` look at."""
+    s = start("--reuse", "full", "--store", tmp_path, "--kv-memory", 16, "--parallel", 3)
+    over, wrong, seen = threading.Event(), [], {"requests": 0, "copies": 0}
+
+    def repeat(work):
+        try:
+            for i in itertools.count():
+                if over.is_set():
+                    return
+                work(i)
+        except Exception:
+            wrong.append(traceback.format_exc())
+
+    def use_documents(i):
+        name = f"paper{i % 3}"
+        assert s.call("/v1/documents", {"id": name, "text": f"Paper {i} is about boats. " * 40, "replace": True})[0] == 201
+        assert s.call(f"/v1/documents/{name}/precompute", {})[0] in (202, 400)
+        r = urllib.request.Request(f"{s.url}/v1/documents/{name}", method="DELETE")
+        assert urllib.request.urlopen(r, timeout=120).status in (200, 202)
+
+    def look_at_requests(i):
+        status, o = s.call("/v1/requests")
+        assert status == 200 and all(r["computed"] <= r["to_compute"] for r in o["data"])
+        seen["requests"] += len(o["data"])
+
+    def look_at_copies(i):
+        for head in s.call("/v1/copies?limit=3")[1]["data"]:
+            status, below = s.call(f"/v1/copies?parent={head['name']}&limit=5")
+            assert status in (200, 404) # it was dropped meanwhile
+            seen["copies"] += len(below.get("data", []))
+
+    work = (lambda i: ask(s, f"town{i % 7}"), lambda i: begin_and_hang_up(s, i), use_documents, look_at_requests, look_at_copies,
+            lambda i: s.metric("num_requests_running"))
+    threads = [threading.Thread(target=repeat, args=(w,)) for w in work]
+    for t in threads:
+        t.start()
+    begin = time.monotonic()
+    while not wrong and (time.monotonic() - begin < 6 or min(seen.values()) < 40) and time.monotonic() - begin < 120:
+        time.sleep(0.2) # with a sanitizer it takes longer until much was listed
+    over.set()
+    for t in threads:
+        t.join()
+    assert not wrong, wrong[0]
+    assert seen["requests"] > 10 and seen["copies"] > 10, seen
+    assert s.stop() == 0, s.said
+    assert "Sanitizer" not in s.said, s.said

@@ -8,8 +8,8 @@ import urllib.request
 
 import pytest
 
-from conftest import ROOT, refuse, run, succeed
-from test_server import MODEL, Server, chat, start  # noqa: F401 (a fixture)
+from conftest import refuse, run, succeed
+from serving import MODEL, Server, chat
 
 STORY = "The keeper of the northern lighthouse is called Anna Berg and came to the island by boat in 1931."
 OTHER = "The eastern harbour was built by the town in 1870 and has room for forty boats in the winter."
@@ -60,11 +60,9 @@ def files_with(folder, text):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("store")
-    s = Server("--reuse", "full", "--store", folder)
-    s.folder = folder
-    yield s
-    assert s.stop() == 0, s.said
-    assert "Sanitizer" not in s.said, s.said
+    with Server("--reuse", "full", "--store", folder) as s:
+        s.folder = folder
+        yield s
 
 
 # -- the life of a document -----------------------------------------------------------------------
@@ -129,7 +127,7 @@ def register_file(server, name, data):
     return o
 
 
-def test_search(start):  # noqa: F811
+def test_search(start):
     server = start("--reuse", "full")
     register(server, "north", STORY, title="North")
     register(server, "east", OTHER)
@@ -229,7 +227,7 @@ def keys(tmp_path):
     return tmp_path / "keys"
 
 
-def test_another_tenant_gets_a_miss_at_every_tier(start, keys, tmp_path):  # noqa: F811
+def test_another_tenant_gets_a_miss_at_every_tier(start, keys, tmp_path):
     for restarted in range(2):
         s = start("--reuse", "full", "--api-keys", keys, "--store", tmp_path / "store")
         if not restarted:
@@ -247,7 +245,7 @@ def test_another_tenant_gets_a_miss_at_every_tier(start, keys, tmp_path):  # noq
         assert s.stop() == 0
 
 
-def test_another_tenant_takes_as_long_as_the_first(start, keys):  # noqa: F811
+def test_another_tenant_takes_as_long_as_the_first(start, keys):
     s = start("--reuse", "full", "--api-keys", keys)
     times = {"cold": [], "theirs": [], "mine": []}
     for i in range(5):
@@ -259,7 +257,7 @@ def test_another_tenant_takes_as_long_as_the_first(start, keys):  # noqa: F811
     assert min(times["theirs"]) > 5 * mine and min(times["cold"]) > 5 * mine, times
 
 
-def test_cache_salt_of_a_set_of_documents(start, keys):  # noqa: F811
+def test_cache_salt_of_a_set_of_documents(start, keys):
     s = start("--reuse", "full", "--api-keys", keys)
     register(s, "a", STORY, "red", cache_salt="set one")
     assert send(s, "GET", "/v1/documents/a", key="red")[0] == 404
@@ -270,7 +268,7 @@ def test_cache_salt_of_a_set_of_documents(start, keys):  # noqa: F811
     assert send(s, "DELETE", "/v1/documents/a?cache_salt=set%20one", key="red")[1]["deleted"]
 
 
-def test_every_path_but_health_needs_a_key(start, keys):  # noqa: F811
+def test_every_path_but_health_needs_a_key(start, keys):
     s = start("--api-keys", keys)
     assert send(s, "GET", "/health")[0] == 200
     for method, path in (("GET", "/v1/documents"), ("POST", "/v1/documents"), ("GET", "/v1/documents/a"), ("PUT", "/v1/documents/a"),
@@ -283,7 +281,7 @@ def test_every_path_but_health_needs_a_key(start, keys):  # noqa: F811
 # -- iterative retrieval ----------------------------------------------------------------------------
 
 
-def test_each_iteration_shares_the_tree(start):  # noqa: F811
+def test_each_iteration_shares_the_tree(start):
     s = start("--reuse", "prefix")
     texts = [f"Passage {i} says that boat {i} left the harbour on day {i} and came back with {i + 3} nets." for i in range(4)]
     for n in range(1, 5):  # one more passage in each iteration
@@ -352,7 +350,7 @@ def test_a_table_needs_a_header(server):
     assert status == 400 and "header" in error["error"]["message"], error
 
 
-def test_a_graph(start, tmp_path):  # noqa: F811
+def test_a_graph(start, tmp_path):
     (tmp_path / "t.tsv").write_text("Anna Berg\tkeeps\tlighthouse\nlighthouse\tis in\tVelm\nVelm\thas\tharbour\n")
     succeed("graph", "import", tmp_path / "t.tsv", "-o", tmp_path / "g.db")
     s = start("--graph", tmp_path / "g.db")
@@ -397,7 +395,7 @@ def test_a_server_that_only_reads_the_store_deletes_nothing(start, tmp_path):
 # -- a damaged file --------------------------------------------------------------------------------
 
 
-def test_damaged_documents_are_repaired(start, tmp_path):  # noqa: F811
+def test_damaged_documents_are_repaired(start, tmp_path):
     """The server names the command; the command saves what can be read, names the rest, and the server starts."""
     file = tmp_path / "documents.db"
     server = start("--documents", file)
@@ -425,7 +423,7 @@ def test_damaged_documents_are_repaired(start, tmp_path):  # noqa: F811
     assert json.loads(succeed("documents", "repair", "--json", file))["whole"] is True
 
 
-def test_documents_that_cannot_be_read_are_rebuilt(start, tmp_path):  # noqa: F811
+def test_documents_that_cannot_be_read_are_rebuilt(start, tmp_path):
     file = tmp_path / "documents.db"
     server = start("--documents", file)
     register(server, "a", STORY)

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from conftest import refuse, succeed
-from test_server import MODEL, Server, chat
+from serving import MODEL, Server, chat
 
 from reference import encoder
 
@@ -19,10 +19,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(folder):
-    s = Server("--embedding", folder)
-    yield s
-    assert s.stop() == 0, s.said
-    assert "Sanitizer" not in s.said, s.said
+    with Server("--embedding", folder) as s:
+        yield s
 
 
 def vectors(folder, texts, *options):
@@ -92,10 +90,7 @@ def test_many_at_the_same_time_beside_a_chat(server, folder):
 
 
 def test_without_an_encoder(tmp_path):
-    s = Server()
-    try:
+    with Server() as s:
         status, reply = s.call("/v1/embeddings", {"input": "a"})
         assert status == 400 and "--embedding" in reply["error"]["message"]
-    finally:
-        assert s.stop() == 0, s.said
     refuse("serve", "-m", MODEL, "--port", "0", "--embedding", MODEL, naming=["general.architecture"])

@@ -7,21 +7,13 @@ import pytest
 
 from conftest import ROOT, random_model, succeed
 from reference import vocab
-from test_server import LONG, MODEL, Server, chat
+from serving import LONG, MODEL, Server, chat
 
 SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", "boats"],
           "properties": {"name": {"type": "string", "maxLength": 12}, "boats": {"type": "integer"}}}
 TEXT = {"prompt": "The harbour", "temperature": 0, "max_tokens": 6, "min_tokens": 6}
 TIDES = {"type": "function", "function": {"name": "tides", "parameters": {"type": "object", "properties": {}}}}
 WARM = {"temperature": 1, "top_k": 1000, "seed": 4}
-
-
-@pytest.fixture(scope="module")
-def server():
-    s = Server("--reuse", "full")
-    yield s
-    assert s.stop() == 0, s.said
-    assert "Sanitizer" not in s.said, s.said
 
 
 def events(server, path, body):
@@ -131,8 +123,7 @@ def model_that_fills_in_the_middle(folder, monkeypatch):
 def test_suffix_needs_a_model_that_fills_in_the_middle(server, tmp_path, monkeypatch):
     status, answer = server.call("/v1/completions", {**TEXT, "suffix": " wall."})
     assert status == 400 and answer["error"]["param"] == "suffix" and "fill in the middle" in answer["error"]["message"]
-    s = Server("-m", model_that_fills_in_the_middle(tmp_path, monkeypatch))
-    try:
+    with Server("-m", model_that_fills_in_the_middle(tmp_path, monkeypatch)) as s:
         ask = {"prompt": "The old", "suffix": " wall.", "max_tokens": 3, "min_tokens": 3, "temperature": 0}
         status, answer = s.call("/v1/completions", ask)
         assert status == 200, answer
@@ -143,8 +134,6 @@ def test_suffix_needs_a_model_that_fills_in_the_middle(server, tmp_path, monkeyp
         assert answer["usage"]["prompt_tokens"] == n + 3
         assert s.call("/v1/completions", {**ask, "prompt": [1, 2]})[0] == 400
         assert s.call("/v1/chat/completions", {**chat(), "suffix": "x"})[0] == 400
-    finally:
-        assert s.stop() == 0, s.said
 
 
 def test_biases_choose_and_forbid(server):

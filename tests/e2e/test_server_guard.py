@@ -8,15 +8,11 @@ import time
 import pytest
 
 from conftest import refuse
-from test_server import LONG, MODEL, Server, chat, start  # noqa: F401 (start is a fixture)
+from serving import LONG, MODEL, chat
 
 
-@pytest.fixture(scope="module")
-def server():
-    s = Server("--allowed-hosts", "spolia.example.com, other.example", "--cors-origins",
+SERVER = ("--allowed-hosts", "spolia.example.com, other.example", "--cors-origins",
                "https://chat.example.com,http://localhost:3000")
-    yield s
-    assert s.stop() == 0, s.said
 
 
 def send(s, method, path, body=None, **headers):

@@ -8,15 +8,11 @@ import time
 
 import pytest
 
-from test_server import LONG, POST, Server, chat, receive
+from serving import LONG, Server, chat
+from test_server import POST, receive
 
 
-@pytest.fixture(scope="module")
-def server():
-    s = Server("--read-timeout", 20)
-    yield s
-    assert s.stop() == 0, s.said
-    assert "Sanitizer" not in s.said, s.said
+SERVER = ("--read-timeout", 20)
 
 
 BIG = 10**400

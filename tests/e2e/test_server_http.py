@@ -5,19 +5,12 @@ import time
 
 import pytest
 
-from test_server import Server, chat
+from serving import chat
 
 HEAD = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
 BODY = '{"prompt": "a", "max_tokens": 1}'
 LENGTH = f"Content-Length: {len(BODY)}\r\n"
 CHUNKS = f"{len(BODY):x}\r\n{BODY}\r\n0\r\n\r\n"
-
-
-@pytest.fixture(scope="module")
-def server():
-    s = Server("--reuse", "full")
-    yield s
-    assert s.stop() == 0, s.said
 
 
 def raw(s, text):

@@ -1,9 +1,10 @@
 """Copies of collections that are computed while nobody asks: what is retrieved most first, and never in a request's way."""
+import json
 import sqlite3
-import threading
 import time
+import urllib.request
 
-from test_server import Server, chat, start  # noqa: F401 (a fixture)
+from serving import chat
 from test_server_documents import send
 from test_server_uploads import of, told
 
@@ -33,7 +34,7 @@ def with_copies(server, name, n):
             if send(server, "GET", f"/v1/collections/{name}/documents/p{i:02}")[1]["copies"]["device"]]
 
 
-def test_the_first_question_finds_its_passages(start, tmp_path):  # noqa: F811
+def test_the_first_question_finds_its_passages(start, tmp_path):
     """Of a folder, after the server has started; without idle time for it, they are computed for the question."""
     (tmp_path / "docs").mkdir()
     for i in range(6):
@@ -53,7 +54,7 @@ def test_the_first_question_finds_its_passages(start, tmp_path):  # noqa: F811
     assert of(s, "docs")["ahead"] == {"passages": 0, "done": 0} and s.metric("collection_copies_computed_total") == 0
 
 
-def test_what_is_retrieved_most_comes_first(start, tmp_path):  # noqa: F811
+def test_what_is_retrieved_most_comes_first(start, tmp_path):
     """There is room for few: after a restart without their copies, those that were asked for have some. The counts are kept."""
     keep = ("--documents", tmp_path / "documents.db", "--reuse", "full")
     s = start(*keep, "--idle-copies", 0)
@@ -74,22 +75,32 @@ def test_what_is_retrieved_most_comes_first(start, tmp_path):  # noqa: F811
     assert with_copies(s, "log", 20) == sorted(counts)
 
 
-def test_it_gives_way_to_requests(start, tmp_path):  # noqa: F811
-    """A request that comes stops it, is not slowed, and the rest is computed afterwards."""
-    s = start("--documents", tmp_path / "documents.db", "--reuse", "full")
-    n = 30
-    threading.Thread(target=fill, args=(s, "log", n)).start()
-    answers = 0
-    while of(s, "log").get("documents", 0) < n:
-        told(s, f"Entry {answers} of the log?", documents=[{"text": "Something else that was never seen " * 20 + str(answers)}])
-        answers += 1
-    assert answers >= 3 and s.metric("collection_copies_given_up_total") >= 0
-    wait(lambda: of(s, "log")["ahead"] == {"passages": n, "done": n})
-    assert len(with_copies(s, "log", n)) == n
-    assert s.metric("num_requests_running") == 0
+def test_it_gives_way_to_requests(start, tmp_path):
+    """While an answer is generated, no copy is made: at most the one that was at its last layer. Then the rest is made."""
+    (tmp_path / "docs").mkdir()
+    n = 150
+    for i in range(n):  # short ones: what a tenth of the time computes would be many
+        (tmp_path / "docs" / f"p{i:03}.txt").write_text(passage(i)[:120])
+    s = start("--reuse", "full", "--collection", f"docs={tmp_path / 'docs'}", "--idle-copies", 0.9)
+    computed = 0
+    for i in range(3):  # in the middle of the round: a request stops it, the end of one lets it go on
+        wait(lambda: s.metric("collection_copies_computed_total") > computed)  # noqa: B023
+        body = json.dumps(chat(f"Tell {i} stories.", temperature=1, max_tokens=1500, ignore_eos=True, stream=True)).encode()
+        ask = urllib.request.Request(s.url + "/v1/chat/completions", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(ask, timeout=60) as stream:
+            stream.readline()
+            before = s.metric("collection_copies_computed_total")
+            assert len(stream.readlines()) > 10
+        computed = s.metric("collection_copies_computed_total")
+        assert computed - before <= 1, (before, computed)
+        if computed == n:
+            break
+    assert computed < n or i > 0, "the round was over before a request came"
+    wait(lambda: of(s, "docs")["ahead"] == {"passages": n, "done": n})
+    assert s.metric("collection_copies_computed_total") == n and s.metric("num_requests_running") == 0
 
 
-def test_a_deleted_passage_gets_no_copy(start, tmp_path):  # noqa: F811
+def test_a_deleted_passage_gets_no_copy(start, tmp_path):
     s = start("--documents", tmp_path / "documents.db", "--reuse", "full")
     fill(s, "log", 8)
     wait(lambda: of(s, "log")["ahead"]["done"] == 8)
@@ -105,7 +116,7 @@ def test_a_deleted_passage_gets_no_copy(start, tmp_path):  # noqa: F811
     wait(lambda: s.metric("collection_passages_planned") == 1 == s.metric("collection_passages_done"))
 
 
-def test_a_key_begins_its_own(start, tmp_path):  # noqa: F811
+def test_a_key_begins_its_own(start, tmp_path):
     """Copies are of one key: they are computed once it has used the collection, and serve no other."""
     (tmp_path / "keys").write_text("red\nblue\n")
     (tmp_path / "docs").mkdir()

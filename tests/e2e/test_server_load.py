@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from conftest import PROGRAM, ROOT, run
-from test_server import Server
+from conftest import PROGRAM, ROOT
+from serving import Server
 
 
 def memory_mib(server, field):
@@ -20,8 +20,7 @@ def test_a_thousand_streams():
     """All of them run at the same time; none fails, and memory is what the options and the connections take."""
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 1200:
         pytest.skip("this machine allows too few open files")
-    s = Server("--parallel", 1000, "--connections", 1100, "--address-connections", 1100, "--reuse", "full", "--kv-memory", 64, "--log-format", "none")
-    try:
+    with Server("--parallel", 1000, "--connections", 1100, "--address-connections", 1100, "--reuse", "full", "--kv-memory", 64, "--log-format", "none") as s:
         start = memory_mib(s, "VmRSS")
         done = subprocess.run([sys.executable, ROOT / "bench/load.py", "--url", s.url, "--json", "--rates", "0", "--requests",
                                "1000", "-n", "100", "--ignore-end", "--words", "5", "--chunks", "1", "--random-documents", "20"],
@@ -33,8 +32,6 @@ def test_a_thousand_streams():
         assert s.metric("kv_blocks") <= s.metric("kv_blocks_free") + s.metric("cached_blocks")
         if "asan" not in str(PROGRAM) and "tsan" not in str(PROGRAM):
             assert memory_mib(s, "VmHWM") < start + 64 + 1000 * 0.25
-    finally:
-        assert s.stop() == 0, s.said
     assert "Sanitizer" not in s.said, s.said
 
 

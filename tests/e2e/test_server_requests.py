@@ -5,7 +5,7 @@ import time
 from jsonschema import Draft202012Validator
 
 from test_json import SCHEMAS
-from test_server import LONG, Server, start  # noqa: F401 (a fixture)
+from serving import LONG
 
 
 def listed(server, key=None):

@@ -4,18 +4,10 @@ import json
 import openai
 import pytest
 
-from test_server import Server, documents
+from serving import documents
 
 COUNT = {"type": "function", "name": "count_boats", "parameters": {
     "type": "object", "required": ["day"], "properties": {"day": {"enum": ["monday", "friday"]}}}}
-
-
-@pytest.fixture(scope="module")
-def server():
-    s = Server("--reuse", "full")
-    yield s
-    assert s.stop() == 0, s.said
-    assert "Sanitizer" not in s.said, s.said
 
 
 def create(server, **more):

@@ -5,7 +5,7 @@ import pytest
 
 from reference.gguf import read
 from reference.gguf_writer import Source, write
-from test_server import MODEL, Server, chat
+from serving import MODEL, Server, chat
 
 TOOL = {"type": "function", "function": {"name": "tides", "parameters": {"type": "object", "properties": {
     "day": {"enum": ["monday", "friday"]}}, "required": ["day"]}}}
@@ -123,25 +123,19 @@ def test_ollama_has_thinking(server):
 
 
 def test_a_template_may_open_thoughts(tmp_path):
-    s = start("opened", tmp_path)
-    try:
+    with start("opened", tmp_path) as s:
         message = s.call("/v1/chat/completions", chat(max_tokens=12, min_tokens=6))[1]["choices"][0]["message"]
         assert message["reasoning_content"] and message["content"] == ""
         message = s.call("/v1/chat/completions", saying("It is nine."))[1]["choices"][0]["message"]
         assert message["content"] == "It is nine." and "reasoning_content" not in message
-    finally:
-        assert s.stop() == 0, s.said
 
 
 def test_a_model_without_thoughts_is_not_asked_for_them(tmp_path):
-    s = start("none", tmp_path)
-    try:
+    with start("none", tmp_path) as s:
         status, answer = s.call("/v1/messages", {**chat(max_tokens=4), "thinking": {"type": "enabled"}})
         assert status == 400 and "no thoughts" in answer["error"]["message"]
         message = s.call("/v1/chat/completions", saying("<think>a</think>b"))[1]["choices"][0]["message"]
         assert message["content"] == "<think>a</think>b"
-    finally:
-        assert s.stop() == 0, s.said
 
 
 def test_earlier_thoughts_reach_the_template(tmp_path):

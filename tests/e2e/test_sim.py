@@ -114,7 +114,7 @@ def test_files(tmp_path):
 
 def test_damaged_lines_are_named(tmp_path):
     good = '{"id": "1", "doc_ids": ["a"], "sizes": [3]}\n'
-    for line, why in [("{", "line 2"), ("[]", "no object"), ('{"doc_ids": 3}', "doc_ids"),
+    for line, why in [("{", "line 2"), ("[]", "not a JSON object"), ('{"doc_ids": 3}', "doc_ids"),
                       ('{"doc_ids": [4]}', "names are strings"),
                       ('{"doc_ids": ["b"], "sizes": []}', "one for each"),
                       ('{"doc_ids": ["a"], "sizes": [4]}', "another size"),

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from conftest import bench_sparse, ROOT, refuse, run, succeed
-from test_server import Server
+from serving import Server
 
 MODEL = ROOT / "demo/model.gguf"
 DOCS = sorted((ROOT / "demo/docs").rglob("*.*"))
@@ -160,8 +160,7 @@ def test_the_bench_compares(tmp_path):
 
 
 def test_the_server_has_the_field(prompt):
-    server = Server("--decode", "sparse:50%,depth=0")
-    try:
+    with Server("--decode", "sparse:50%,depth=0") as server:
         def ask(**fields):
             return server.call("/v1/completions", {"prompt": prompt, "max_tokens": 8, "temperature": 0, **fields})
 
@@ -178,5 +177,3 @@ def test_the_server_has_the_field(prompt):
         status, refused = ask(decode="half")
         assert status == 400 and "half" in refused["error"]["message"]
         assert ask(decode=3)[0] == 400
-    finally:
-        assert server.stop() == 0, server.said

@@ -1,11 +1,9 @@
 """A store on a file system that is mounted read-only is read, and so are registered documents; nothing is written."""
 import json
-import os
 import subprocess
 
 import pytest
 from conftest import PROGRAM, ROOT, succeed
-from test_server import start  # noqa: F401 (a fixture)
 from test_server_documents import STORY, ask, compute, register, send
 
 MODEL = ROOT / "demo/model.gguf"
@@ -47,7 +45,7 @@ def test_ask_reuses_copies_of_a_read_only_store(stored):
     assert {p: p.stat().st_mtime_ns for p in store.rglob("*")} == before
 
 
-def test_serve_reads_documents_and_copies_of_a_read_only_store(tmp_path, start):  # noqa: F811
+def test_serve_reads_documents_and_copies_of_a_read_only_store(tmp_path, start):
     can_mount(tmp_path)
     store = tmp_path / "store"
     first = start("--store", store, "--reuse", "full")
@@ -71,7 +69,7 @@ def test_serve_reads_documents_and_copies_of_a_read_only_store(tmp_path, start):
     assert {p: p.stat().st_mtime_ns for p in store.rglob("*")} == before
 
 
-def test_serve_without_documents_on_a_read_only_file_system(tmp_path, start):  # noqa: F811
+def test_serve_without_documents_on_a_read_only_file_system(tmp_path, start):
     can_mount(tmp_path)
     server = start("--documents", tmp_path / "documents.db", under=lambda *command: read_only(tmp_path, *command))
     assert send(server, "GET", "/v1/documents")[1]["data"] == []

@@ -24,6 +24,9 @@
 #if SP_EMULATE
 #define ON_EVERY_WIDTH(f)   ON_VARIANT("avx512", f)
 #define ON_EVERY_VARIANT(f) ON_VARIANT("avxvnni", f), ON_EVERY_WIDTH(f), ON_VARIANT("vnni", f)
+#elif defined(__aarch64__)
+#define ON_EVERY_WIDTH(f)   ON_VARIANT("neon", f)
+#define ON_EVERY_VARIANT(f) ON_EVERY_WIDTH(f), ON_VARIANT("i8mm", f)
 #else
 #define ON_EVERY_WIDTH(f) ON_VARIANT("avx2", f), ON_VARIANT("avx512", f)
 #define ON_EVERY_VARIANT(f)                                                                        \
@@ -43,6 +46,13 @@ static inline const sp_ops *reference(void)
     const sp_ops *ops = NULL;
     assert_int_equal(sp_ops_select("ref", &ops), SP_OK);
     return ops;
+}
+
+/* is_left_out -- of the cases of a long test: with SPOLIA_EVERY=N, an emulator runs each N-th. */
+static inline bool is_left_out(int *n)
+{
+    const char *every = getenv("SPOLIA_EVERY");
+    return every && atoi(every) > 0 && (*n)++ % atoi(every) != 0;
 }
 
 /* -- random numbers (xorshift64*): the same on every machine ----------------------------------- */

@@ -313,7 +313,7 @@ static void store_marks(world *w, marks *x, uint64_t *seed)
             float *v = mark(x, i, t);
             for (int c = 0; c < x->n; c++) v[c] = below(seed, 2) ? 1 : -1;
             if (is_stale(s, t) || at(s, t) + s->shift > w->query_pos[M - 1]) continue;
-            store(w, s, t, at(s, t), k, v);
+            store_key(&w->kv, &w->rope, (sp_kv_slot){s->blocks[t / B], (uint8_t)(t % B), at(s, t)}, k, v);
         }
     }
     sp_free(k);
@@ -414,7 +414,7 @@ static void position_is_free(void **state)
                 w->spans[s].shift -= move;
                 for (int t = 0; t < w->spans[s].n; t++) w->pos[s][t] += move;
             }
-            fill_kv(w, &same);
+            fill_spans(&w->kv, &w->rope, w->spans, N_SPANS, w->query_pos[M - 1], &same);
             attend_all(ops, w, round == 0 ? w->expected : w->out, NULL, 1);
         }
         assert_true(nmse(w->out, w->expected, M * w->s.H * w->s.D) < 1e-9);

@@ -4,21 +4,14 @@
  * Attention by key is compared with attention: the sum of a span's columns is the mass that
  * sp_attend gives it. Everything that must not be read (free slots, stale and future tokens) is
  * NaN. */
-#include "kernel/kernels.h"
+#include "kernel/span_world.h"
 
-enum { N_SPANS = 5, SPAN_MAX = 70, M = 9, N_POS = 1024, N_BLOCKS = 32, B = SP_BLOCK_TOKENS };
-
-typedef struct shape {
-    int H, G, D, n_rot;
-    bool adjacent;
-} shape;
+enum { N_SPANS = 5, SPAN_MAX = 70, M = 9, N_POS = 1024, N_BLOCKS = 32 };
 
 static const shape shapes[] = {
     {4, 2, 32, 32, false}, {4, 4, 64, 64, true}, {6, 1, 16, 8, false},
     {3, 3, 10, 10, true},  {2, 1, 96, 0, false}, {14, 2, 64, 32, true},
 };
-
-static const sp_dtype types[] = {SP_F32, SP_F16, SP_BF16, SP_Q16, SP_Q8_0};
 
 typedef struct world {
     shape s;
@@ -44,11 +37,7 @@ static void world_open(world *w, const shape *s, sp_dtype type, float magnitude)
     memset(w, 0, sizeof *w);
     w->s = *s;
     w->rope = make_rope(s->n_rot, s->adjacent, N_POS, magnitude, &w->angles);
-    size_t block_bytes = 2 * (size_t)s->G * sp_kv_head_bytes(type, s->D);
-    uint8_t *base = sp_alloc(N_BLOCKS, block_bytes);
-    assert_non_null(base);
-    memset(base, 0xff, N_BLOCKS * block_bytes); /* NaN in every type */
-    w->kv = (sp_kv_view){type, s->G, s->D, base, block_bytes};
+    w->kv = open_kv(s, type, N_BLOCKS);
 }
 
 static void world_close(world *w)
@@ -59,23 +48,6 @@ static void world_close(world *w)
     sp_free(w->out);
     sp_free(w->mass);
     sp_free(w->lse);
-}
-
-static int32_t at(const sp_span *s, int i)
-{
-    return s->pos ? s->pos[i] : s->at + i;
-}
-
-static bool is_stale(const sp_span *s, int i)
-{
-    return s->stale && (s->stale[i / 64] >> (i % 64) & 1);
-}
-
-static void store(world *w, uint32_t block, uint8_t slot, int32_t rot, const float *k,
-                  const float *v)
-{
-    sp_kv_store_args a = {&w->kv, &w->rope, k, v, 1, &block, &slot, &rot};
-    reference()->kv_store(&a, 0, 1);
 }
 
 /* make_span -- a span at *end, computed at another position, with random gaps and stale tokens. The
@@ -98,21 +70,6 @@ static void make_span(world *w, uint64_t *seed, int index, int32_t *end)
         if (below(seed, 3) == 0 || (i >= B && i < 2 * B))
             w->stale[index][i / 64] |= 1ull << (i % 64);
     *end = at(s, s->n - 1) + s->shift + 1;
-}
-
-static void fill_kv(world *w, uint64_t *seed)
-{
-    const int n = w->s.G * w->s.D;
-    float *k = random_floats(seed, n, 1), *v = random_floats(seed, n, 1);
-    for (int i = 0; i < N_SPANS; i++)
-        for (int t = 0; t < w->spans[i].n; t++) {
-            const sp_span *s = &w->spans[i];
-            if (is_stale(s, t) || at(s, t) + s->shift > w->query_pos[M - 1]) continue;
-            fill(seed, k, n, 2);
-            store(w, s->blocks[t / B], (uint8_t)(t % B), at(s, t), k, v);
-        }
-    sp_free(k);
-    sp_free(v);
 }
 
 static void attend(world *w)
@@ -144,7 +101,7 @@ static void world_make(world *w, uint64_t *seed, const shape *s, sp_dtype type)
     world_open(w, s, type, 1);
     for (int i = 0; i < N_SPANS; i++) make_span(w, seed, i, &end);
     for (int m = 0; m < M; m++) w->query_pos[m] = SP_MAX(0, end - 8) * (m + 1) / M;
-    fill_kv(w, seed);
+    fill_spans(&w->kv, &w->rope, w->spans, N_SPANS, w->query_pos[M - 1], seed);
     for (int i = 0; i < N_SPANS; i++) w->list[i] = (uint16_t)(2 * i);
     w->sight = below(seed, 2) ? (sp_sight){NULL, N_SPANS} : (sp_sight){w->list, 3};
     w->q = random_floats(seed, M * s->H * s->D, 2);
@@ -193,10 +150,10 @@ static void for_every_world(check *fn)
     world *w = SP_NEW(world);
     assert_non_null(w);
     for (size_t i = 0; i < SP_COUNT(shapes); i++)
-        for (size_t k = 0; k < SP_COUNT(types); k++) {
-            if (shapes[i].D % sp_dtype_of(types[k])->n_group) continue;
+        for (size_t k = 0; k < SP_COUNT(kv_types); k++) {
+            if (shapes[i].D % sp_dtype_of(kv_types[k])->n_group) continue;
             for (int round = 0; round < 4; round++) {
-                world_make(w, &seed, &shapes[i], types[k]);
+                world_make(w, &seed, &shapes[i], kv_types[k]);
                 fn(w, &seed);
                 world_close(w);
             }
@@ -330,12 +287,12 @@ static void pairs(world *w, uint64_t *seed, sp_kv_slot *a, sp_kv_slot *b, float 
         if (i % 5 == 0) b[i].rot = a[i].rot;
         fill(seed, k, n, 2);
         fill(seed, v, n, 2);
-        store(w, a[i].block, a[i].slot, a[i].rot, k, v);
+        store_key(&w->kv, &w->rope, a[i], k, v);
         fill(seed, more, n, change);
         for (int d = 0; d < n; d++) k[d] += more[d];
         fill(seed, more, n, change);
         for (int d = 0; d < n; d++) v[d] += more[d];
-        store(w, b[i].block, b[i].slot, b[i].rot, k, v);
+        store_key(&w->kv, &w->rope, b[i], k, v);
     }
     sp_free(k);
     sp_free(v);
@@ -418,10 +375,10 @@ static void distance_of_copies(void **state)
 {
     uint64_t seed = 9;
     for (size_t i = 0; i < SP_COUNT(shapes); i++)
-        for (size_t k = 0; k < SP_COUNT(types); k++)
-            if (shapes[i].D % sp_dtype_of(types[k])->n_group == 0) {
-                check_differ(&shapes[i], types[k], &seed, 1);
-                check_differ(&shapes[i], types[k], &seed, 1.2f); /* as long-context models scale */
+        for (size_t k = 0; k < SP_COUNT(kv_types); k++)
+            if (shapes[i].D % sp_dtype_of(kv_types[k])->n_group == 0) {
+                check_differ(&shapes[i], kv_types[k], &seed, 1);
+                check_differ(&shapes[i], kv_types[k], &seed, 1.2f); /* as long-context models scale */
             }
 }
 
@@ -431,21 +388,21 @@ static void read_gives_what_was_stored(void **state)
 {
     uint64_t seed = 4;
     for (size_t i = 0; i < SP_COUNT(shapes); i++)
-        for (size_t k = 0; k < SP_COUNT(types); k++) {
+        for (size_t k = 0; k < SP_COUNT(kv_types); k++) {
             const shape *s = &shapes[i];
-            if (s->D % sp_dtype_of(types[k])->n_group) continue;
+            if (s->D % sp_dtype_of(kv_types[k])->n_group) continue;
             world *w = SP_NEW(world);
             assert_non_null(w);
-            world_open(w, s, types[k], 1);
+            world_open(w, s, kv_types[k], 1);
             float *key = random_floats(&seed, s->G * s->D, 2),
                   *value = random_floats(&seed, s->G * s->D, 2);
             sp_kv_slot at_slot = {5, 11, 77};
             float kk[96], vv[96];
-            store(w, 5, 11, 77, key, value);
+            store_key(&w->kv, &w->rope, (sp_kv_slot){5, 11, 77}, key, value);
             for (int g = 0; g < s->G; g++) {
                 sp_kv_read(&w->kv, &at_slot, g, kk, vv);
                 sp_rope_rotate(&w->rope, key + g * s->D, 77);
-                double bound = types[k] == SP_F32 ? 0 : rounding(types[k]);
+                double bound = kv_types[k] == SP_F32 ? 0 : rounding(kv_types[k]);
                 assert_true(nmse(kk, key + g * s->D, s->D) <= bound);
                 assert_true(nmse(vv, value + g * s->D, s->D) <= bound);
             }
@@ -462,19 +419,20 @@ static void copies_are_bit_for_bit(void **state)
     enum { BLOCKS = 3, SLOTS = BLOCKS * B };
     uint64_t seed = 6;
     for (size_t i = 0; i < SP_COUNT(shapes); i++)
-        for (size_t k = 0; k < SP_COUNT(types); k++) {
+        for (size_t k = 0; k < SP_COUNT(kv_types); k++) {
             const shape *s = &shapes[i];
-            if (s->D % sp_dtype_of(types[k])->n_group) continue;
+            if (s->D % sp_dtype_of(kv_types[k])->n_group) continue;
             world *w = SP_NEW(world);
             assert_non_null(w);
-            world_open(w, s, types[k], 1);
+            world_open(w, s, kv_types[k], 1);
             size_t row = (size_t)s->G * (size_t)s->D;
             float *key = random_floats(&seed, s->G * s->D, 2),
                   *value = random_floats(&seed, s->G * s->D, 2);
             for (uint32_t at_slot = 0; at_slot < SLOTS; at_slot++) {
                 fill(&seed, key, s->G * s->D, 2);
                 fill(&seed, value, s->G * s->D, 2);
-                store(w, at_slot / B, (uint8_t)(at_slot % B), below(&seed, 500), key, value);
+                const sp_kv_slot to = {at_slot / B, (uint8_t)(at_slot % B), below(&seed, 500)};
+                store_key(&w->kv, &w->rope, to, key, value);
             }
             float *was = sp_alloc(2 * SLOTS * row, sizeof *was),
                   *is = sp_alloc(2 * row, sizeof *is);

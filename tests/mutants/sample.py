@@ -154,7 +154,7 @@ def candidates(reach, only):
     lines = collections.defaultdict(set)
     for test in reach.values():
         for file, numbers in test["lines"].items():
-            if (ROOT / file).exists() and only in file and "/x86/" not in file:
+            if (ROOT / file).exists() and only in file and not re.search("/(simd|x86|arm64)/", file):
                 lines[folder_of(file)] |= {(file, n) for n in numbers}
     return {folder: sorted(v) for folder, v in sorted(lines.items())}
 

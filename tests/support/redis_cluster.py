@@ -42,10 +42,8 @@ class Cluster:
         self.await_all(lambda node: f"cluster_known_nodes:{len(self.nodes)}" in node.cli("CLUSTER", "INFO"))
         for i, node in enumerate(self.nodes[n:]):
             node.cli("CLUSTER", "REPLICATE", self.masters[i].id)
-        self.await_all(lambda node: "cluster_state:ok" in node.cli("CLUSTER", "INFO") and
-                       f"cluster_slots_assigned:{SLOTS}" in node.cli("CLUSTER", "INFO"))
-        for node in self.nodes[n:]:
-            self.await_all(lambda _: "master_link_status:up" in node.cli("INFO", "replication"))
+        self.await_ok()
+        self.await_replicas()
         self.url = first.url
 
     def await_all(self, holds):
@@ -54,8 +52,21 @@ class Cluster:
             assert time.time() < end, "the cluster does not come up"
             time.sleep(0.1)
 
+    def await_ok(self):
+        """Every server sees every slot served."""
+        self.await_all(lambda node: "cluster_state:ok" in node.cli("CLUSTER", "INFO") and
+                       f"cluster_slots_ok:{SLOTS}" in node.cli("CLUSTER", "INFO"))
+
+    def await_replicas(self):
+        """They have what their masters have."""
+        self.await_all(lambda node: "role:master" in (said := node.cli("INFO", "replication")) or
+                       "master_link_status:up" in said)
+
     def alive(self):
         return [n for n in self.nodes if n.process.poll() is None]
+
+    def serving(self):
+        return [n for n in self.alive() if "role:master" in n.cli("INFO", "replication")]
 
     def master_of(self, slot):
         """As the first server that lives sees it."""
@@ -68,11 +79,7 @@ class Cluster:
 
     def copies(self):
         """Of all servers that have slots."""
-        n = 0
-        for node in self.alive():
-            if "role:master" in node.cli("INFO", "replication"):
-                n += node.copies()
-        return n
+        return sum(n.copies() for n in self.serving())
 
     def slots_with_keys(self, node):
         keys = node.cli("KEYS", "*").split()
@@ -84,7 +91,7 @@ class Cluster:
         while keys := source.cli("CLUSTER", "GETKEYSINSLOT", slot, 1):
             source.cli("MIGRATE", "127.0.0.1", target.port, keys, 0, 5000, "REPLACE")
             time.sleep(0.05)  # both servers have a part of the slot
-        for node in (target, source, *(n for n in self.masters if n not in (source, target))):
+        for node in (target, source, *(n for n in self.serving() if n not in (source, target))):
             node.cli("CLUSTER", "SETSLOT", slot, "NODE", target.id)
 
     def stop(self):

@@ -66,10 +66,11 @@ class Redis:
 
 class Proxy:
     """Between a client and a server: what the server says is delayed by `latency_s` and passes at `rate` bytes a
-    second; 0: at once."""
+    second; 0: at once. refusal: what a client gets that says something, in place of an answer; None: an answer."""
 
     def __init__(self, port):
         self.port_of_server, self.latency_s, self.rate, self.n_delayed = port, 0.0, 0.0, 0
+        self.refusal, self.n_refused = None, 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
@@ -78,7 +79,11 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client = self.listener.accept()[0]
-                server = socket.create_connection(("127.0.0.1", self.port_of_server))
+                try:
+                    server = socket.create_connection(("127.0.0.1", self.port_of_server))
+                except OSError:  # it is down
+                    client.close()
+                    continue
                 for pair in ((client, server, False), (server, client, True)):
                     pair[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                     threading.Thread(target=self.carry, args=pair, daemon=True).start()
@@ -86,6 +91,10 @@ class Proxy:
     def carry(self, source, to, delayed):
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
+                if self.refusal and not delayed:
+                    self.n_refused += 1
+                    source.sendall(self.refusal)
+                    break
                 if delayed and (self.latency_s or self.rate):
                     time.sleep(self.latency_s + (len(data) / self.rate if self.rate else 0))
                     self.n_delayed += 1

@@ -7,11 +7,15 @@
 #if defined(__x86_64__) && !SP_PORTABLE
 #define SP_HAVE_X86 1
 #endif
+#if defined(__aarch64__) && !SP_PORTABLE
+#define SP_HAVE_ARM64 1
+#endif
 
 #define SP_DECLARE_OP(op)                                                                          \
     void sp_##op##_ref(const sp_##op##_args *a, int part, int n_parts);                            \
     void sp_##op##_avx2(const sp_##op##_args *a, int part, int n_parts);                           \
-    void sp_##op##_avx512(const sp_##op##_args *a, int part, int n_parts)
+    void sp_##op##_avx512(const sp_##op##_args *a, int part, int n_parts);                         \
+    void sp_##op##_neon(const sp_##op##_args *a, int part, int n_parts)
 
 /* of SP_ACT_SWIGLU_OAI */
 #define SP_OAI_ALPHA 1.702f
@@ -44,6 +48,8 @@ SP_DECLARE_PACKED(avx2);
 SP_DECLARE_PACKED(avx512);
 SP_DECLARE_PACKED(avxvnni);
 SP_DECLARE_PACKED(vnni);
+SP_DECLARE_PACKED(neon);
+SP_DECLARE_PACKED(i8mm);
 
 #undef SP_DECLARE_OP
 #undef SP_DECLARE_PACKED

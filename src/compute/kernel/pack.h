@@ -1,4 +1,4 @@
-/* pack.h -- the layout of weights for integer products: pack.c writes, x86/panels.h reads.
+/* pack.h -- the layout of weights for integer products: pack.c writes, simd/panels.h reads.
  *
  * A panel is R rows of the matrix, the R outputs that a kernel computes together. The last panel is
  * padded with zeros. The groups of 32 columns of a panel are stored one after the other, so a
@@ -42,7 +42,7 @@
 
 typedef struct sp_pack_form {
     int outputs; /* R: 16 or 32 */
-    int step;    /* S: 2 or 4 */
+    int step;    /* S: 2, 4 or 8 */
 } sp_pack_form;
 
 /* Offsets within a group, and sizes, in bytes. */

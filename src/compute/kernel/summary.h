@@ -91,6 +91,7 @@ SP_DECLARE_SUMMARY(avx2);
 SP_DECLARE_SUMMARY(avxvnni);
 SP_DECLARE_SUMMARY(avx512);
 SP_DECLARE_SUMMARY(vnni);
+SP_DECLARE_SUMMARY(neon);
 #undef SP_DECLARE_SUMMARY
 
 /* sp_summarize -- one part. */

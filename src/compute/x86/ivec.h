@@ -1,16 +1,14 @@
-/* ivec.h -- one vector of integer sums for SP_VL outputs, and the products that each variant has.
+/* ivec.h -- the operations of simd/ivec.h in AVX2 and AVX-512, with and without VNNI.
  *
- *   words   x and weights int16, vpmaddwd: adds 2 columns to a sum
- *   bytes   x int8, weights uint8. SP_VNNI: vpdpbusd adds 4 columns to a sum. Without it,
- *           vpmaddubsw gives 4 columns as two 16-bit sums. These hold `fold` products before they
- *           must be folded into a 32-bit sum: 2 * 127 * fold * largest weight < 2^15
- *
- * x is one 32-bit word of a row, 2 or 4 columns, in all lanes.
+ *   words   vpmaddwd
+ *   bytes   SP_DOT: vpdpbusd adds 4 columns to a sum. Without it, vpmaddubsw gives 4 columns as two
+ *           16-bit sums. These hold `fold` products before they must be folded into a 32-bit sum:
+ *           2 * 127 * fold * largest weight < 2^15
  */
 #ifndef SP_COMPUTE_X86_IVEC_H
 #define SP_COMPUTE_X86_IVEC_H
 
-#include "compute/x86/vec.h"
+#include "compute/simd/vec.h"
 
 #if SP_VL == 8
 typedef __m256i ivec;
@@ -51,6 +49,18 @@ INLINE ivec ivec_add_32(ivec sum, ivec x)
 #define IVEC_ADD(bits, sum, x) ivec_add_##bits(sum, x)
 #endif
 
+/* Words of weights, as products take them, and a word of x in all lanes. */
+typedef ivec ivec_words, ivec_word;
+
+INLINE ivec_words ivec_load_words(const void *p)
+{
+    return ivec_load(p);
+}
+INLINE ivec_word ivec_word_all(int32_t x)
+{
+    return ivec_all(x);
+}
+
 /* w . x, words */
 INLINE ivec ivec_dot_words(ivec w, ivec x)
 {
@@ -58,11 +68,11 @@ INLINE ivec ivec_dot_words(ivec w, ivec x)
 }
 
 /* sum + w . x, words */
-INLINE ivec ivec_add_words(ivec sum, ivec w, ivec x)
+INLINE ivec ivec_add_words(ivec sum, ivec_words w, ivec_word x)
 {
-#if SP_VNNI && SP_VL == 8
+#if SP_DOT && SP_VL == 8
     return _mm256_dpwssd_avx_epi32(sum, w, x);
-#elif SP_VNNI
+#elif SP_DOT
     return _mm512_dpwssd_epi32(sum, w, x);
 #else
     return IVEC_ADD(32, sum, ivec_dot_words(w, x));
@@ -91,7 +101,9 @@ INLINE void ivec_add_late_dots(ivec sum[2], ivec late[2], const ivec w[2], ivec 
 #endif
 }
 
-#if SP_VNNI
+#if SP_DOT
+enum { DOT_OFFSET = 128 };
+
 /* sum + w . x, bytes */
 INLINE ivec ivec_dot_bytes(ivec sum, ivec w, ivec x)
 {
@@ -102,6 +114,8 @@ INLINE ivec ivec_dot_bytes(ivec sum, ivec w, ivec x)
 #endif
 }
 #else
+enum { DOT_OFFSET = 0 };
+
 /* w . x as pairs of 16-bit sums */
 INLINE ivec ivec_pairs(ivec w, ivec x)
 {

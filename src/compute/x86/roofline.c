@@ -12,7 +12,7 @@
  * the value that each starts with, or the compiler would merge them into one sum. */
 #include "compute/kernel/roofline.h"
 #include "compute/x86/cpu.h"
-#include "compute/x86/vec.h"
+#include "compute/simd/vec.h"
 
 #if SP_VL == 8
 typedef __m256i ivec;
@@ -42,7 +42,7 @@ INLINE uint32_t add_lanes(ivec v)
     return all;
 }
 
-#if SP_VNNI
+#if SP_DOT
 
 static uint32_t int8_turns(int64_t n)
 {

@@ -10,13 +10,13 @@
 #include <string.h>
 
 #include "compute/kernel/summary.h"
-#include "compute/x86/vec.h"
+#include "compute/simd/vec.h"
 
 enum { B = SP_BLOCK_TOKENS, ROWS = SP_PICK_ROWS, LINE = 32, AHEAD = 4 };
 
-#if SP_VNNI && SP_VL == 16 && !SP_EMULATE
+#if SP_DOT && SP_VL == 16 && !SP_EMULATE
 #define DOT_BYTES(sum, w, x) _mm256_dpbusd_epi32(sum, w, x)
-#elif SP_VNNI
+#elif SP_DOT
 #define DOT_BYTES(sum, w, x) _mm256_dpbusd_avx_epi32(sum, w, x)
 #endif
 
@@ -39,14 +39,14 @@ INLINE __m256i sum_lanes(const __m256i v[ROWS])
 INLINE void add_channels(__m256i sum[ROWS], const sp_pick_query *x, int d, __m256i middle,
                          __m256i half)
 {
-#if !SP_VNNI
+#if !SP_DOT
     const __m256i one = _mm256_set1_epi16(1);
     middle = _mm256_xor_si256(middle, _mm256_set1_epi8(-128));
 #endif
 #pragma GCC unroll 8
     for (int r = 0; r < ROWS; r++) {
         const __m256i q = load(x->q[r] + d), size = load(x->size[r] + d);
-#if SP_VNNI
+#if SP_DOT
         sum[r] = DOT_BYTES(sum[r], middle, q);
         sum[r] = DOT_BYTES(sum[r], half, size);
 #else
@@ -65,7 +65,7 @@ void SP_VARIANT(sp_score_bounds)(const sp_score_args *a)
     const int width = sp_summary_width(s->head);
     const size_t first = (size_t)a->kv_head * (size_t)s->n_blocks, bytes = 2 * (size_t)width;
     const __m256 scale = _mm256_loadu_ps(x->scale);
-#if SP_VNNI
+#if SP_DOT
     const __m256i excess = _mm256_slli_epi32(load(x->sum), 7);
 #else
     const __m256i excess = _mm256_setzero_si256();
@@ -112,7 +112,7 @@ INLINE void score_hash(const sp_score_args *a, int words)
     }
 }
 
-#if SP_VL == 16 && SP_VNNI && !SP_EMULATE
+#if SP_VL == 16 && SP_DOT && !SP_EMULATE
 #define COUNTS_BITS __attribute__((target("avx512f,avx512bw,avx512vl,avx512vpopcntdq")))
 
 /* The least of eight counts of 64 bits each. */
@@ -161,7 +161,7 @@ COUNTS_BITS static void score_hash_counted(const sp_score_args *a, int words)
 
 void SP_VARIANT(sp_score_hash)(const sp_score_args *a)
 {
-#if SP_VL == 16 && SP_VNNI && !SP_EMULATE
+#if SP_VL == 16 && SP_DOT && !SP_EMULATE
     if (__builtin_cpu_supports("avx512vpopcntdq")) {
         score_hash_counted(a, sp_hash_bits(a->summary->kind) / 64);
         return;
@@ -180,7 +180,7 @@ enum { HALF = ROWS / 2 };
 /* sum += products of 4 channels of 8 keys, a lane each. */
 INLINE __m256i add_keys(__m256i sum, __m256i keys, __m256i query)
 {
-#if SP_VNNI
+#if SP_DOT
     return DOT_BYTES(sum, keys, query);
 #else
     const __m256i two = _mm256_maddubs_epi16(keys, query);

@@ -1,14 +1,4 @@
-/* vec.h -- one vector of SP_VL floats, 8 (AVX2) or 16 (AVX-512), so that a kernel is written once.
- *
- * The Makefile compiles each kernel once for every variant, into X_avx2.o, X_avx512.o and so on:
- *
- *   SP_CPU    the variant's name, the suffix of its functions (SP_VARIANT)
- *   SP_VL     the width of a vector
- *   SP_VNNI   1: products of integers use VNNI (ivec.h). Kernels that multiply no integers have no
- *             such variant: a CPU with VNNI runs their avx2 or avx512 one.
- *
- * Sums over lanes have one fixed order. NaN gets no special care: max and min may drop it.
- */
+/* vec.h -- the operations of simd/vec.h in AVX2 (SP_VL 8) and AVX-512 (16). */
 #ifndef SP_COMPUTE_X86_VEC_H
 #define SP_COMPUTE_X86_VEC_H
 
@@ -17,37 +7,26 @@
 #else
 #include <immintrin.h>
 #endif
-#include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #if SP_VL == 8
 typedef __m256 vec;
 #define OF(op) _mm256_##op
-#elif SP_VL == 16
+#else
 typedef __m512 vec;
 #define OF(op) _mm512_##op
-#else
-#error "SP_VL must be 8 or 16 (the Makefile sets it)"
 #endif
+typedef __m128 quad; /* four floats */
 
-#define SP_VARIANT(name)      SP_VARIANT_2(name, SP_CPU)
-#define SP_VARIANT_2(name, v) SP_VARIANT_3(name, v)
-#define SP_VARIANT_3(name, v) name##_##v
-
-/* The function of the variant without VNNI: what multiplies no integers is compiled once a width. */
-#if SP_VL == 8
-#define SP_WIDTH(name) name##_avx2
-#else
-#define SP_WIDTH(name) name##_avx512
-#endif
-
-#if SP_EMULATE /* inlining everything would take the compiler minutes */
-#define INLINE static inline __attribute__((unused))
-#else
-#define INLINE static inline __attribute__((always_inline, unused))
-#endif
-
-enum { VL = SP_VL, V16 = 16 / SP_VL, V32 = 32 / SP_VL }; /* vectors in 16 and 32 floats */
+INLINE void quad_store(float *p, quad a)
+{
+    _mm_storeu_ps(p, a);
+}
+INLINE float quad_first(quad a)
+{
+    return _mm_cvtss_f32(a);
+}
 
 INLINE vec vec_zero(void)
 {
@@ -99,6 +78,15 @@ INLINE vec vec_fms(vec a, vec b, vec c)
     return OF(fmsub_ps)(a, b, c);
 }
 
+/* a * b - c in even lanes, a * b + c in odd ones */
+INLINE vec vec_fma_sub_add(vec a, vec b, vec c)
+{
+    return OF(fmaddsub_ps)(a, b, c);
+}
+INLINE float vec_f16_one(uint16_t bits)
+{
+    return _cvtsh_ss(bits);
+}
 INLINE vec vec_abs(vec a)
 {
     return OF(andnot_ps)(vec_all(-0.0f), a);
@@ -119,15 +107,6 @@ INLINE vec vec_load_bf16(const void *p)
 INLINE vec vec_load_i8(const void *p)
 {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p)));
-}
-/* 32 signed bytes */
-INLINE void vec_from_i8(__m256i b, vec w[V32])
-{
-    __m128i lo = _mm256_castsi256_si128(b), hi = _mm256_extracti128_si256(b, 1);
-    w[0] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(lo));
-    w[1] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(lo, 8)));
-    w[2] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(hi));
-    w[3] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(hi, 8)));
 }
 /* Lane i is from a where bit i is set, else from b. */
 INLINE vec vec_select(unsigned bits, vec a, vec b)
@@ -152,6 +131,32 @@ INLINE vec vec_zero_below(vec a, vec x, vec limit)
 {
     return _mm256_and_ps(a, _mm256_cmp_ps(x, limit, _CMP_GE_OQ));
 }
+/* a + n * 2^23 in the bits of a: adds the low bits of n to its exponent. */
+INLINE vec vec_add_exponent(vec a, vec n)
+{
+    __m256i e = _mm256_slli_epi32(_mm256_castps_si256(n), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), e));
+}
+/* Whether any lane of a is larger than b. */
+INLINE bool vec_any_above(vec a, float b)
+{
+    return _mm256_movemask_ps(_mm256_cmp_ps(a, vec_all(b), _CMP_GT_OQ)) != 0;
+}
+/* VL / 2 numbers, each duplicated: a a b b ... */
+INLINE vec vec_twice(const float *p)
+{
+    const __m256i pairs = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
+    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), pairs);
+}
+INLINE vec vec_swap_pairs(vec a)
+{
+    return _mm256_permute_ps(a, 0xb1);
+}
+/* Rounds to nearest even, like sp_f32_to_f16. */
+INLINE void vec_store_f16(void *p, vec a)
+{
+    _mm_storeu_si128(p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
 INLINE __m256 vec_fold_add(vec a)
 {
     return a;
@@ -175,11 +180,6 @@ INLINE vec vec_load_i8(const void *p)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p)));
 }
-INLINE void vec_from_i8(__m256i b, vec w[V32])
-{
-    w[0] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(b)));
-    w[1] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(b, 1)));
-}
 INLINE vec vec_select(unsigned bits, vec a, vec b)
 {
     return _mm512_mask_blend_ps((__mmask16)bits, b, a);
@@ -198,6 +198,28 @@ INLINE vec vec_zero_below(vec a, vec x, vec limit)
 {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_GE_OQ), a);
 }
+INLINE vec vec_add_exponent(vec a, vec n)
+{
+    __m512i e = _mm512_slli_epi32(_mm512_castps_si512(n), 23);
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), e));
+}
+INLINE bool vec_any_above(vec a, float b)
+{
+    return _mm512_cmp_ps_mask(a, vec_all(b), _CMP_GT_OQ) != 0;
+}
+INLINE vec vec_twice(const float *p)
+{
+    const __m512i pairs = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    return _mm512_permutexvar_ps(pairs, _mm512_castps256_ps512(_mm256_loadu_ps(p)));
+}
+INLINE vec vec_swap_pairs(vec a)
+{
+    return _mm512_permute_ps(a, 0xb1);
+}
+INLINE void vec_store_f16(void *p, vec a)
+{
+    _mm256_storeu_si256(p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
 INLINE __m256 vec_fold_add(vec a)
 {
     return _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
@@ -212,17 +234,12 @@ INLINE __m256 vec_fold_max(vec a)
 /* -- across lanes ------------------------------------------------------------------------------ */
 
 /* The sums over the lanes of four vectors. */
-INLINE __m128 vec_sum4(vec a, vec b, vec c, vec d)
+INLINE quad vec_sum4(vec a, vec b, vec c, vec d)
 {
     __m256 ab = _mm256_hadd_ps(vec_fold_add(a), vec_fold_add(b));
     __m256 cd = _mm256_hadd_ps(vec_fold_add(c), vec_fold_add(d));
     __m256 all = _mm256_hadd_ps(ab, cd);
     return _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));
-}
-
-INLINE float vec_sum(vec a)
-{
-    return _mm_cvtss_f32(vec_sum4(a, a, a, a));
 }
 
 INLINE float vec_largest(vec a)
@@ -233,40 +250,19 @@ INLINE float vec_largest(vec a)
     return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
 }
 
-/* -- exp --------------------------------------------------------------------------------------- */
-
-/* e^x = 2^n * e^r with |r| <= ln 2 / 2; e^r is its series up to r^7 (remainder 6e-9). Relative
- * error about 1e-7. 0 for x < -87, so also for -inf; e^88 for x > 88. Every lane and both widths
- * give the same bits. */
-INLINE vec vec_exp(vec x)
+/* One lane of a vector whose lanes are equal. */
+INLINE float vec_one(vec a)
 {
-    const vec low = vec_all(-87.0f);
-    vec z = vec_min(vec_max(x, low), vec_all(88.0f));
-    vec n = vec_round(vec_mul(z, vec_all(0x1.715476p+0f))); /* 1 / ln 2 */
-    vec r = vec_fma(n, vec_all(-0x1.62e4p-1f), z);          /* ln 2, top 15 bits: exact times n */
-    r = vec_fma(n, vec_all(-0x1.7f7d1cp-20f), r);           /* the rest of ln 2 */
-    vec p = vec_all(1.0f / 5040);
-    p = vec_fma(p, r, vec_all(1.0f / 720));
-    p = vec_fma(p, r, vec_all(1.0f / 120));
-    p = vec_fma(p, r, vec_all(1.0f / 24));
-    p = vec_fma(p, r, vec_all(1.0f / 6));
-    p = vec_fma(p, r, vec_all(0.5f));
-    p = vec_fma(p, r, vec_all(1.0f));
-    p = vec_fma(p, r, vec_all(1.0f));
-    return vec_zero_below(vec_scale2(p, n), x, low);
+    return _mm_cvtss_f32(_mm256_castps256_ps128(vec_fold_max(a)));
 }
 
-/* tanh: its series up to x^7 for |x| < 0.2, else 1 - 2 / (e^2x + 1). Relative error below 1e-6. */
-INLINE vec vec_tanh(vec x)
+/* The sum of 16 floats, aligned: each half onto the other. */
+INLINE float vec_sum16(const float x[16])
 {
-    const vec square = vec_mul(x, x), size = vec_abs(x);
-    vec p = vec_fma(square, vec_all(-17.0f / 315), vec_all(2.0f / 15));
-    p = vec_fma(p, square, vec_all(-1.0f / 3));
-    const vec near = vec_fma(vec_mul(p, square), x, x);
-    const vec e = vec_exp(vec_add(x, x));
-    const vec far = vec_sub(vec_all(1), vec_div(vec_all(2), vec_add(e, vec_all(1))));
-    return vec_add(vec_zero_below(far, size, vec_all(0x1.99999ap-3f)),
-                   vec_zero_below(near, vec_sub(vec_zero(), size), vec_all(-0x1.999998p-3f)));
+    const __m256 h = _mm256_add_ps(_mm256_load_ps(x), _mm256_load_ps(x + 8));
+    __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
 
 #endif

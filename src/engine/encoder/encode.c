@@ -113,12 +113,13 @@ void sp_encode_pass_destroy(sp_encode_pass *p)
 
 /* -- rows ----------------------------------------------------------------------------------- */
 
-size_t sp_encode_fit(const sp_encode_pass *p, const sp_encode_text *texts, size_t n)
+size_t sp_encode_fit(const sp_encode_pass *p, const sp_encode_text *texts, size_t n, int64_t most)
 {
     int64_t tokens = 0;
     size_t i = 0;
+    if (most <= 0 || most > p->n_tokens) most = p->n_tokens;
     for (; i < n && i < (size_t)p->n_texts; i++)
-        if ((tokens += texts[i].n) > p->n_tokens && i > 0) break;
+        if ((tokens += texts[i].n) > most && i > 0) break;
     return i;
 }
 
@@ -274,7 +275,7 @@ static void judge(const sp_encoder *m, const float *x, float *out)
     *out = (float)(h->sigmoid ? 1 / (1 + exp(-sum)) : sum);
 }
 
-sp_err sp_encode_step(sp_encode_pass *p, const sp_encode_text *texts, size_t n)
+sp_err sp_encode_step(sp_encode_pass *p, const sp_encode_text *texts, size_t n, sp_encode_between *between, void *user)
 {
     const int width = p->m->size.n_embd;
     assert(n > 0 && n <= (size_t)p->n_texts);
@@ -283,6 +284,7 @@ sp_err sp_encode_step(sp_encode_pass *p, const sp_encode_text *texts, size_t n)
     SP_TRY(push_rows(p, m));
     embed(p, m);
     for (int l = 0; l < p->m->size.n_layers; l++) {
+        if (l && between) between(user);
         attention(p, &p->m->layers[l], m, (int)n);
         feed_forward(p, &p->m->layers[l], m);
     }

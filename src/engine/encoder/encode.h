@@ -33,11 +33,17 @@ typedef struct sp_encode_text {
 sp_err sp_encode_pass_create(const sp_encoder *m, sp_device *d, int n_tokens, sp_encode_pass **out) SP_MUST_CHECK;
 void sp_encode_pass_destroy(sp_encode_pass *p);
 
-/* sp_encode_fit -- how many of the texts, from the first on, one step takes: at least one. */
-size_t sp_encode_fit(const sp_encode_pass *p, const sp_encode_text *texts, size_t n);
+/* sp_encode_fit -- how many of the texts, from the first on, one step of at most `most` tokens (0: any) takes; one at
+ * least. */
+size_t sp_encode_fit(const sp_encode_pass *p, const sp_encode_text *texts, size_t n, int64_t most);
 
-/* sp_encode_step -- computes `out` of n texts. A text's result does not depend on the others of its step.
+/* Called between two layers. */
+typedef void sp_encode_between(void *user);
+
+/* sp_encode_step -- computes `out` of n texts. A text's result does not depend on the others of its step. between may
+ * be NULL.
  * Pre: n <= sp_encode_fit. Errors: those of the device. Thread: one at a time. */
-sp_err sp_encode_step(sp_encode_pass *p, const sp_encode_text *texts, size_t n) SP_MUST_CHECK;
+sp_err sp_encode_step(sp_encode_pass *p, const sp_encode_text *texts, size_t n, sp_encode_between *between,
+                      void *user) SP_MUST_CHECK;
 
 #endif

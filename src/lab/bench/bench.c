@@ -41,29 +41,6 @@ bool bench_list_parse(const char *option, const char *text, double min, double m
     return true;
 }
 
-static bool is_allowed(const char *name, const char *const *allowed)
-{
-    for (; *allowed; allowed++)
-        if (strcmp(name, *allowed) == 0) return true;
-    return false;
-}
-
-bool bench_names_parse(const char *option, const char *text, const char *const *allowed,
-                       bench_names *out)
-{
-    *out = (bench_names){.n = 0};
-    if (strlen(text) >= sizeof out->text)
-        return cli_fail_with("--%s: the list is too long", option), false;
-    strcpy(out->text, text);
-    char *rest = out->text;
-    for (char *name; (name = strsep(&rest, ",")) != NULL;) {
-        if (!*name || out->n == BENCH_MAX_LIST || (allowed && !is_allowed(name, allowed)))
-            return cli_fail_with("--%s: \"%s\" in \"%s\" is unknown", option, name, text), false;
-        out->v[out->n++] = name;
-    }
-    return true;
-}
-
 bool bench_policies_parse(const char *text, const model_options *m, bench_policies *out)
 {
     char *copy = cli_copy(text), *rest = copy;

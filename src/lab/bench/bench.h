@@ -29,16 +29,6 @@ typedef struct bench_list {
 bool bench_list_parse(const char *option, const char *text, double min, double max, bool whole,
                       bench_list *out);
 
-typedef struct bench_names {
-    char text[256];
-    const char *v[BENCH_MAX_LIST]; /* into text */
-    int n;
-} bench_names;
-
-/* bench_names_parse -- comma-separated words. allowed: NULL-terminated, or NULL for any. */
-bool bench_names_parse(const char *option, const char *text, const char *const *allowed,
-                       bench_names *out);
-
 typedef struct bench_policies {
     char v[BENCH_MAX_LIST][CLI_SPEC];
     int n;

@@ -53,8 +53,3 @@ double bench_machine_bound(const bench_machine *m, const bench_work *w, const ch
     if (by) *by = reads ? "read" : int8 > fp32 ? "int8" : "fp32";
     return reads ? reading : fp32 + int8;
 }
-
-bool bench_weight_is_int8(const char *type)
-{
-    return type[0] == 'q' || type[0] == 'Q';
-}

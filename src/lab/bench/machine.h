@@ -29,7 +29,4 @@ void bench_work_add(bench_work *to, const bench_work *w, double times);
  * *by (may be NULL): "fp32", "int8" or "read". */
 double bench_machine_bound(const bench_machine *m, const bench_work *w, const char **by);
 
-/* bench_weight_is_int8 -- whether the products of a weight type count as int8. */
-bool bench_weight_is_int8(const char *type);
-
 #endif

@@ -1,14 +1,13 @@
 #include "lab/bench/model.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
-
-#define BLOCK 16 /* tokens */
+#include "kv/pool.h"
+#include "model/model.h"
 
 void bench_model_options_init(bench_model_options *o)
 {
@@ -40,80 +39,37 @@ bool bench_model_options_check(const bench_model_options *o)
 
 /* -- what a token costs --------------------------------------------------------------------- */
 
-typedef enum role {
-    EVERY, /* every prompt token uses it */
-    LAST,  /* only tokens with logits use it */
-    TABLE, /* one row of it is looked up */
-} role;
-
-static bool has_part(const char *name, const char *part)
+/* share_of -- of the tokens, those that use the matrix: an expert has its part of them. */
+static double share_of(const sp_model *of, const sp_mat *w)
 {
-    return strstr(name, part) != NULL;
+    const sp_moe *moe = &of->hp.moe;
+    for (int l = 0; l < of->hp.n_layers; l++)
+        for (int x = 0; of->layers[l].experts && x < moe->n; x++) {
+            const sp_mlp *e = &of->layers[l].experts[x];
+            if (w == &e->w_gate || w == &e->w_up || w == &e->w_down) return (double)moe->n_used / moe->n;
+        }
+    return 1;
 }
 
-/* role_of -- in the last layer, a token without logits needs its key and value only. */
-static role role_of(const char *name, int last_layer)
-{
-    char gguf[32], folder[32];
-    snprintf(gguf, sizeof gguf, "blk.%d.", last_layer);
-    snprintf(folder, sizeof folder, "layers.%d.", last_layer);
-    if (has_part(name, "token_embd.") || has_part(name, "embed_tokens.")) return TABLE;
-    if (strcmp(name, "output.weight") == 0 || has_part(name, "lm_head.")) return LAST;
-    bool key_or_value = has_part(name, "attn_k.") || has_part(name, "attn_v.") ||
-                        has_part(name, "k_proj.") || has_part(name, "v_proj.");
-    bool in_last = has_part(name, gguf) || has_part(name, folder);
-    return in_last && !key_or_value ? LAST : EVERY;
-}
-
-typedef struct tensor {
-    double ops, bytes; /* ops: of its product with one token */
-    bool int8, is_matrix;
-} tensor;
-
-static tensor read_tensor(const json_t *j)
-{
-    const json_t *shape = json_object_get(j, "shape");
-    const char *type = json_string_value(json_object_get(j, "type"));
-    tensor t = {.ops = 2,
-                .bytes = (double)json_integer_value(json_object_get(j, "bytes")),
-                .int8 = type && bench_weight_is_int8(type),
-                .is_matrix = json_array_size(shape) == 2};
-    for (size_t i = 0; i < json_array_size(shape); i++)
-        t.ops *= (double)json_integer_value(json_array_get(shape, i));
-    return t;
-}
-
-static void count(bench_model *m, role r, const tensor *t)
-{
-    bench_work *w = r == EVERY ? &m->token : &m->last;
-    m->weight_bytes += t->bytes;
-    if (t->is_matrix) *(t->int8 ? &w->int8 : &w->fp32) += t->ops;
-}
-
+/* count_weights -- in the last layer, a token without logits needs its key and value only. */
 static bool count_weights(bench_model *m)
 {
-    char *text;
-    sp_err err = sp_model_describe(m->path, &text);
+    sp_model *of;
+    const sp_err err = sp_model_open(m->path, &of);
     if (err != SP_OK) return cli_fail(err), false;
-    json_t *root = json_loads(text, 0, NULL);
-    sp_buffer_free(text);
-    if (!root) return cli_fail_with("%s: out of memory", m->path), false;
-    const json_t *list = json_object_get(root, "tensors");
-    tensor table = {0};
-    bool has_head = false;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *j = json_array_get(list, i);
-        const char *name = json_string_value(json_object_get(j, "name"));
-        role r = role_of(name ? name : "", m->info.n_layers - 1);
-        tensor t = read_tensor(j);
-        if (r == TABLE)
-            table = t;
-        else
-            count(m, r, &t);
-        has_head |= name && (strcmp(name, "output.weight") == 0 || has_part(name, "lm_head."));
+    const sp_layer *last = &of->layers[of->hp.n_layers - 1];
+    bool in_last = false;
+    int i = 0;
+    sp_model_next_matrix(of, &i); /* the embedding: a row of it is looked up */
+    for (const sp_mat *w; (w = sp_model_next_matrix(of, &i));) {
+        in_last |= w == &last->wq;
+        bench_work *to = in_last && w != &last->wk && w != &last->wv ? &m->last : &m->token;
+        const char *type = sp_dtype_of(w->type)->name;
+        const bool int8 = type[0] == 'q' || type[0] == 'Q';
+        *(int8 ? &to->int8 : &to->fp32) += 2 * share_of(of, w) * (double)(w->n_rows * w->n_cols);
+        m->weight_bytes += (double)w->n_rows * (double)sp_row_bytes(w->type, w->n_cols);
     }
-    if (!has_head) count(m, LAST, &table); /* the embedding is also the output head */
-    json_decref(root);
+    sp_model_close(of);
     return true;
 }
 
@@ -125,7 +81,7 @@ static double look(const bench_model *m, double keys)
 
 static double kv_bytes(const bench_model *m, double tokens)
 {
-    return tokens * (double)m->info.kv_block_bytes / BLOCK;
+    return tokens * (double)m->info.kv_block_bytes / SP_BLOCK_TOKENS;
 }
 
 bench_work bench_model_prefill_work(const bench_model *m, int depth, int fresh)
@@ -160,17 +116,12 @@ static void sort_depths(bench_list *d)
 
 /* -- room ----------------------------------------------------------------------------------- */
 
-static int64_t blocks_for(int n_tokens)
-{
-    return (n_tokens + BLOCK - 1) / BLOCK;
-}
-
 bool bench_model_fits(const bench_model *m, const bench_load *l, char *why, size_t size)
 {
     int64_t tokens = (int64_t)l->depth + l->fresh + l->answer;
-    int64_t need = blocks_for(l->fresh) + blocks_for(l->answer) + 1;
+    int64_t need = sp_blocks_for(l->fresh) + sp_blocks_for(l->answer) + 1;
     for (int d = 0, from = 0; d < m->depths->n && from < l->depth; d++) {
-        need += blocks_for((int)m->depths->v[d] - from);
+        need += sp_blocks_for((int)m->depths->v[d] - from);
         from = (int)m->depths->v[d];
     }
     need *= l->n_requests;
@@ -253,7 +204,7 @@ static bool run_untimed(bench_model *m, sp_prompt *p, int depth, int max_tokens)
 /* warm_up -- a short prompt, which loads the file's pages and wakes the threads. */
 static bool warm_up(bench_model *m)
 {
-    return run_untimed(m, bench_model_prompt(m, 0, 0, BLOCK < m->info.n_ctx ? BLOCK : 1), 0, 1);
+    return run_untimed(m, bench_model_prompt(m, 0, 0, SP_BLOCK_TOKENS < m->info.n_ctx ? SP_BLOCK_TOKENS : 1), 0, 1);
 }
 
 bool bench_model_hold(bench_model *m, int request, int depth)

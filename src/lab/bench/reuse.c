@@ -25,6 +25,7 @@
 
 #include "base/clock.h"
 #include "cli/alloc.h"
+#include "kv/pool.h"
 #include "lab/bench/reuse.h"
 #include "lab/bench/prompts.h"
 #include "cli/cli.h"
@@ -45,7 +46,8 @@ typedef struct bench {
     model_options m;
     bench_list chunks, chunk_tokens, ratios;
     bench_policies policies;
-    bench_names orders;
+    reuse_order orders[BENCH_MAX_LIST];
+    int n_orders;
     uint64_t random;
     sp_context *ctx;
     bench_words *words;
@@ -58,11 +60,22 @@ typedef struct bench {
 
 /* -- the cells ------------------------------------------------------------------------------ */
 
-static reuse_order order_of(const char *name)
+/* parse_orders -- false after an error message. */
+static bool parse_orders(const char *text, bench *b)
 {
-    reuse_order o = REUSE_SAME;
-    while (strcmp(reuse_order_name(o), name) != 0) o++;
-    return o;
+    char *copy = cli_copy(text), *rest = copy;
+    bool good = true;
+    for (char *name; good && (name = strsep(&rest, ",")) != NULL;) {
+        reuse_order o = REUSE_SAME;
+        while (o < REUSE_NEW && strcmp(reuse_order_name(o), name) != 0) o++;
+        good = o < REUSE_NEW && b->n_orders < BENCH_MAX_LIST;
+        if (good)
+            b->orders[b->n_orders++] = o;
+        else
+            cli_fail_with("--orders: \"%s\" in \"%s\" is unknown", name, text);
+    }
+    free(copy);
+    return good;
 }
 
 static void add_cell(bench *b, const char *policy, double ratio, reuse_order how)
@@ -79,13 +92,13 @@ static void add_cell(bench *b, const char *policy, double ratio, reuse_order how
 
 static void make_cells(bench *b)
 {
-    int most = 1 + b->policies.n * b->orders.n * b->ratios.n;
+    int most = 1 + b->policies.n * b->n_orders * b->ratios.n;
     b->cells.v = cli_alloc((size_t)most, sizeof *b->cells.v);
     add_cell(b, "off", 0, REUSE_NEW);
     for (int p = 0; p < b->policies.n; p++)
-        for (int o = 0; o < b->orders.n; o++)
+        for (int o = 0; o < b->n_orders; o++)
             for (int r = 0; r < b->ratios.n; r++) {
-                add_cell(b, b->policies.v[p], b->ratios.v[r], order_of(b->orders.v[o]));
+                add_cell(b, b->policies.v[p], b->ratios.v[r], b->orders[o]);
                 if (!reuse_has_ratio(&b->cells.v[b->cells.n - 1].reuse)) break;
             }
 }
@@ -216,11 +229,6 @@ static void progress(const bench *b, const size *s, int round)
 
 /* -- sizes ---------------------------------------------------------------------------------- */
 
-static int64_t blocks_for(int n)
-{
-    return (n + 15) / 16;
-}
-
 /* fits -- whether the prompt fits the context, and everything of a round KV memory: the cached texts,
  * a running prompt, new chunks, what exact policies keep of each order. Texts of one cell may be evicted
  * after it. */
@@ -229,9 +237,9 @@ static bool fits(const bench *b, const size *s)
     sp_context_info info = sp_context_describe(b->ctx);
     int head = bench_words_n_head(b->words);
     int64_t n = head + (int64_t)s->n_chunks * s->n_tokens + b->cells.question_tokens + 1;
-    int64_t prompt = blocks_for(head) + s->n_chunks * blocks_for(s->n_tokens) +
-                     blocks_for(b->cells.question_tokens + 1);
-    int64_t need = prompt * (2 + b->has_set[ANYWHERE] + b->has_set[EXACT] * (1 + b->orders.n));
+    int64_t prompt = sp_blocks_for(head) + s->n_chunks * sp_blocks_for(s->n_tokens) +
+                     sp_blocks_for(b->cells.question_tokens + 1);
+    int64_t need = prompt * (2 + b->has_set[ANYWHERE] + b->has_set[EXACT] * (1 + b->n_orders));
     if (n > info.n_ctx)
         printf("\n%d x %d tokens: skipped, %lld tokens do not fit the context of %d (-c)\n",
                s->n_chunks, s->n_tokens, (long long)n, info.n_ctx);
@@ -331,7 +339,6 @@ static int run_bench(bench *b, const char *csv, bool resume)
 int bench_reuse(int argc, char **argv)
 {
     static char help[160];
-    static const char *const orders[] = {"same", "shuffled", "half-new", NULL};
     bench b = {.cells = {.question_tokens = 32, .n_rounds = 5}, .random = 1};
     const char *chunks = "4,8,16,32", *tokens = "256,512", *ratios = "0,0.05,0.15,0.3,0.5";
     const char *names = "prefix,fusion", *arrangements = "same,shuffled,half-new", *csv = NULL;
@@ -370,7 +377,7 @@ int bench_reuse(int argc, char **argv)
         !bench_list_parse("chunk-tokens", tokens, 1, 1 << 20, true, &b.chunk_tokens) ||
         !bench_list_parse("ratios", ratios, 0, 1, false, &b.ratios) ||
         !bench_policies_parse(names, &b.m, &b.policies) ||
-        !bench_names_parse("orders", arrangements, orders, &b.orders))
+        !parse_orders(arrangements, &b))
         return 2;
     if (resume && !csv) return cli_fail_with("bench reuse: --resume needs --csv"), 2;
     if (minutes > 0) b.end_us = sp_clock_us() + (int64_t)minutes * 60000000;

@@ -6,6 +6,7 @@
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
+#include "lab/files.h"
 
 /* -- rows ----------------------------------------------------------------------------------- */
 
@@ -53,28 +54,16 @@ static void add_all(speed_bench *b)
 
 /* -- rounds --------------------------------------------------------------------------------- */
 
-/* write_field -- quoted where CSV needs it. */
-static void write_field(FILE *to, const char *text)
-{
-    if (!strpbrk(text, ",\"\r\n")) {
-        fprintf(to, "%s,", text);
-        return;
-    }
-    fputc('"', to);
-    for (; *text; text++) {
-        if (*text == '"') fputc('"', to);
-        fputc(*text, to);
-    }
-    fputs("\",", to);
-}
-
 static void write_run(const speed_bench *b, const speed_row *r, int round)
 {
     const char *by;
     double seconds = r->seconds[round], rate = r->tokens / seconds;
     double bound = bench_machine_bound(&b->machine, &r->work, &by);
     if (!b->csv) return;
-    for (int c = 0; c < SPEED_COLUMNS; c++) write_field(b->csv, value(r, c));
+    for (int c = 0; c < SPEED_COLUMNS; c++) {
+        lab_csv_put(b->csv, value(r, c));
+        fputc(',', b->csv);
+    }
     fprintf(b->csv, "%d,%.9g,%.6g,tok/s,%s,%.6g,%.4g\n", round + 1, seconds, rate, by, r->tokens / bound,
             bound / seconds);
     fflush(b->csv);
@@ -172,7 +161,7 @@ static bool measure(speed_bench *b)
 static int run(speed_bench *b)
 {
     bool good = measure(b);
-    if (b->csv && fclose(b->csv) != 0 && good) good = (cli_fail_with("%s: cannot be written", b->csv_path), false);
+    if (b->csv && !lab_close(b->csv, b->csv_path)) good = false;
     for (size_t i = 0; i < b->n_rows; i++) free(b->rows[i].seconds);
     free(b->rows);
     bench_machine_close(&b->machine);
@@ -195,7 +184,10 @@ int speed_bench_run(speed_bench *b, const speed_kind *kind, const opt *own, int 
         {OPT_GROUP, "Measurement"},
         {OPT_INT, "rounds", 0, "N", &b->rounds, "runs of each setting, alternating (3)"},
         {OPT_INT, "threads", 't', "N", &b->n_threads, "threads (one for each core)"},
-        {OPT_STRING, "cpu", 0, "NAME", &b->cpu, "kernels: ref, avx2, avxvnni, avx512, vnni (the best for this CPU)"},
+        {OPT_STRING, "cpu", 0, "NAME", &b->cpu,
+         "kernels: ref, avx2, avxvnni, avx512, vnni, neon, i8mm (the best for this CPU)"},
+        {OPT_FLAG, "exact-products", 0, NULL, &b->mo.m.ctx.machine.exact_products,
+         "where these kernels round a product's inputs to 8 bits, give them 15"},
         {OPT_STRING, "csv", 0, "FILE", &b->csv_path, "write a line for each run"},
         {0},
     };

@@ -90,8 +90,8 @@ int lab_doctor(int argc, char **argv)
         argc, argv,
         &(opt_usage){
             "doctor [-m MODEL] [options]",
-            "Says what this machine will do, and with -m what the model needs and how fast it will\nbe, "
-            "measured on some of its layers. Give it the options that ask or serve will have.\n"
+            "Checks this machine, and with -m what the model needs and how fast it will be, measured\n"
+            "on some of its layers. Give it the options that ask or serve will have.\n"
             "The exit code is 1 when something will not work."},
         tables);
     if (at < 0) return -1 - at;

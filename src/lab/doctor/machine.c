@@ -1,5 +1,7 @@
 #include <errno.h>
+#if !SP_NO_URING
 #include <liburing.h>
+#endif
 #include <linux/magic.h>
 #include <sched.h>
 #include <sqlite3.h>
@@ -49,12 +51,13 @@ static bool field_of(const char *path, const char *name, char *out, size_t size)
 
 static void say_cpu(doctor *d)
 {
-    static const char *const wanted[] = {"avx2",     "fma",      "f16c",
-                                         "avx_vnni", "avx512f",  "avx512bw",
-                                         "avx512dq", "avx512vl", "avx512_vnni"};
+    static const char *const wanted[] = {"avx2",     "fma",      "f16c",        "avx_vnni", "avx512f", "avx512bw",
+                                         "avx512dq", "avx512vl", "avx512_vnni", "asimddp",  "i8mm"};
     char name[128] = "unknown", flags[4096] = "", has[160] = "";
     field_of("/proc/cpuinfo", "model name", name, sizeof name);
-    if (field_of("/proc/cpuinfo", "flags", flags + 1, sizeof flags - 2)) flags[0] = ' ';
+    if (field_of("/proc/cpuinfo", "flags", flags + 1, sizeof flags - 2) ||
+        field_of("/proc/cpuinfo", "Features", flags + 1, sizeof flags - 2)) /* ARM */
+        flags[0] = ' ';
     strcat(flags, " ");
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         char word[32];
@@ -62,7 +65,28 @@ static void say_cpu(doctor *d)
         if (strstr(flags, word)) strcat(strcat(has, " "), wanted[i]);
     }
     doctor_say(d, DOCTOR_OK, "cpu", NULL, "%s:%s", name,
-               *has ? has : " none of AVX2, AVX-512, VNNI");
+               *has ? has : " none of AVX2, AVX-512, VNNI, dot products (ARM)");
+}
+
+/* say_rounding -- how finely products see their inputs: why two machines may answer differently. */
+static void say_rounding(doctor *d, const sp_ops *ops)
+{
+    const int q8 = ops->pack_bytes ? ops->x_bits(SP_Q8_0) : 0;
+    const int rest = ops->pack_bytes ? ops->x_bits(SP_Q4_0) : 0;
+    json_t *f;
+    if (rest == 0 || rest > 8)
+        f = doctor_say(d, DOCTOR_OK, "rounding", NULL, "inputs of products have 16 bits or more");
+    else if (d->o->ctx.machine.exact_products)
+        f = doctor_say(d, DOCTOR_OK, "rounding", NULL,
+                       "inputs of products have 15 bits or more (--exact-products)");
+    else
+        f = doctor_say(d, DOCTOR_OK, "rounding",
+                       "a CPU with other kernels may choose another word where two are nearly as "
+                       "likely; --exact-products gives inputs 15 bits and is slower",
+                       "inputs of products have %d bits with Q8_0 weights, %d with smaller ones", q8,
+                       rest);
+    doctor_number(f, "q8_0_bits", q8);
+    doctor_number(f, "other_bits", rest);
 }
 
 static void say_kernels(doctor *d)
@@ -75,8 +99,10 @@ static void say_kernels(doctor *d)
     }
     bool is_ref = strcmp(ops->name, "ref") == 0;
     doctor_say(d, is_ref ? DOCTOR_WARNING : DOCTOR_OK, "kernels",
-               is_ref ? "plain C, many times slower: a CPU with AVX2, and a build for it" : NULL,
+               is_ref ? "plain C, many times slower: a CPU with AVX2, or ARM with dot products, and a build for it"
+                      : NULL,
                "%s", ops->name);
+    say_rounding(d, ops);
 }
 
 /* quota_of -- CPUs that the control group allows; 0: no limit. */
@@ -154,6 +180,9 @@ static void say_huge_pages(doctor *d)
 
 static void say_io_uring(doctor *d)
 {
+#if SP_NO_URING
+    doctor_say(d, DOCTOR_OK, "io_uring", NULL, "not in this build: threads read the store");
+#else
     struct io_uring ring;
     int failed = io_uring_queue_init(4, &ring, 0);
     if (failed == 0) io_uring_queue_exit(&ring);
@@ -161,6 +190,7 @@ static void say_io_uring(doctor *d)
                failed ? "allow it (many containers forbid it); until then threads read the store"
                       : NULL,
                "%s", failed ? strerror(-failed) : "allowed");
+#endif
 }
 
 static void say_files(doctor *d)

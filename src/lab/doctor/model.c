@@ -36,11 +36,6 @@ static void say_file(doctor *d, sp_model *m)
 
 /* -- memory ----------------------------------------------------------------------------------------- */
 
-static size_t matrix_bytes(const sp_mat *w)
-{
-    return (size_t)w->n_rows * sp_row_bytes(w->type, w->n_cols);
-}
-
 /* weight_bytes -- memory that the weights take: packed, or as in the file. */
 static size_t weight_bytes(sp_model *m, const sp_ops *ops)
 {
@@ -48,7 +43,7 @@ static size_t weight_bytes(sp_model *m, const sp_ops *ops)
     int i = 0;
     for (const sp_mat *w; (w = sp_model_next_matrix(m, &i));) {
         size_t packed = ops->pack_bytes ? ops->pack_bytes(w) : 0;
-        sum += packed ? packed : matrix_bytes(w);
+        sum += packed ? packed : (size_t)w->n_rows * sp_row_bytes(w->type, w->n_cols);
     }
     return sum;
 }
@@ -119,16 +114,6 @@ static void say_memory(doctor *d, sp_model *m, const sp_ops *ops)
 
 /* -- speed -------------------------------------------------------------------------------------------- */
 
-/* step_bytes -- weights that a decode step reads: all but the embedding, which is first. */
-static double step_bytes(sp_model *m)
-{
-    double sum = 0;
-    int i = 0;
-    sp_model_next_matrix(m, &i);
-    for (const sp_mat *w; (w = sp_model_next_matrix(m, &i));) sum += (double)matrix_bytes(w);
-    return sum;
-}
-
 static void say_speed(doctor *d, int n_prompt, const doctor_speed *s)
 {
     const double first = s->prefill * 1e3;
@@ -165,7 +150,7 @@ static void measure(doctor *d, sp_model *m, sp_dtype kv_type)
                             .kv_type = kv_type,
                             .n_prompt = n_prompt,
                             .n_batch = SP_MIN(o->n_batch > 0 ? o->n_batch : BATCH, n_prompt)};
-    const double bytes = step_bytes(m);
+    const double bytes = (double)doctor_step_bytes(m);
     doctor_speed s;
     sp_err err = doctor_measure(m, &run, &s);
     if (err == SP_OK) say_speed(d, n_prompt, &s);

@@ -33,15 +33,14 @@ static bool note(void *user, int layer)
     return true;
 }
 
-/* layer_bytes -- of a layer's matrices, with its share of the head. */
-static size_t layer_bytes(sp_model *m)
+size_t doctor_step_bytes(sp_model *m)
 {
     size_t all = 0;
     int i = 0;
     sp_model_next_matrix(m, &i); /* the embedding */
     for (const sp_mat *w; (w = sp_model_next_matrix(m, &i));)
         all += (size_t)w->n_rows * sp_row_bytes(w->type, w->n_cols);
-    return all / (size_t)m->hp.n_layers;
+    return all;
 }
 
 static sp_err open_rig(rig *r, sp_model *m, const doctor_run *run)
@@ -122,7 +121,8 @@ static sp_err run_all(rig *r, const doctor_run *run, doctor_speed *out)
 sp_err doctor_measure(sp_model *m, const doctor_run *run, doctor_speed *out)
 {
     rig r = {.m = m, .n_layers = m->hp.n_layers};
-    const size_t enough = 2 + WEIGHT_BYTES / SP_MAX(layer_bytes(m), 1);
+    const size_t layer_bytes = doctor_step_bytes(m) / (size_t)m->hp.n_layers; /* with its share of the head */
+    const size_t enough = 2 + WEIGHT_BYTES / SP_MAX(layer_bytes, 1);
     m->hp.n_layers = (int)SP_MIN(enough, (size_t)r.n_layers);
     sp_err err = open_rig(&r, m, run);
     if (err == SP_OK) err = run_all(&r, run, out);

@@ -16,6 +16,9 @@ typedef struct doctor_speed {
     double prefill, decode; /* seconds: of the prompt, of a token after it */
 } doctor_speed;
 
+/* doctor_step_bytes -- weights that a decode step reads: all but the embedding. */
+size_t doctor_step_bytes(sp_model *m);
+
 /* doctor_measure -- loads the first layers of the model, runs a prompt of random tokens through them, then a few
  * tokens of an answer, and multiplies. Changes m->hp.n_layers: close the model after it. */
 sp_err doctor_measure(sp_model *m, const doctor_run *run, doctor_speed *out) SP_MUST_CHECK;

@@ -28,7 +28,7 @@ static const char about[] =
     "refused. Without --questions, passages of the index are quoted and continued, and the\n"
     "divergence from full attention along the continuation is what is bounded: no labels needed.\n\n"
     "--measure answers: mean F1 is at least --keep times that of full attention.\n\n"
-    "It needs 20 questions; some hundred narrow the intervals to a few percent.";
+    "It needs 20 questions; a few hundred narrow the intervals to a few percent.";
 
 /* -- measuring ------------------------------------------------------------------------------- */
 
@@ -49,31 +49,20 @@ static bool any_differs(const calibrating *c)
 static bool measure(calibrating *c)
 {
     const size_t block = (size_t)c->settings.n, n = (size_t)c->in.n_questions * block;
-    eval_progress progress = {.quiet = c->o.quiet};
+    eval_progress shown = {.quiet = c->o.quiet};
     c->rows = cli_alloc(n, sizeof *c->rows);
-    eval_run *e = eval_run_open(&(eval_run_opts){.model = &c->m,
-                                                 .docs = &c->in.docs,
-                                                 .questions = &c->in.questions,
-                                                 .n_questions = c->in.n_questions,
-                                                 .settings = &c->settings,
-                                                 .system = c->in.system,
-                                                 .cue = c->o.n_shots ? EVAL_CUE : "",
-                                                 .stop = &c->o.stop,
-                                                 .max_tokens = c->o.max_tokens,
-                                                 .similar = c->o.similar,
-                                                 .n_fuse = c->o.n_fuse,
-                                                 .scores_only = !c->by_loss,
-                                                 .measure = c->by_loss ? EVAL_LIKELIHOOD : EVAL_ANSWERS,
-                                                 .interrupted = &eval_interrupted});
+    eval_run_opts o = eval_run_of(&c->o, &c->in, &c->m, &c->settings);
+    o.scores_only = !c->by_loss;
+    o.measure = c->by_loss ? EVAL_LIKELIHOOD : EVAL_ANSWERS;
+    eval_run *e = eval_run_open(&o);
     bool done = e != NULL;
-    eval_catch(true);
+    progress_begin(&shown.line, c->o.quiet, c->m.verbose ? SP_LOG_DEBUG : SP_LOG_WARN);
     for (int i = 0; i < c->in.n_questions && done; i++) {
-        eval_progress_show(&progress, i, c->in.n_questions);
+        eval_progress_show(&shown, i, c->in.n_questions);
         done = eval_run_question(e, i, c->rows + (size_t)i * block);
     }
-    eval_catch(false);
-    eval_progress_wipe(&progress);
-    if (!done && eval_interrupted) cli_fail_with("interrupted; nothing was saved");
+    progress_end(&shown.line);
+    if (!done && progress_interrupted()) cli_fail_with("interrupted; nothing was saved");
     c->sums = cli_alloc(block, sizeof *c->sums);
     if (done) eval_summarise(c->rows, n, &c->settings, NULL, c->sums);
     c->differs = done && any_differs(c);

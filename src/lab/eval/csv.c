@@ -8,6 +8,7 @@
 #include "cli/alloc.h"
 #include "cli/cli.h"
 #include "cli/text.h"
+#include "lab/files.h"
 
 #define MARK "# spolia eval "
 
@@ -29,22 +30,6 @@ void eval_row_drop(eval_row *r)
 
 /* -- writing -------------------------------------------------------------------------------- */
 
-void eval_csv_put(FILE *f, const char *text)
-{
-    bool quoted = strpbrk(text, ",\"") != NULL;
-    if (quoted) fputc('"', f);
-    for (; *text; text++) {
-        if (*text == '"') fputc('"', f);
-        fputc((unsigned char)*text < ' ' ? ' ' : *text, f);
-    }
-    if (quoted) fputc('"', f);
-}
-
-void eval_csv_put_number(FILE *f, double v)
-{
-    if (isfinite(v)) fprintf(f, "%.7g", v);
-}
-
 static void put_names(FILE *f)
 {
     for (int i = 0; i < N_LEADING; i++) fprintf(f, "%s,", text_names[i]);
@@ -56,15 +41,15 @@ static void put_names(FILE *f)
 static void put_row(FILE *f, const eval_row *r)
 {
     for (int i = 0; i < N_LEADING; i++) {
-        eval_csv_put(f, r->text[i]);
+        lab_csv_put(f, r->text[i]);
         fputc(',', f);
     }
     for (int i = 0; i < N_ROW_NUMBERS; i++) {
-        eval_csv_put_number(f, r->number[i]);
+        lab_csv_number(f, r->number[i]);
         fputc(',', f);
     }
     for (int i = N_LEADING; i < N_ROW_TEXTS; i++) {
-        eval_csv_put(f, r->text[i]);
+        lab_csv_put(f, r->text[i]);
         fputc(i + 1 < N_ROW_TEXTS ? ',' : '\n', f);
     }
 }

@@ -72,9 +72,4 @@ const eval_row *eval_csv_has(const eval_csv *c, const char *id);
 /* eval_csv_add -- appends n_block rows and flushes the file. False after an error message. */
 bool eval_csv_add(eval_csv *c, const eval_row *rows);
 
-/* eval_csv_put -- one field, quoted if necessary; control characters become blanks, so a row is
- * one line. */
-void eval_csv_put(FILE *f, const char *text);
-void eval_csv_put_number(FILE *f, double v);
-
 #endif

@@ -7,52 +7,10 @@
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
+#include "lab/files.h"
+#include "lab/numbers.h"
 
 #define N_RETRIEVED 8
-
-uint64_t eval_hash(const void *data, size_t n)
-{
-    const unsigned char *s = data;
-    uint64_t h = 0xcbf29ce484222325u;
-    while (n--) h = (h ^ *s++) * 0x100000001b3u;
-    return h;
-}
-
-/* -- JSON lines ----------------------------------------------------------------------------- */
-
-/* Called with each object; may keep a reference. */
-typedef bool line_fn(const char *path, int line, json_t *object, void *user);
-
-static bool read_lines(const char *path, line_fn *fn, void *user, uint64_t *hash)
-{
-    size_t n;
-    char *text = cli_read_file(path, &n);
-    if (!text) return false;
-    if (hash) *hash = eval_hash(text, n);
-    bool good = true;
-    int line = 1;
-    for (size_t at = 0; at < n && good; line++) {
-        const char *newline = memchr(text + at, '\n', n - at);
-        size_t end = newline ? (size_t)(newline - text) : n, from = at;
-        while (from < end && strchr(" \t\r", text[from])) from++;
-        at = end + 1;
-        if (from == end) continue;
-        json_error_t why;
-        json_t *object = json_loadb(text + from, end - from, JSON_DECODE_INT_AS_REAL, &why);
-        if (!object) {
-            cli_fail_with("%s: line %d: %s", path, line, why.text);
-            good = false;
-        } else if (!json_is_object(object)) {
-            cli_fail_with("%s: line %d: not a JSON object", path, line);
-            good = false;
-        } else {
-            good = fn(path, line, object, user);
-        }
-        json_decref(object);
-    }
-    free(text);
-    return good;
-}
 
 /* -- questions ------------------------------------------------------------------------------ */
 
@@ -160,7 +118,7 @@ bool eval_questions_read(const char *path, const char *kind_field, eval_question
 {
     eval_questions all = {.path = path};
     reading r = {.all = &all, .kind_field = kind_field, .ids = json_object()};
-    bool good = read_lines(path, add_question, &r, &all.hash);
+    bool good = lab_json_lines(path, JSON_DECODE_INT_AS_REAL, add_question, &r, &all.hash);
     json_decref(r.ids);
     if (good && all.n == 0) {
         cli_fail_with("%s: contains no questions", path);
@@ -205,18 +163,24 @@ static bool add_document(const char *path, int line, json_t *object, void *user)
     return true;
 }
 
-/* index_folder -- builds an index of the folder in a temporary file. */
-static bool index_folder(eval_docs *d)
+char *eval_temporary(int *fd)
 {
     const char *home = getenv("TMPDIR");
     char *path = cli_join(home && *home ? home : "/tmp", "/spolia-eval-XXXXXX");
-    int f = mkstemp(path);
-    if (f < 0) {
-        cli_fail_with("%s: %s", path, strerror(errno));
-        free(path);
-        return false;
-    }
-    close(f);
+    *fd = mkstemp(path);
+    if (*fd >= 0) return path;
+    cli_fail_with("%s: %s", path, strerror(errno));
+    free(path);
+    return NULL;
+}
+
+/* index_folder -- builds an index of the folder in a temporary file. */
+static bool index_folder(eval_docs *d)
+{
+    int fd;
+    char *path = eval_temporary(&fd);
+    if (!path) return false;
+    close(fd);
     d->temporary = path;
     sp_index_stats stats;
     sp_err err = sp_index_build(&d->o.docs, 1, path, NULL, &stats);
@@ -243,7 +207,7 @@ static bool open_documents(eval_docs *d)
     }
     if (S_ISDIR(s.st_mode)) return index_folder(d);
     d->by_id = json_object();
-    return read_lines(d->o.docs, add_document, d, NULL);
+    return lab_json_lines(d->o.docs, JSON_DECODE_INT_AS_REAL, add_document, d, NULL);
 }
 
 bool eval_docs_open(const eval_docs_opts *o, eval_docs *out)
@@ -365,10 +329,7 @@ static bool take_given(const eval_docs *d, const eval_questions *all, const eval
 static void shuffle(eval_context *c, uint64_t seed)
 {
     for (size_t i = c->n; i > 1; i--) {
-        uint64_t z = (seed += 0x9e3779b97f4a7c15u); /* splitmix64 */
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-        size_t j = (size_t)((z ^ (z >> 31)) % i);
+        size_t j = (size_t)(lab_random(&seed) % i);
         eval_chunk moved = c->v[i - 1];
         c->v[i - 1] = c->v[j];
         c->v[j] = moved;
@@ -384,7 +345,7 @@ bool eval_context_find(const eval_docs *d, const eval_questions *all, const eval
         return false;
     }
     if (strcmp(d->o.order, "shuffled") == 0)
-        shuffle(&c, d->o.seed ^ eval_hash(q->id, strlen(q->id)));
+        shuffle(&c, d->o.seed ^ lab_hash(q->id, strlen(q->id)));
     *out = c;
     return true;
 }

@@ -30,8 +30,8 @@ typedef struct eval_questions {
 bool eval_questions_read(const char *path, const char *kind_field, eval_questions *out);
 void eval_questions_drop(eval_questions *q);
 
-/* eval_hash -- FNV-1a: to notice changed files, not against attackers. */
-uint64_t eval_hash(const void *data, size_t n);
+/* eval_temporary -- the path of a new file; the caller closes, unlinks and frees. NULL after an error message. */
+char *eval_temporary(int *fd);
 
 typedef struct eval_docs_opts {
     const char *index;   /* written by spolia index; with docs: for similar chunks only; or NULL */

@@ -29,9 +29,9 @@ static const char about[] =
     "negative log-likelihood a token (NLL, with the paired difference to off and its 95 % interval), and\n"
     "the share of full reuse's loss that a setting recovers. both: the same, and then the setting's own answer\n"
     "from the end of the prompt. Either is one run a setting, also with --cold; KL is along the reference answer.\n\n"
-    "--trace serves the questions as a stream, as --cold does, and shows how reuse does over time: in windows\n"
+    "--trace serves the questions as a stream, as --cold does, and shows how reuse performs over time: in windows\n"
     "of --window questions quality, shares reused and recomputed, time to first token, KV memory, copies\n"
-    "that had to leave it, and of the chunks with a copy those whose copy had seen another chunk of its\n"
+    "that were evicted from it, and of the chunks with a copy those whose copy had seen another chunk of its\n"
     "prompt. Each setting has --kv-memory, --host-memory, and a folder of its own in --store.\n\n"
     "PREFIX.csv has a row for each question and setting; an interrupted run continues with the\n"
     "same command. At the end, PREFIX.summary.csv is written. bench/plot.py draws both files.";
@@ -128,42 +128,31 @@ static bool ask(const evaluation *v, eval_run *e, int i, eval_csv *csv)
 
 static bool ask_all(const evaluation *v, eval_csv *csv)
 {
-    eval_progress progress = {.quiet = v->o.quiet};
+    eval_progress shown = {.quiet = v->o.quiet};
     int n = v->in.n_questions;
     for (int i = 0; i < n; i++)
-        progress.n_skipped += eval_csv_has(csv, v->in.questions.v[i].id) != NULL;
-    if (progress.n_skipped == n) return true;
-    if (progress.n_skipped && !v->o.quiet)
-        fprintf(stderr, "spolia: %s has %d of %d questions\n", csv->path, progress.n_skipped, n);
-    eval_run *e = eval_run_open(&(eval_run_opts){.model = &v->m,
-                                                 .docs = &v->in.docs,
-                                                 .questions = &v->in.questions,
-                                                 .n_questions = n,
-                                                 .settings = &v->settings,
-                                                 .system = v->in.system,
-                                                 .cue = v->o.n_shots ? EVAL_CUE : "",
-                                                 .stop = &v->o.stop,
-                                                 .max_tokens = v->o.max_tokens,
-                                                 .similar = v->o.similar,
-                                                 .n_fuse = v->o.n_fuse,
-                                                 .cold = v->cold,
-                                                 .measure = v->kind,
-                                                 .from_host = v->from_host,
-                                                 .interrupted = &eval_interrupted});
+        shown.n_skipped += eval_csv_has(csv, v->in.questions.v[i].id) != NULL;
+    if (shown.n_skipped == n) return true;
+    if (shown.n_skipped && !v->o.quiet)
+        fprintf(stderr, "spolia: %s has %d of %d questions\n", csv->path, shown.n_skipped, n);
+    eval_run_opts o = eval_run_of(&v->o, &v->in, &v->m, &v->settings);
+    o.cold = v->cold;
+    o.measure = v->kind;
+    o.from_host = v->from_host;
+    eval_run *e = eval_run_open(&o);
     bool done = e != NULL;
-    eval_catch(true);
+    progress_begin(&shown.line, v->o.quiet, v->m.verbose ? SP_LOG_DEBUG : SP_LOG_WARN);
     for (int i = 0, n_done = 0; i < n && done; i++) {
         bool known = eval_csv_has(csv, v->in.questions.v[i].id) != NULL;
-        eval_progress_show(&progress, progress.n_skipped + n_done, n);
+        eval_progress_show(&shown, shown.n_skipped + n_done, n);
         done = ask(v, e, i, csv);
         n_done += !known;
     }
-    eval_catch(false);
-    eval_progress_wipe(&progress);
-    if (!done && eval_interrupted && csv->path)
+    progress_end(&shown.line);
+    if (!done && progress_interrupted() && csv->path)
         cli_fail_with("interrupted; the same command continues after question %zu of %s",
                       csv->n / (size_t)csv->n_block, csv->path);
-    else if (!done && eval_interrupted)
+    else if (!done && progress_interrupted())
         cli_fail_with("interrupted; with --out PREFIX a run can be continued");
     eval_run_close(e);
     return done;

@@ -53,16 +53,15 @@ static size_t more_than_off(const eval_row *rows, size_t n_questions, const eval
     return n;
 }
 
-eval_interval eval_more_interval(const eval_row *rows, size_t n_questions, const eval_more_of *of, const char *kind)
+eval_interval eval_mean_interval(const double *v, size_t n)
 {
     enum { FEW = 8 };
-    double *more = cli_alloc(n_questions + 1, sizeof *more), *mean = cli_alloc(RESAMPLES, sizeof *mean);
-    const size_t n = more_than_off(rows, n_questions, of, kind, more);
+    double *mean = cli_alloc(RESAMPLES, sizeof *mean);
     eval_interval range = {NAN, NAN};
     uint64_t state = 1;
     for (int k = 0; k < RESAMPLES && n >= FEW; k++) {
         double sum = 0;
-        for (size_t i = 0; i < n; i++) sum += more[pick(&state, n)];
+        for (size_t i = 0; i < n; i++) sum += v[pick(&state, n)];
         mean[k] = sum / (double)n;
     }
     if (n >= FEW) {
@@ -70,6 +69,14 @@ eval_interval eval_more_interval(const eval_row *rows, size_t n_questions, const
         range = (eval_interval){mean[TAIL], mean[RESAMPLES - 1 - TAIL]};
     }
     free(mean);
+    return range;
+}
+
+eval_interval eval_more_interval(const eval_row *rows, size_t n_questions, const eval_more_of *of, const char *kind)
+{
+    double *more = cli_alloc(n_questions + 1, sizeof *more);
+    const size_t n = more_than_off(rows, n_questions, of, kind, more);
+    const eval_interval range = eval_mean_interval(more, n);
     free(more);
     return range;
 }

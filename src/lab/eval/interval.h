@@ -14,6 +14,9 @@ typedef struct eval_interval {
 eval_interval eval_kept_interval(const eval_row *rows, int n_questions, int n_settings,
                                  int setting);
 
+/* eval_mean_interval -- 95 % of 2,000 resamples of n values, one a question: their mean. NAN with fewer than 8. */
+eval_interval eval_mean_interval(const double *v, size_t n);
+
 /* What is compared: a field of a setting, with setting 0 (off). */
 typedef struct eval_more_of {
     size_t n_settings, setting;

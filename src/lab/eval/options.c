@@ -4,15 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "cli/asked.h"
 #include "cli/cli.h"
 #include "lab/eval/shots.h"
 
-#define REDRAW_S 0.1 /* on a terminal */
-#define LINE_S   30.0
+#define LINE_S 30.0 /* between lines where there is no terminal */
 
 void eval_options_init(eval_options *o)
 {
@@ -75,8 +72,8 @@ static const char *wrong_usage(const eval_options *o, const model_options *m)
         return "--order must be given, ranked or shuffled";
     if (o->docs.n_chunks < 0) return "-k is negative";
     if (!is_one_of(o->similar, "bm25", "neighbour") && !is_one_of(o->similar, "vectors", "together") &&
-        strcmp(o->similar, "random") != 0)
-        return "--similar must be bm25, neighbour, vectors, together or random";
+        !is_one_of(o->similar, "graph", "random"))
+        return "--similar must be bm25, neighbour, vectors, together, graph or random";
     if (cli_asked_wrong(o->similar, o->asked)) return cli_asked_wrong(o->similar, o->asked);
     if (o->limit < 0) return "--limit is negative";
     if (o->max_tokens < 1) return "--max-tokens is less than 1";
@@ -126,46 +123,35 @@ void eval_input_close(eval_input *in)
     free(in->system);
 }
 
-/* -- progress ------------------------------------------------------------------------------- */
+/* -- the run -------------------------------------------------------------------------------- */
 
-static double seconds(void)
+eval_run_opts eval_run_of(const eval_options *o, const eval_input *in, const model_options *m,
+                          const eval_settings *settings)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-void eval_progress_wipe(const eval_progress *p)
-{
-    if (!p->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
+    return (eval_run_opts){.model = m,
+                           .docs = &in->docs,
+                           .questions = &in->questions,
+                           .n_questions = in->n_questions,
+                           .settings = settings,
+                           .system = in->system,
+                           .cue = o->n_shots ? EVAL_CUE : "",
+                           .stop = &o->stop,
+                           .max_tokens = o->max_tokens,
+                           .similar = o->similar,
+                           .n_fuse = o->n_fuse};
 }
 
 void eval_progress_show(eval_progress *p, int done, int total)
 {
-    double now = seconds();
-    bool terminal = isatty(STDERR_FILENO);
-    if (p->started == 0) p->started = p->shown = now;
-    if (p->quiet || (now - p->shown < (terminal ? REDRAW_S : LINE_S) && done < total)) return;
-    if (!terminal && done == total) return;
-    int n = done - p->n_skipped;
-    double left = n > 0 ? (now - p->started) / n * (total - done) : 0;
-    eval_progress_wipe(p);
-    fprintf(stderr, "question %d of %d, %.1f a minute, %d:%02d left%s", done, total,
-            n * 60 / (now - p->started + 1e-9), (int)left / 60, (int)left % 60,
-            terminal ? "" : "\n");
-    fflush(stderr);
-    p->shown = now;
-}
-
-volatile sig_atomic_t eval_interrupted;
-
-static void interrupt(int signal_number)
-{
-    eval_interrupted = 1;
-}
-
-void eval_catch(bool on)
-{
-    signal(SIGINT, on ? interrupt : SIG_DFL);
-    signal(SIGTERM, on ? interrupt : SIG_DFL);
+    char text[96];
+    const double now = progress_seconds(&p->line);
+    const bool is_due = p->line.on_terminal ? progress_is_due(&p->line) : now - p->said >= LINE_S;
+    if (p->quiet || !is_due) return;
+    const int n = done - p->n_skipped;
+    const int left = n > 0 ? (int)(now / n * (total - done)) : 0;
+    snprintf(text, sizeof text, "question %d of %d, %.1f a minute, %d:%02d left", done, total, n * 60 / (now + 1e-9),
+             left / 60, left % 60);
+    if (!p->line.on_terminal) fprintf(stderr, "%s\n", text);
+    progress_draw(&p->line, "%s", text);
+    p->said = now;
 }

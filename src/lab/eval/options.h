@@ -2,6 +2,7 @@
 #ifndef SP_LAB_EVAL_OPTIONS_H
 #define SP_LAB_EVAL_OPTIONS_H
 
+#include "cli/progress.h"
 #include "lab/eval/run.h"
 
 typedef struct eval_options {
@@ -31,21 +32,19 @@ int eval_input_open(const char *command, const eval_options *o, const model_opti
                     eval_settings *settings, eval_input *out);
 void eval_input_close(eval_input *in);
 
-/* -- progress ------------------------------------------------------------------------------- */
+/* eval_run_of -- what all runs have in common. */
+eval_run_opts eval_run_of(const eval_options *o, const eval_input *in, const model_options *m,
+                          const eval_settings *settings);
 
 typedef struct eval_progress {
-    double started, shown; /* seconds */
-    int n_skipped;         /* answered in an earlier run */
+    progress line;
+    double said;   /* seconds since it began: the last line, where there is no terminal */
+    int n_skipped; /* answered in an earlier run */
     bool quiet;
 } eval_progress;
 
 /* eval_progress_show -- `done` of `total` questions: rate and time left, to standard error; on a
  * terminal in place, else a line twice a minute. */
 void eval_progress_show(eval_progress *p, int done, int total);
-void eval_progress_wipe(const eval_progress *p);
-
-/* eval_interrupted -- set by Ctrl-C between eval_catch(true) and eval_catch(false). */
-extern volatile sig_atomic_t eval_interrupted;
-void eval_catch(bool on);
 
 #endif

@@ -17,7 +17,7 @@
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
-#include "spolia.h"
+#include "lab/eval/dataset.h"
 
 enum { QUOTED = 14, CONTINUED = 10, FEWEST = QUOTED + CONTINUED };
 
@@ -92,20 +92,15 @@ static bool put_all(sp_index *ix, int n, FILE *f)
 
 bool eval_passages_write(const char *index, int n, char **path)
 {
-    const char *home = getenv("TMPDIR");
-    char *draft = cli_join(home && *home ? home : "/tmp", "/spolia-passages-XXXXXX");
     sp_index *ix;
-    if (sp_index_open(index, &ix) != SP_OK) {
-        free(draft);
-        return cli_fail_with("%s", sp_error_detail()), false;
-    }
-    const int fd = mkstemp(draft);
-    FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
+    int fd;
+    if (sp_index_open(index, &ix) != SP_OK) return cli_fail_with("%s", sp_error_detail()), false;
+    char *draft = eval_temporary(&fd);
+    FILE *f = draft ? cli_checked(fdopen(fd, "w")) : NULL;
     bool good = f && put_all(ix, n, f);
-    if (!f) cli_fail_with("%s: %s", draft, strerror(errno));
     if (f && fclose(f) != 0 && good) good = (cli_fail_with("%s: %s", draft, strerror(errno)), false);
     sp_index_close(ix);
-    if (!good && fd >= 0) unlink(draft);
+    if (draft && !good) unlink(draft);
     if (good)
         *path = draft;
     else

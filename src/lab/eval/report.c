@@ -1,13 +1,13 @@
 #include "lab/eval/report.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
 #include "lab/eval/interval.h"
-#include "lab/metrics.h"
+#include "lab/files.h"
+#include "lab/numbers.h"
 
 /* -- sums ----------------------------------------------------------------------------------- */
 
@@ -64,7 +64,7 @@ static double median_of(const column *c, int field)
     for (size_t i = 0; i < c->n_rows; i += c->step)
         if (counts(&c->rows[i], c->kind) && isfinite(c->rows[i].number[field]))
             v[n++] = c->rows[i].number[field];
-    double median = metric_median(v, n);
+    double median = lab_quantile(v, n, 0.5);
     free(v);
     return median;
 }
@@ -121,12 +121,21 @@ void eval_summarise(const eval_row *rows, size_t n_rows, const eval_settings *se
 
 /* -- the table ------------------------------------------------------------------------------ */
 
-static void print_cell(int width, int digits, double v, const char *unit)
+void eval_print_titles(const eval_column *columns, size_t n)
 {
-    if (isfinite(v))
-        printf(" %*.*f%s", width, digits, v, unit);
-    else
-        printf(" %*s%*s", width, "-", (int)strlen(unit), "");
+    for (size_t i = 0; i < n; i++)
+        printf(" %*s", columns[i].width + (int)strlen(columns[i].unit), columns[i].title);
+}
+
+void eval_print_cells(const eval_column *columns, size_t n, const eval_summary *v)
+{
+    for (const eval_column *c = columns; c < columns + n; c++) {
+        const double value = *(const double *)((const char *)v + c->field) * c->scale;
+        if (isfinite(value))
+            printf(" %*.*f%s", c->width, c->digits, value, c->unit);
+        else
+            printf(" %*s%*s", c->width, "-", (int)strlen(c->unit), "");
+    }
 }
 
 int eval_choose(const eval_summary *v, int n, double wanted)
@@ -151,53 +160,52 @@ void eval_label(const eval_setting *s, char *out, size_t n)
         snprintf(out, n, "%s %.4g %%", s->name, (double)s->reuse.recompute * 100);
 }
 
+/* What tables of answers and of likelihoods end with. */
+#define SHARED_COLUMNS                                                                                           \
+    EVAL_COLUMN("KL first", kl_first, 8, 4, 1, ""), EVAL_COLUMN("KL all", kl_all, 8, 4, 1, ""),                  \
+        EVAL_COLUMN("agree", first_agrees, 4, 0, 100, " %"),                                                     \
+        EVAL_COLUMN("recomputed", recomputed, 8, 1, 100, " %"), EVAL_COLUMN("reused", reused, 5, 0, 100, " %"), \
+        EVAL_COLUMN("TTFT ms", ttft_ms, 9, 2, 1, ""), EVAL_COLUMN("off/this", speedup, 7, 2, 1, "x")
+
 static void print_likelihoods(const eval_summary *v, const eval_settings *settings)
 {
-    printf("%d questions\n%-20s %7s %9s %18s %10s %8s %8s %6s %10s %7s %9s %8s\n", v[0].n_nll, "reuse", "NLL",
-           "more", "95 % interval", "recovered", "KL first", "KL all", "agree", "recomputed", "reused", "TTFT ms",
-           "off/this");
+    static const eval_column nll[] = {EVAL_COLUMN("NLL", nll, 7, 4, 1, ""),
+                                      EVAL_COLUMN("more", nll_more, 9, 4, 1, "")};
+    static const eval_column rest[] = {EVAL_COLUMN("recovered", recovered, 8, 0, 100, " %"), SHARED_COLUMNS};
+    printf("%d questions\n%-20s", v[0].n_nll, "reuse");
+    eval_print_titles(nll, SP_COUNT(nll));
+    printf(" %18s", "95 % interval");
+    eval_print_titles(rest, SP_COUNT(rest));
+    putchar('\n');
     for (int s = 0; s < settings->n; s++) {
         char name[48], range[40] = "-";
         eval_label(&settings->v[s], name, sizeof name);
         if (s > 0 && isfinite(v[s].nll_more_low))
             snprintf(range, sizeof range, "%.4f..%.4f", v[s].nll_more_low, v[s].nll_more_high);
         printf("%-20s", name);
-        print_cell(7, 4, v[s].nll, "");
-        print_cell(9, 4, v[s].nll_more, "");
+        eval_print_cells(nll, SP_COUNT(nll), &v[s]);
         printf(" %18s", range);
-        print_cell(8, 0, v[s].recovered * 100, " %");
-        print_cell(8, 4, v[s].kl_first, "");
-        print_cell(8, 4, v[s].kl_all, "");
-        print_cell(4, 0, v[s].first_agrees * 100, " %");
-        print_cell(8, 1, v[s].recomputed * 100, " %");
-        print_cell(5, 0, v[s].reused * 100, " %");
-        print_cell(9, 2, v[s].ttft_ms, "");
-        print_cell(7, 2, v[s].speedup, "x");
+        eval_print_cells(rest, SP_COUNT(rest), &v[s]);
         putchar('\n');
     }
 }
 
 static void print_answers(const eval_summary *v, const eval_settings *settings)
 {
-    printf("%d questions\n%-20s %6s %6s %7s %7s %8s %8s %6s %10s %7s %9s %8s %7s\n", v[0].n,
-           "reuse", "EM", "F1", "norm F1", "ROUGE-L", "KL first", "KL all", "agree", "recomputed",
-           "reused", "TTFT ms", "off/this", "KV dev");
+    static const eval_column columns[] = {EVAL_COLUMN("EM", em, 6, 3, 1, ""),
+                                          EVAL_COLUMN("F1", f1, 6, 3, 1, ""),
+                                          EVAL_COLUMN("norm F1", normalised_f1, 7, 2, 1, ""),
+                                          EVAL_COLUMN("ROUGE-L", rouge_l, 7, 3, 1, ""),
+                                          SHARED_COLUMNS,
+                                          EVAL_COLUMN("KV dev", kv_deviation, 7, 4, 1, "")};
+    printf("%d questions\n%-20s", v[0].n, "reuse");
+    eval_print_titles(columns, SP_COUNT(columns));
+    putchar('\n');
     for (int s = 0; s < settings->n; s++) {
         char name[CLI_SPEC + 16];
         eval_label(&settings->v[s], name, sizeof name);
         printf("%-20s", name);
-        print_cell(6, 3, v[s].em, "");
-        print_cell(6, 3, v[s].f1, "");
-        print_cell(7, 2, v[s].normalised_f1, "");
-        print_cell(7, 3, v[s].rouge_l, "");
-        print_cell(8, 4, v[s].kl_first, "");
-        print_cell(8, 4, v[s].kl_all, "");
-        print_cell(4, 0, v[s].first_agrees * 100, " %");
-        print_cell(8, 1, v[s].recomputed * 100, " %");
-        print_cell(5, 0, v[s].reused * 100, " %");
-        print_cell(9, 2, v[s].ttft_ms, "");
-        print_cell(7, 2, v[s].speedup, "x");
-        print_cell(7, 4, v[s].kv_deviation, "");
+        eval_print_cells(columns, SP_COUNT(columns), &v[s]);
         putchar('\n');
     }
 }
@@ -242,12 +250,12 @@ static void put_summaries(FILE *f, const char *kind, const eval_summary *v,
                           const eval_settings *settings)
 {
     for (int s = 0; s < settings->n; s++) {
-        eval_csv_put(f, kind);
+        lab_csv_put(f, kind);
         fputc(',', f);
-        eval_csv_put(f, settings->v[s].name);
+        lab_csv_put(f, settings->v[s].name);
         fprintf(f, ",%.7g,%.7g,%d", (double)settings->v[s].reuse.recompute,
                 settings->v[s].amount, v[s].n > 0 ? v[s].n : v[s].n_nll);
-#define X(field) fputc(',', f), eval_csv_put_number(f, v[s].field);
+#define X(field) fputc(',', f), lab_csv_number(f, v[s].field);
         SUMMARY_FIELDS(X)
 #undef X
         fputc('\n', f);
@@ -259,7 +267,7 @@ static bool write_summary(const char *path, const kinds *k, const eval_summary *
                           const eval_settings *settings)
 {
     FILE *f = fopen(path, "w");
-    if (!f) return false;
+    if (!f) return lab_close(f, path);
     fputs("kind,policy,recompute,alpha,questions", f);
 #define X(field) fputs("," #field, f);
     SUMMARY_FIELDS(X)
@@ -268,8 +276,7 @@ static bool write_summary(const char *path, const kinds *k, const eval_summary *
     put_summaries(f, "all", v, settings);
     for (size_t i = 0; i < k->n; i++)
         put_summaries(f, kind_name(k, i), v + (i + 1) * (size_t)settings->n, settings);
-    bool failed = ferror(f) != 0;
-    return fclose(f) == 0 && !failed;
+    return lab_close(f, path);
 }
 
 /* -- all files ------------------------------------------------------------------------------ */
@@ -284,7 +291,6 @@ bool eval_write_files(const char *prefix, const eval_row *rows, size_t n_rows,
         eval_summarise(rows, n_rows, settings, k.v[i], v + (i + 1) * (size_t)settings->n);
     char *path = cli_join(prefix, ".summary.csv");
     bool done = write_summary(path, &k, v, settings);
-    if (!done) cli_fail_with("%s: %s", path, strerror(errno));
     free(path);
     free(v);
     free(k.v);

@@ -2,6 +2,9 @@
 #ifndef SP_LAB_EVAL_REPORT_H
 #define SP_LAB_EVAL_REPORT_H
 
+#include <stddef.h>
+
+#include "base/err.h"
 #include "lab/eval/csv.h"
 #include "lab/eval/settings.h"
 
@@ -50,6 +53,19 @@ int eval_choose(const eval_summary *v, int n, double wanted);
 
 /* eval_label -- "fusion 15 %", "craft a=1.5", "craft:alpha=1.5", "full". */
 void eval_label(const eval_setting *s, char *out, size_t n);
+
+/* A column of a table: a field, times `scale`. */
+typedef struct eval_column {
+    const char *title;
+    size_t field; /* offset in eval_summary */
+    int width, digits;
+    double scale;
+    const char *unit;
+} eval_column;
+#define EVAL_COLUMN(title, field, ...) {title, offsetof(eval_summary, field), __VA_ARGS__}
+
+void eval_print_titles(const eval_column *columns, size_t n);
+void eval_print_cells(const eval_column *columns, size_t n, const eval_summary *v);
 
 /* eval_print_table -- to standard output. */
 void eval_print_table(const eval_summary *v, const eval_settings *settings);

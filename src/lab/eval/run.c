@@ -33,6 +33,7 @@
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
+#include "cli/progress.h"
 #include "lab/logprob.h"
 #include "lab/metrics.h"
 #include "serve/check/measure.h"
@@ -120,7 +121,7 @@ static sp_request *generate(const eval_run *e, sp_context *c, const sp_prompt *p
 {
     sp_request *r = NULL;
     sp_err err = sp_measure_submit(c, p, o, m, &r);
-    for (bool busy = true; err == SP_OK && busy && !*e->o.interrupted;)
+    for (bool busy = true; err == SP_OK && busy && !progress_interrupted();)
         err = sp_context_step(c, &busy);
     const sp_result *res = r ? sp_request_result(r) : NULL;
     bool failed = err == SP_OK && res->finish == SP_FINISH_ERROR;

@@ -2,8 +2,6 @@
 #ifndef SP_LAB_EVAL_RUN_H
 #define SP_LAB_EVAL_RUN_H
 
-#include <signal.h>
-
 #include "lab/eval/csv.h"
 #include "lab/eval/dataset.h"
 #include "lab/eval/settings.h"
@@ -33,7 +31,6 @@ typedef struct eval_run_opts {
     bool cold;           /* no copies are prepared; every setting has its own context */
     bool scores_only;    /* answers without KL and KV deviation */
     eval_measure measure;
-    const volatile sig_atomic_t *interrupted;
 } eval_run_opts;
 
 typedef struct eval_run eval_run;

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
@@ -46,41 +45,30 @@ static window summarise(const eval_trace *t, size_t i)
     return w;
 }
 
-/* cell -- a value of a table, "-" where it does not apply. */
-static void cell(int width, int digits, double v, const char *unit)
-{
-    if (isfinite(v))
-        printf(" %*.*f%s", width, digits, v, unit);
-    else
-        printf(" %*s", width + (int)strlen(unit), "-");
-}
-
-static void print_setting(const char *name, const window *w, const eval_summary *v)
-{
-    printf("%5zu-%-5zu %-18s", w->from + 1, w->from + w->n, name);
-    cell(6, 3, v->f1, "");
-    cell(7, 3, v->nll, "");
-    cell(8, 4, v->kl_all, "");
-    cell(6, 1, v->reused * 100, " %");
-    cell(6, 1, v->recomputed * 100, " %");
-    cell(4, 0, v->saw * 100, " %");
-    cell(9, 1, v->ttft_ms, "");
-    cell(7, 2, v->speedup, "x");
-    cell(8, 1, v->kv_bytes / 1048576, "");
-    cell(8, 0, v->evicted, "");
-    putchar('\n');
-}
+static const eval_column columns[] = {EVAL_COLUMN("F1", f1, 6, 3, 1, ""),
+                                      EVAL_COLUMN("NLL", nll, 7, 3, 1, ""),
+                                      EVAL_COLUMN("KL all", kl_all, 8, 4, 1, ""),
+                                      EVAL_COLUMN("reused", reused, 6, 1, 100, " %"),
+                                      EVAL_COLUMN("recomputed", recomputed, 8, 1, 100, " %"),
+                                      EVAL_COLUMN("saw", saw, 4, 0, 100, " %"),
+                                      EVAL_COLUMN("TTFT ms", ttft_ms, 9, 1, 1, ""),
+                                      EVAL_COLUMN("off/this", speedup, 7, 2, 1, "x"),
+                                      EVAL_COLUMN("KV MiB", kv_bytes, 8, 1, 0x1p-20, ""),
+                                      EVAL_COLUMN("evicted", evicted, 8, 0, 1, "")};
 
 void eval_trace_print(const eval_trace *t)
 {
-    printf("\n%-11s %-18s %6s %7s %8s %8s %10s %6s %9s %8s %8s %8s\n", "questions", "reuse", "F1", "NLL", "KL all",
-           "reused", "recomputed", "saw", "TTFT ms", "off/this", "KV MiB", "evicted");
+    printf("\n%-11s %-18s", "questions", "reuse");
+    eval_print_titles(columns, SP_COUNT(columns));
+    putchar('\n');
     for (size_t i = 0; i < n_windows(t); i++) {
         const window w = summarise(t, i);
         for (int s = 0; s < t->settings->n; s++) {
             char name[CLI_SPEC + 16];
             eval_label(&t->settings->v[s], name, sizeof name);
-            print_setting(name, &w, &w.all[s]);
+            printf("%5zu-%-5zu %-18s", w.from + 1, w.from + w.n, name);
+            eval_print_cells(columns, SP_COUNT(columns), &w.all[s]);
+            putchar('\n');
         }
         free(w.all);
     }

@@ -26,25 +26,20 @@ typedef struct maker {
     uint64_t random;
 } maker;
 
-static double unit(maker *m)
-{
-    return ((double)(lab_random(&m->random) >> 11) + 0.5) * 0x1p-53;
-}
-
 static int32_t below(maker *m, int32_t n)
 {
-    return (int32_t)(unit(m) * n);
+    return (int32_t)(lab_unit(&m->random) * n);
 }
 
 static double normal(maker *m)
 {
-    double radius = sqrt(-2 * log(unit(m)));
-    return radius * cos(2 * 3.14159265358979323846 * unit(m));
+    double radius = sqrt(-2 * log(lab_unit(&m->random)));
+    return radius * cos(2 * 3.14159265358979323846 * lab_unit(&m->random));
 }
 
 static int32_t by_zipf(maker *m, int32_t n)
 {
-    double x = unit(m) * m->chance[n - 1];
+    double x = lab_unit(&m->random) * m->chance[n - 1];
     int32_t low = 0, high = n - 1;
     while (low < high) {
         int32_t mid = (low + high) / 2;
@@ -59,9 +54,9 @@ static int32_t by_zipf(maker *m, int32_t n)
 static int32_t by_recency(maker *m, int64_t request)
 {
     const sim_trace *t = m->t;
-    if (request == 0 || unit(m) < 0.2) return below(m, m->w->n_docs);
+    if (request == 0 || lab_unit(&m->random) < 0.2) return below(m, m->w->n_docs);
     int64_t from = t->first[SP_MAX(request - RECENT, 0)], to = t->first[request];
-    return t->docs[from + (int64_t)(unit(m) * (double)(to - from))];
+    return t->docs[from + (int64_t)(lab_unit(&m->random) * (double)(to - from))];
 }
 
 static bool taken(const sim_trace *t, int64_t from, int32_t doc)

@@ -115,11 +115,6 @@ typedef struct world {
     sim_fleet_result r;
 } world;
 
-static double unit(world *w)
-{
-    return ((double)(lab_random(&w->random) >> 11) + 0.5) * 0x1p-53;
-}
-
 static void push_ending(world *w, double at, int whose)
 {
     int64_t i = w->n_heap++;
@@ -359,7 +354,7 @@ bool sim_fleet_run(const sim_trace *t, const sim_opts *o, const sim_plan *p, con
     bool good = open_world(&w);
     w.r.rate = f->rate > 0 ? f->rate : default_rate(&w);
     for (int64_t r = 0; good && r < t->n_requests; r++) {
-        now -= log(unit(&w)) / w.r.rate;
+        now -= log(lab_unit(&w.random)) / w.r.rate;
         good = take(&w, r, now);
     }
     if (good) add_up(&w, now);

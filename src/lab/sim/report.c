@@ -2,6 +2,7 @@
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
+#include "lab/files.h"
 #include "lab/sim/sim.h"
 
 static double share(int64_t part, int64_t all)
@@ -60,14 +61,6 @@ void sim_print_rows(const sim_row *rows, int n, const sim_opts *o, bool as_json)
     }
 }
 
-static bool closed(FILE *f, const char *path)
-{
-    bool failed = f && ferror(f) != 0;
-    if (f && fclose(f) == 0 && !failed) return true;
-    cli_fail_with("%s: cannot be written", path);
-    return false;
-}
-
 bool sim_write_csv(const char *path, const sim_row *rows, int n)
 {
     FILE *f = fopen(path, "w");
@@ -78,5 +71,5 @@ bool sim_write_csv(const char *path, const sim_row *rows, int n)
                 share(r->n_hits, r->n_docs), share(r->tokens_hit, r->tokens),
                 (long long)r->n_evicted, r->seconds);
     }
-    return closed(f, path);
+    return lab_close(f, path);
 }

@@ -3,10 +3,11 @@
 #include <time.h>
 
 #include "cli/alloc.h"
+#include "lab/numbers.h"
 #include "lab/sim/sim.h"
 
 typedef struct list {
-    float *ns;
+    double *us;
     size_t n, cap;
 } list;
 
@@ -25,36 +26,28 @@ void sim_note(sim_samples **s, sim_op op, int64_t ns)
 {
     if (!*s) *s = cli_alloc(1, sizeof **s);
     list *l = &(*s)->of[op];
-    l->ns = cli_grow(l->ns, l->n, &l->cap, sizeof *l->ns);
-    l->ns[l->n++] = (float)ns;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
+    l->us = cli_grow(l->us, l->n, &l->cap, sizeof *l->us);
+    l->us[l->n++] = (double)ns / 1000;
 }
 
 sim_times sim_times_of(sim_samples *s, sim_op op)
 {
     if (!s || !s->of[op].n) return (sim_times){0};
     const list *l = &s->of[op];
-    qsort(l->ns, l->n, sizeof *l->ns, ascending);
-    return (sim_times){.p50 = (double)l->ns[l->n / 2] / 1000,
-                       .p99 = (double)l->ns[l->n * 99 / 100] / 1000,
-                       .most = (double)l->ns[l->n - 1] / 1000,
-                       .n = (int64_t)l->n};
+    lab_sort(l->us, l->n);
+    return (sim_times){
+        .p50 = l->us[l->n / 2], .p99 = l->us[l->n * 99 / 100], .most = l->us[l->n - 1], .n = (int64_t)l->n};
 }
 
 size_t sim_samples_bytes(const sim_samples *s)
 {
     size_t n = 0;
-    for (int op = 0; s && op < SIM_N_OPS; op++) n += s->of[op].cap * sizeof *s->of[op].ns;
+    for (int op = 0; s && op < SIM_N_OPS; op++) n += s->of[op].cap * sizeof *s->of[op].us;
     return n;
 }
 
 void sim_samples_free(sim_samples *s)
 {
-    for (int op = 0; s && op < SIM_N_OPS; op++) free(s->of[op].ns);
+    for (int op = 0; s && op < SIM_N_OPS; op++) free(s->of[op].us);
     free(s);
 }

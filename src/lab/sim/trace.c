@@ -5,6 +5,7 @@
 #include "cli/alloc.h"
 #include "cli/cli.h"
 #include "compute/shapes.h"
+#include "lab/files.h"
 #include "lab/sim/sim.h"
 
 #define BYTES_A_TOKEN 4 /* of a chunk's text, where its file does not say its tokens */
@@ -25,32 +26,11 @@ static bool bad(const reader *r, const char *field, const char *what)
     return false;
 }
 
-/* -- lines ----------------------------------------------------------------------------------- */
-
-static bool each_line(reader *r, bool (*fn)(reader *, const json_t *))
+static reader *begin_line(reader *r, const char *path, int line)
 {
-    size_t n;
-    char *text = cli_read_file(r->path, &n);
-    if (!text) return false;
-    bool good = true;
-    r->line = 0;
-    for (char *at = text, *end; good && at < text + n; at = end + 1) {
-        end = memchr(at, '\n', (size_t)(text + n - at));
-        if (!end) end = text + n;
-        r->line++;
-        if (strspn(at, " \t\r") >= (size_t)(end - at)) continue;
-        json_error_t why;
-        json_t *object = json_loadb(at, (size_t)(end - at), 0, &why);
-        if (!json_is_object(object)) {
-            cli_fail_with("%s: line %d: %s", r->path, r->line, object ? "no object" : why.text);
-            good = false;
-        } else {
-            good = fn(r, object);
-        }
-        json_decref(object);
-    }
-    free(text);
-    return good;
+    r->path = path;
+    r->line = line;
+    return r;
 }
 
 /* doc_of -- the number of a document; -1 after an error message. */
@@ -80,8 +60,9 @@ static bool set_size(reader *r, int32_t doc, const json_t *size)
     return true;
 }
 
-static bool add_request(reader *r, const json_t *o)
+static bool add_request(const char *path, int line, json_t *o, void *user)
 {
+    reader *r = begin_line(user, path, line);
     sim_trace *t = r->t;
     const json_t *ids = json_object_get(o, "doc_ids"), *sizes = json_object_get(o, "sizes");
     size_t n = json_array_size(ids);
@@ -104,8 +85,9 @@ static bool add_request(reader *r, const json_t *o)
 }
 
 /* add_chunk -- the size of a document that the trace names and gives no size. */
-static bool add_chunk(reader *r, const json_t *o)
+static bool add_chunk(const char *path, int line, json_t *o, void *user)
 {
+    reader *r = begin_line(user, path, line);
     const char *id = json_string_value(json_object_get(o, "id"));
     const char *text = json_string_value(json_object_get(o, "text"));
     const json_t *tokens = json_object_get(o, "tokens");
@@ -121,16 +103,15 @@ static bool add_chunk(reader *r, const json_t *o)
 bool sim_trace_read(const char *path, const char *chunks, int top_k, sim_trace *out)
 {
     *out = (sim_trace){0};
-    reader r = {.path = path, .top_k = top_k, .t = out};
+    reader r = {.top_k = top_k, .t = out};
     sp_err err = sp_dict_init(&r.ids, 1024);
     if (err != SP_OK) return cli_fail(err), false;
-    bool good = each_line(&r, add_request);
+    bool good = lab_json_lines(path, 0, add_request, &r, NULL);
     if (good && !out->n_refs) {
         cli_fail_with("%s: no request names a document", path);
         good = false;
     }
-    r.path = chunks;
-    if (good && chunks) good = each_line(&r, add_chunk);
+    if (good && chunks) good = lab_json_lines(chunks, 0, add_chunk, &r, NULL);
     for (int32_t i = 0; i < out->n_docs; i++) {
         if (!out->size[i]) out->size[i] = NO_SIZE;
         out->largest = SP_MAX(out->largest, out->size[i]);
@@ -174,8 +155,5 @@ bool sim_trace_write(const sim_trace *t, const char *path)
 {
     FILE *f = fopen(path, "w");
     for (int64_t r = 0; f && r < t->n_requests; r++) write_request(t, r, f);
-    bool failed = f && ferror(f) != 0;
-    if (f && fclose(f) == 0 && !failed) return true;
-    cli_fail_with("%s: cannot be written", path);
-    return false;
+    return lab_close(f, path);
 }

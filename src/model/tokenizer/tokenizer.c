@@ -67,6 +67,17 @@ static void mark_channels(sp_tokenizer *t)
     for (size_t i = 0; all && i < SP_COUNT(marks); i++) t->types[ids[i]] = SP_TOKEN_MARK;
 }
 
+/* mark_thoughts -- some models (Magistral, Command A, Seed-OSS) have control tokens around their thoughts. */
+static void mark_thoughts(sp_tokenizer *t)
+{
+    static const char *const marks[] = {"<think>",  "</think>", "<seed:think>",       "</seed:think>",
+                                        "[THINK]",  "[/THINK]", "<|START_THINKING|>", "<|END_THINKING|>"};
+    for (size_t i = 0; i < SP_COUNT(marks); i++) {
+        const int32_t id = sp_tokenizer_find(t, marks[i]);
+        if (id >= 0 && t->types[id] == SP_TOKEN_CONTROL) t->types[id] = SP_TOKEN_MARK;
+    }
+}
+
 static sp_err copy_texts(sp_tokenizer *t, const sp_vocab_spec *spec)
 {
     size_t total = 0;
@@ -91,6 +102,7 @@ static sp_err copy_texts(sp_tokenizer *t, const sp_vocab_spec *spec)
     }
     copy_types(t, spec);
     mark_channels(t);
+    mark_thoughts(t);
     return SP_OK;
 }
 

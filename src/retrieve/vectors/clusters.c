@@ -157,7 +157,7 @@ static void move_centroids(const assigning *a, float *centroids, size_t *sizes)
 sp_err sp_clusters_train(sp_clusters *c, const float *v, size_t n, sp_team *team)
 {
     const size_t fitting = (size_t)(2 * sqrt((double)n)) + 1, n_lists = SP_MIN(c->most ? c->most : fitting, n);
-    if (n == 0) return sp_fail(SP_E_ARG, "vectors: clusters of nothing");
+    if (n == 0) return sp_fail(SP_E_ARG, "vectors: no vectors to cluster");
     float *centroids = sp_alloc(n_lists * c->n_dims, sizeof *centroids);
     assigning a = {.c = c, .centroids = centroids, .v = v, .n = n, .n_centroids = n_lists};
     size_t *sizes = sp_alloc(n_lists, sizeof *sizes);

@@ -1,65 +1,60 @@
 /* distance.c -- inner products of f32 vectors. 64 partial sums on every CPU, which do not wait for each other, and no
- * contraction, so that all variants give the same bits. */
+ * contraction, so that all variants give the same bits.
+ *
+ * A variant has a vector type as wide as a register of its CPU: with a wider one the compiler keeps the sums in
+ * memory, which took three times as long. */
 #include <string.h>
 
 #include "retrieve/vectors/vectors_int.h"
 
-typedef float lanes __attribute__((vector_size(64)));
+typedef float sixteen __attribute__((vector_size(64)));
 typedef float eight __attribute__((vector_size(32)));
 typedef float four __attribute__((vector_size(16)));
-enum { N_LANES = 16, N_SUMS = 4 };
+enum { N_SUMS = 64, N_STEP = 16 /* elements of the steps after those of N_SUMS */ };
 
 /* total -- of 16 partial sums: each half onto the other. */
-static inline __attribute__((always_inline)) float total(const lanes *sum)
+static inline __attribute__((always_inline)) float total(const float *sums)
 {
-    eight a, b;
-    four c, d;
-    memcpy(&a, sum, sizeof a);
-    memcpy(&b, (const char *)sum + sizeof a, sizeof b);
-    a += b;
-    memcpy(&c, &a, sizeof c);
-    memcpy(&d, (const char *)&a + sizeof c, sizeof d);
-    c += d;
+    four a[4];
+    memcpy(a, sums, sizeof a);
+    const four c = (a[0] + a[2]) + (a[1] + a[3]);
     return (c[0] + c[2]) + (c[1] + c[3]);
 }
 
-/* add_products -- of 16 elements. */
-static inline __attribute__((always_inline)) void add_products(const float *a, const float *b, lanes *sum)
-{
-    lanes x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-    *sum += x * y;
-}
+/* Adds the products of `count` vectors of elements from i on. */
+#define ADD_PRODUCTS(count)                                                                                           \
+    _Pragma("GCC unroll 16") for (size_t k = 0; k < (count); k++)                                                     \
+    {                                                                                                                 \
+        memcpy(&x, a + i + k * WIDTH, sizeof x);                                                                      \
+        memcpy(&y, b + i + k * WIDTH, sizeof y);                                                                      \
+        sum[k] += x * y;                                                                                              \
+    }
 
-static inline __attribute__((always_inline)) float product(const float *a, const float *b, size_t n)
-{
-    lanes sum[N_SUMS] = {{0}};
-    float rest = 0;
-    size_t i = 0;
-    for (; i + N_SUMS * N_LANES <= n; i += N_SUMS * N_LANES)
-        for (size_t k = 0; k < N_SUMS; k++) add_products(a + i + k * N_LANES, b + i + k * N_LANES, &sum[k]);
-    for (; i + N_LANES <= n; i += N_LANES) add_products(a + i, b + i, &sum[0]);
-    for (; i < n; i++) rest += a[i] * b[i];
-    sum[0] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-    return total(&sum[0]) + rest;
-}
+#define DEFINE_PRODUCT(name, type)                                                                                    \
+    static float name(const float *a, const float *b, size_t n)                                                       \
+    {                                                                                                                 \
+        enum { WIDTH = sizeof(type) / sizeof(float), SUMS = N_SUMS / WIDTH, STEPS = N_STEP / WIDTH };                 \
+        const type zero = {0};                                                                                        \
+        type sum[SUMS], x, y;                                                                                         \
+        float sums[N_STEP], rest = 0;                                                                                 \
+        size_t i = 0;                                                                                                 \
+        _Pragma("GCC unroll 16") for (size_t k = 0; k < SUMS; k++) sum[k] = zero;                                     \
+        for (; i + N_SUMS <= n; i += N_SUMS) ADD_PRODUCTS(SUMS)                                                       \
+        for (; i + N_STEP <= n; i += N_STEP) ADD_PRODUCTS(STEPS)                                                      \
+        for (; i < n; i++) rest += a[i] * b[i];                                                                       \
+        _Pragma("GCC unroll 4") for (size_t k = 0; k < STEPS; k++)                                                    \
+        {                                                                                                             \
+            x = (sum[k] + sum[STEPS + k]) + (sum[2 * STEPS + k] + sum[3 * STEPS + k]);                                \
+            memcpy(sums + k * WIDTH, &x, sizeof x);                                                                   \
+        }                                                                                                             \
+        return total(sums) + rest;                                                                                    \
+    }
 
-static float product_any(const float *a, const float *b, size_t n)
-{
-    return product(a, b, n);
-}
+DEFINE_PRODUCT(product_any, four)
 
 #if defined(__x86_64__) && !defined(SP_PORTABLE)
-static __attribute__((target("avx2"))) float product_avx2(const float *a, const float *b, size_t n)
-{
-    return product(a, b, n);
-}
-
-static __attribute__((target("avx512f"))) float product_avx512(const float *a, const float *b, size_t n)
-{
-    return product(a, b, n);
-}
+__attribute__((target("avx2"))) DEFINE_PRODUCT(product_avx2, eight)
+__attribute__((target("avx512f"))) DEFINE_PRODUCT(product_avx512, sixteen)
 #endif
 
 sp_product_fn *sp_product_best(void)

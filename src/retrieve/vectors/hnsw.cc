@@ -20,6 +20,9 @@ static void *with_room(size_t n)
 #include <hnswlib/hnswlib.h>
 #undef malloc
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -197,11 +200,26 @@ size_t sp_hnsw_count(const sp_hnsw *h)
     return h->g->cur_element_count - h->g->num_deleted_;
 }
 
-sp_err sp_hnsw_reserve(sp_hnsw *h, size_t n)
+namespace {
+
+/* advise -- huge pages for the nodes: a search reads them in no order, one or two pages each. A hint. */
+void advise(const graph &g)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t from = ((size_t)g.data_level0_memory_ + page - 1) / page * page;
+    const size_t to = ((size_t)g.data_level0_memory_ + g.max_elements_ * g.size_data_per_element_) / page * page;
+    if (to > from) (void)madvise((void *)from, to - from, MADV_HUGEPAGE);
+}
+
+} // namespace
+
+sp_err sp_hnsw_reserve(sp_hnsw *h, size_t n, bool exactly)
 {
     return guarded("graph", [&] {
         const size_t need = h->g->cur_element_count + n;
-        if (need > h->g->max_elements_) h->g->resizeIndex(need + need / 4);
+        if (need <= h->g->max_elements_) return SP_OK;
+        h->g->resizeIndex(exactly ? need : need + need / 4);
+        advise(*h->g);
         return SP_OK;
     });
 }
@@ -394,7 +412,8 @@ sp_err sp_hnsw_read(sp_hnsw *h, const char *path)
         if (!good) return sp_fail(SP_E_FORMAT, "%s: not a graph of such vectors", path);
         std::unique_ptr<graph> g(new graph(&h->where));
         load(*g, h->where, path, top.most);
-        if (!links_are_good(*g)) return sp_fail(SP_E_FORMAT, "%s: links of the graph lead nowhere", path);
+        advise(*g);
+        if (!links_are_good(*g)) return sp_fail(SP_E_FORMAT, "%s: links of the graph point to missing nodes", path);
         h->g = std::move(g);
         return SP_OK;
     });

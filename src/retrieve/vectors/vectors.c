@@ -113,7 +113,7 @@ static void add_piece(void *arg, int piece, int n_pieces)
 static sp_err add_to_graph(sp_vectors *x, const int64_t *ids, const float *v, size_t n, sp_team *team)
 {
     size_t first = 0;
-    SP_TRY(sp_hnsw_reserve(x->graph, n));
+    SP_TRY(sp_hnsw_reserve(x->graph, n, false));
     if (n && sp_hnsw_count(x->graph) == 0) {
         SP_TRY(sp_hnsw_add(x->graph, ids[0], v));
         first = 1;
@@ -124,7 +124,7 @@ static sp_err add_to_graph(sp_vectors *x, const int64_t *ids, const float *v, si
         sp_team_share(team, add_piece, &a, n_pieces);
     else
         for (int i = 0; i < n_pieces; i++) add_piece(&a, i, n_pieces);
-    return a.err == SP_OK ? SP_OK : sp_fail(a.err, "vectors: the graph takes no more");
+    return a.err == SP_OK ? SP_OK : sp_fail(a.err, "vectors: the graph is full");
 }
 
 void sp_vectors_assign(const sp_vectors *x, const float *v, size_t n, sp_team *team, uint32_t *clusters)
@@ -150,6 +150,11 @@ sp_err sp_vectors_add(sp_vectors *x, const int64_t *ids, const float *v, size_t 
     sp_err err = sp_clusters_add(x->clusters, ids, v, n, clusters);
     sp_free(clusters);
     return err;
+}
+
+sp_err sp_vectors_reserve(sp_vectors *x, size_t n)
+{
+    return x->graph ? sp_hnsw_reserve(x->graph, n, true) : SP_OK;
 }
 
 sp_err sp_vectors_remove(sp_vectors *x, const int64_t *ids, size_t n)

@@ -67,6 +67,8 @@ sp_err sp_vectors_add(sp_vectors *x, const int64_t *ids, const float *v, size_t 
 void sp_vectors_assign(const sp_vectors *x, const float *v, size_t n, sp_team *team, uint32_t *clusters);
 sp_err sp_vectors_add_to(sp_vectors *x, const int64_t *ids, const float *v, size_t n,
                          const uint32_t *clusters) SP_MUST_CHECK;
+/* sp_vectors_reserve -- room for n more: a graph that is told grows without being moved. */
+sp_err sp_vectors_reserve(sp_vectors *x, size_t n) SP_MUST_CHECK;
 /* sp_vectors_remove -- ids [n], ascending; those that are not there are passed over. */
 sp_err sp_vectors_remove(sp_vectors *x, const int64_t *ids, size_t n) SP_MUST_CHECK;
 /* sp_vectors_clear -- removes all; of Chroma the collection. */

@@ -70,7 +70,7 @@ static sp_err read_page(const sp_context *c, reading *r, sp_tree_node *nodes)
                        .after = {.n_uses = q->after_uses, .name = q->after_name},
                        .limit = q->limit ? q->limit : LIMIT};
     t.parent = q->parent ? sp_tree_find(c->ledger, &t.reader, q->parent) : NULL;
-    if (q->parent && !t.parent) return sp_fail(SP_E_NOTFOUND, "there is no such copy, or no longer");
+    if (q->parent && !t.parent) return sp_fail(SP_E_NOTFOUND, "no such copy, or it is gone");
     SP_TRY(sp_tree_list(c->ledger, &t, nodes, &r->out.n, &r->out.more));
     r->out.v = sp_arena_take(&r->arena, (size_t)r->out.n + 1, sizeof *r->out.v);
     if (!r->out.v) return fail_memory();

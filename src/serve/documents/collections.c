@@ -50,8 +50,7 @@ sp_err sp_collections(sp_documents *d, const char *salt, const char *name, sp_co
 typedef struct embedding {
     sp_documents *d;
     sp_shelf_encoder encoder;
-    bool (*stop)(void *user);
-    void *user;
+    sp_embed_opts o;
     float *v; /* [BATCH, n_dims] */
     int64_t n; /* chunks that were embedded */
 } embedding;
@@ -70,8 +69,7 @@ static sp_err embed_texts(embedding *e, const sp_hits *chunks)
     }
     for (int i = 0; i < chunks->n && err == SP_OK; i++)
         inputs[i] = (sp_embed_input){.text = all.v + at[i], .n = strlen(all.v + at[i])};
-    const sp_embed_opts o = {.kind = SP_EMBED_DOCUMENT, .stop = e->stop, .user = e->user};
-    if (err == SP_OK) err = sp_embed(e->d->embedder, inputs, (size_t)chunks->n, &o, e->v, NULL);
+    if (err == SP_OK) err = sp_embed(e->d->embedder, inputs, (size_t)chunks->n, &e->o, e->v, NULL);
     sp_vec_fini(&all);
     return err;
 }
@@ -94,8 +92,7 @@ static sp_err embed_document(embedding *e, int64_t document)
     return err;
 }
 
-sp_err sp_collection_embed(sp_documents *d, const char *salt, const char *id, bool (*stop)(void *user), void *user,
-                           int64_t *n)
+sp_err sp_collection_embed(sp_documents *d, const char *salt, const char *id, const sp_embed_opts *o, int64_t *n)
 {
     SP_NEED(d);
     char tenant[SP_TENANT_BYTES];
@@ -103,7 +100,11 @@ sp_err sp_collection_embed(sp_documents *d, const char *salt, const char *id, bo
     SP_TRY(sp_tenant_name(salt, tenant));
     if (!d->embedder || !sp_shelf_writes(d->shelf)) return SP_OK;
     const sp_embedder_info info = sp_embedder_describe(d->embedder);
-    embedding e = {.d = d, .encoder = {info.id, info.n_embd}, .stop = stop, .user = user};
+    embedding e = {.d = d, .encoder = {info.id, info.n_embd}};
+    if (o) e.o = *o;
+    e.o.kind = SP_EMBED_DOCUMENT;
+    e.o.dimensions = 0;
+    e.o.refuse_long = false;
     e.v = sp_alloc((size_t)BATCH * (size_t)info.n_embd, sizeof *e.v);
     sp_err err = e.v ? SP_OK : sp_fail_nomem((size_t)BATCH * sizeof *e.v, "vectors");
     for (int64_t document = 1; document && err == SP_OK;) {

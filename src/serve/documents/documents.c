@@ -244,7 +244,7 @@ static sp_err check_new(const sp_document_new *n)
     SP_TRY(check_tags(n));
     if (n->collection) SP_TRY(sp_collection_check_name(n->collection));
     if (!n->text == !n->file)
-        return sp_fail(SP_E_ARG, "document \"%.80s\": either a text or a file is needed",
+        return sp_fail(SP_E_ARG, "document \"%.80s\": give either a text or a file",
                        n->id ? n->id : "");
     if (n->file && !n->data) return sp_fail(SP_E_ARG, "document: the file has no content");
     return n->ttl_s < 0 ? sp_fail(SP_E_ARG, "document: ttl_s is negative") : SP_OK;

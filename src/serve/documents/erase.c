@@ -4,7 +4,6 @@
 #include <string.h>
 
 /* The tiers below the device that copies are erased from. */
-#define BELOW (~(unsigned)SP_AT_DEVICE)
 
 typedef SP_VEC(const sp_copy *) copy_list;
 
@@ -55,7 +54,7 @@ static sp_err begin_sweep(sp_context *c, void *arg)
                              .n = s->n,
                              .after = 1u << SP_COPY_FUSED | 1u << SP_COPY_PATH | 1u << SP_COPY_PLACED,
                              .overwrite = true};
-    return sp_tiers_sweep_begin(c->tiers, &o, BELOW, &s->sweep);
+    return sp_tiers_sweep_begin(c->tiers, &o, SP_BELOW_DEVICE, &s->sweep);
 }
 
 static sp_err end_sweep(sp_context *c, void *arg)
@@ -198,7 +197,7 @@ static sp_err look(sp_context *c, void *arg)
     }
     for (size_t i = 0; i < q->n; i++) {
         q->sum.n_device += (at[i] & SP_AT_DEVICE) != 0;
-        q->sum.n_store += (at[i] & (SP_AT_HOST | SP_AT_DISK | SP_AT_REMOTE)) != 0;
+        q->sum.n_store += (at[i] & SP_BELOW_DEVICE) != 0;
     }
     sp_free(at);
     return SP_OK;

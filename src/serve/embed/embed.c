@@ -8,14 +8,18 @@
 
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "base/need.h"
 
 /* -- opening -------------------------------------------------------------------------------- */
 
 static sp_err open_all(sp_embedder *e, const sp_embedder_opts *o)
 {
-    const sp_device_opts d = {.kernels = o->machine.cpu, .n_threads = o->machine.n_threads};
+    const sp_device_opts d = {.kernels = o->machine.cpu,
+                              .n_threads = o->machine.n_threads,
+                              .exact_products = o->machine.exact_products};
     SP_TRY(sp_encoder_open(o->model, &e->encoder));
     SP_TRY(sp_device_open(o->machine.device, &d, &e->device));
     SP_TRY(sp_encoder_load(e->encoder, e->device));
@@ -94,18 +98,60 @@ sp_err sp_embed_too_long(const sp_embed_job *j, size_t i, size_t n)
                    j->e->encoder->recipe.max_tokens);
 }
 
+/* take_turn -- Owns: e->lock. */
+static void take_turn(const sp_embed_job *j)
+{
+    sp_embedder *e = j->e;
+    const int urgent = j->o->rests ? 0 : 1;
+    atomic_fetch_add(&e->n_urgent, urgent);
+    pthread_mutex_lock(&e->turn);
+    pthread_mutex_lock(&e->lock);
+    pthread_mutex_unlock(&e->turn);
+    atomic_fetch_sub(&e->n_urgent, urgent);
+}
+
+/* rest -- between two layers. Called with e->lock held. */
+static void rest(void *user)
+{
+    const sp_embed_job *j = user;
+    const struct timespec tick = {.tv_nsec = 1000000};
+    const int64_t from = sp_clock_us();
+    while (!atomic_load(&j->e->n_urgent) && j->o->rests(j->o->user)) nanosleep(&tick, NULL);
+    j->e->rested_us += sp_clock_us() - from;
+}
+
+/* most_tokens -- of the next step; 0: any number. Called with e->lock held. */
+static int64_t most_tokens(const sp_embed_job *j)
+{
+    const int64_t us = j->o->step_us ? j->o->step_us(j->o->user) : 0;
+    if (us <= 0) return 0;
+    return j->e->token_us > 0 ? SP_MAX((int64_t)((double)us / j->e->token_us), 1) : 1;
+}
+
+/* step -- of n texts. Called with e->lock held. */
+static sp_err step(sp_embed_job *j, const sp_encode_text *texts, size_t n)
+{
+    sp_embedder *e = j->e;
+    int64_t n_tokens = 0;
+    const int64_t from = sp_clock_us();
+    for (size_t i = 0; i < n; i++) n_tokens += texts[i].n;
+    e->rested_us = 0;
+    sp_err err = sp_encode_step(e->pass, texts, n, j->o->rests ? rest : NULL, j);
+    const double us = (double)(sp_clock_us() - from - e->rested_us) / (double)n_tokens;
+    e->token_us = e->token_us > 0 ? (e->token_us + us) / 2 : us;
+    return err;
+}
+
 /* The steps of one call; before each it waits for its turn. */
 static sp_err compute(sp_embed_job *j)
 {
     sp_embedder *e = j->e;
     sp_err err = SP_OK;
-    for (size_t at = 0, n; at < j->n && err == SP_OK; at += n) {
-        n = sp_encode_fit(e->pass, j->texts + at, j->n - at);
+    for (size_t at = 0, n = 0; at < j->n && err == SP_OK; at += n) {
         if (j->o->stop && j->o->stop(j->o->user)) return sp_fail(SP_E_CANCELED, "the caller is gone");
-        pthread_mutex_lock(&e->turn);
-        pthread_mutex_lock(&e->lock);
-        pthread_mutex_unlock(&e->turn);
-        err = sp_encode_step(e->pass, j->texts + at, n);
+        take_turn(j);
+        n = sp_encode_fit(e->pass, j->texts + at, j->n - at, most_tokens(j));
+        err = step(j, j->texts + at, n);
         pthread_mutex_unlock(&e->lock);
     }
     return err;

@@ -4,6 +4,7 @@
 #define SP_SERVE_EMBED_INT_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "engine/encoder/encode.h"
 #include "spolia_embed.h"
@@ -14,6 +15,9 @@ struct sp_embedder {
     sp_encode_pass *pass;
     pthread_mutex_t lock; /* of device and pass */
     pthread_mutex_t turn; /* who waits longest for `lock` holds it: a call cannot take it twice in a row */
+    atomic_int n_urgent;  /* calls without sp_embed_opts.rests that wait for `lock` */
+    double token_us;      /* what a token took lately, without rests; 0: unknown. Under `lock` */
+    int64_t rested_us;    /* of the step that runs. Under `lock` */
 };
 
 /* The inputs of a call. */

@@ -200,12 +200,24 @@ sp_err sp_prompt_add_words(sp_prompt *p, const char *text, size_t n, bool joins)
     return add_text(p, text, n, false, true);
 }
 
+void sp_prompt_note_end(sp_prompt *p, const char *text, size_t n)
+{
+    static const char *const tags[] = {"<think>", "<seed:think>", "[THINK]", "<|START_THINKING|>"};
+    p->thinks = false;
+    while (n && (text[n - 1] == '\n' || text[n - 1] == ' ')) n--; /* white space after it does not count */
+    for (size_t i = 0; i < SP_COUNT(tags); i++) {
+        const size_t n_tag = strlen(tags[i]);
+        p->thinks |= n >= n_tag && memcmp(text + n - n_tag, tags[i], n_tag) == 0;
+    }
+}
+
 /* -- texts and chunks ----------------------------------------------------------------------- */
 
 sp_err sp_prompt_text(sp_prompt *p, const char *text, bool special)
 {
     SP_NEED(p);
     SP_NEED(text);
+    if (special) sp_prompt_note_end(p, text, strlen(text));
     return add_words(p, text, strlen(text), special);
 }
 
@@ -283,6 +295,7 @@ sp_err sp_prompt_cut(sp_prompt *p, const char *text, const char *separator, bool
 {
     SP_NEED(p);
     SP_NEED(text);
+    if (special) sp_prompt_note_end(p, text, strlen(text));
     return add_cut(p, text, strlen(text), separator, special);
 }
 
@@ -295,7 +308,7 @@ sp_err sp_prompt_find_chunks(sp_prompt *p, sp_chunk_find find)
 {
     SP_NEED(p);
     if (find < SP_FIND_KNOWN || find > SP_FIND_NONE)
-        return sp_fail(SP_E_ARG, "prompt: chunks cannot be found in way %d", (int)find);
+        return sp_fail(SP_E_ARG, "prompt: unknown way %d to find chunks", (int)find);
     p->find = find;
     return SP_OK;
 }

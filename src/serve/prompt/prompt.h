@@ -84,6 +84,8 @@ sp_err sp_prompt_push(sp_prompt *p, sp_segment seg, const int32_t *ids, size_t n
 
 /* sp_prompt_add_template -- joins the words that precede it, or else the words that follow it. */
 sp_err sp_prompt_add_template(sp_prompt *p, const char *text, size_t n) SP_MUST_CHECK;
+/* sp_prompt_note_end -- of the prompt's last text with marks: whether it ends with <think> or another opening tag. */
+void sp_prompt_note_end(sp_prompt *p, const char *text, size_t n);
 /* sp_prompt_add_words -- of p->role; `joins`: they continue words of the same turn. */
 sp_err sp_prompt_add_words(sp_prompt *p, const char *text, size_t n, bool joins) SP_MUST_CHECK;
 /* sp_prompt_add_cut -- the same, with the chunks in them. */

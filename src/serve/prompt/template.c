@@ -76,14 +76,6 @@ static sp_err skip_bos(const sp_prompt *p, const sp_template_text *x, size_t *at
     return SP_OK;
 }
 
-/* ends_with -- white space after it does not count. */
-static bool ends_with(const char *text, size_t n, const char *end)
-{
-    const size_t n_end = strlen(end);
-    while (n && (text[n - 1] == '\n' || text[n - 1] == ' ')) n--;
-    return n >= n_end && memcmp(text + n - n_end, end, n_end) == 0;
-}
-
 static sp_err write_all(writer *w, const sp_template_text *x)
 {
     size_t at = 0;
@@ -102,7 +94,7 @@ static sp_err write_all(writer *w, const sp_template_text *x)
                        "chat: the template does not show messages[%d], which has the documents",
                        w->o->chunks_at);
     w->p->closed = true;
-    w->p->thinks = ends_with(x->text + at, x->n - at, "<think>");
+    sp_prompt_note_end(w->p, x->text + at, x->n - at);
     return SP_OK;
 }
 

@@ -19,17 +19,7 @@ static void count_recomputed(const sp_request *r, int32_t *out)
 /* n_had -- tokens of segment i that were cached when the request came. */
 static int32_t n_had(const sp_request *r, int i)
 {
-    return r->look.found[i].source == SP_FROM_NOWHERE ? 0 : r->look.found[i].n_known;
-}
-
-static const char *source_name(uint8_t source)
-{
-    static const char *const names[] = {[SP_FROM_NOWHERE] = "",
-                                        [SP_FROM_MEMORY] = "memory",
-                                        [SP_FROM_HOST] = "host",
-                                        [SP_FROM_DISK] = "disk",
-                                        [SP_FROM_REMOTE] = "remote"};
-    return names[source];
+    return r->look.found[i].source == SP_AT_NONE ? 0 : r->look.found[i].n_known;
 }
 
 static const char *miss_name(uint8_t miss)
@@ -57,7 +47,7 @@ static sp_segment_report report_of(const sp_request *r, int i, int32_t n_recompu
                                .n_tokens = r->prompt.segs[i].n,
                                .n_reused = had - recomputed,
                                .n_recomputed = recomputed,
-                               .from = had ? source_name(r->look.found[i].source) : "",
+                               .from = had ? sp_place_name((sp_place)r->look.found[i].source) : "",
                                .missed = had ? "" : miss_name(r->look.found[i].miss)};
 }
 

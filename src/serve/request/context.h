@@ -17,6 +17,7 @@
 #include "serve/request/measured.h"
 #include "serve/queue/budget.h"
 #include "serve/queue/order.h"
+#include "serve/queue/pace.h"
 #include "serve/prompt/prompt.h"
 #include "serve/prompt/vocab.h"
 #include "serve/queue/share.h"
@@ -114,6 +115,7 @@ struct sp_context {
     sp_context_ahead ahead;
     sp_context_loads loads;
     sp_context_step_state step;
+    sp_pace pace;
     sp_request *running;  /* oldest first */
     sp_request *finished; /* in this step */
     int n_running;

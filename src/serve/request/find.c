@@ -106,7 +106,7 @@ static void remember(const sp_found *old, bool computed, sp_found *now)
 {
     bool same = now->copy && now->copy == old->copy;
     if (computed || same) now->source = old->source;
-    if (!now->copy || now->source == SP_FROM_NOWHERE)
+    if (!now->copy || now->source == SP_AT_NONE)
         if (old->miss != SP_MISS_NONE) now->miss = old->miss;
 }
 

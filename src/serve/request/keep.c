@@ -216,5 +216,5 @@ void sp_request_keep_answer(sp_request *r)
                                             .blocks = span->blocks},
                             c->now, &out);
     }
-    if (err != SP_OK) sp_log(SP_LOG_WARN, "the answer is not kept: %s", sp_error_detail());
+    if (err != SP_OK) sp_log(SP_LOG_WARN, "the answer was not cached: %s", sp_error_detail());
 }

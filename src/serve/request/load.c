@@ -81,7 +81,8 @@ static void begin(sp_request *r, int i, bool is_ahead, rest *others)
     sp_tiers_key key = {.copy = r->look.found[i].copy,
                         .seg = &r->prompt.segs[i],
                         .head = r->prompt.ids,
-                        .n_head = r->prompt.n_head};
+                        .n_head = r->prompt.n_head,
+                        .patience_us = c->loads.patience_us};
     count(r, i, -1, others);
     sp_err err = sp_tiers_load(c->tiers, &key, is_ahead,
                                c->reserved + room_beside(&r->prompt.segs[i], others), c->now);
@@ -122,6 +123,7 @@ static double prefill_us(const sp_request *r)
 static int layers_needed(sp_request *r)
 {
     const int n_layers = r->ctx->model->hp.n_layers;
+    if (r->ctx->loads.preload == SP_PRELOAD_FIRST) return 1;
     double load = 0, prefill = prefill_us(r);
     for (int i = 0; i < r->prompt.n_segs; i++) {
         if (!is_loading(&r->look.found[i])) continue;
@@ -147,7 +149,8 @@ static bool nobody_decodes(const sp_context *c)
 static bool may_begin_early(sp_request *r)
 {
     sp_context *c = r->ctx;
-    if (c->loads.preload != SP_PRELOAD_LAYERS || !nobody_decodes(c)) return false;
+    const bool by_layers = c->loads.preload == SP_PRELOAD_LAYERS || c->loads.preload == SP_PRELOAD_FIRST;
+    if (!by_layers || !nobody_decodes(c)) return false;
     const int n = layers_needed(r);
     bool all = true; /* all headers are read in any case: plans need what they say */
     for (int i = 0; i < r->prompt.n_segs; i++)

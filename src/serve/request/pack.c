@@ -32,7 +32,7 @@ void sp_request_pack(sp_request *r)
     if (!sp_ledger_free_up(c->ledger, c->reserved + what.n_blocks)) return;
     sp_err err = sp_engine_pack(c->engine, &r->plans.now, &what);
     if (err != SP_OK) {
-        sp_log(SP_LOG_WARN, "nodes stay where they are stored: %s", sp_error_detail());
+        sp_log(SP_LOG_WARN, "the nodes of a tree were not packed: %s", sp_error_detail());
         return;
     }
     r->account.result.decode.n_packed = what.n_tokens;

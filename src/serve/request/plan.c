@@ -83,6 +83,7 @@ sp_err sp_request_reserve(sp_request *r, bool *fits)
     sp_context *c = r->ctx;
     int64_t need = blocks_needed(r);
     *fits = sp_ledger_free_up(c->ledger, c->reserved + need);
+    if (!*fits && sp_tiers_yield(c->tiers)) *fits = sp_ledger_free_up(c->ledger, c->reserved + need);
     if (*fits) {
         set_aside(r, need);
         return bind(r);

@@ -40,6 +40,15 @@ static void end_sparse(sp_request *r)
     r->answer.sparse = NULL;
 }
 
+/* cold_us -- Pre: the rest of the result is there. */
+static int64_t cold_us(const sp_request *r)
+{
+    const sp_result *res = &r->account.result;
+    if (!res->ttft_us) return 0;
+    if (!res->n_reused && !res->n_recomputed) return res->ttft_us - res->queue_us;
+    return (int64_t)sp_pace_us(&r->ctx->pace, res->n_prompt);
+}
+
 /* fill_result -- text and times. */
 static void fill_result(sp_request *r, sp_finish why, sp_err err)
 {
@@ -58,6 +67,7 @@ static void fill_result(sp_request *r, sp_finish why, sp_err err)
     res->queue_us = (r->account.start_us ? r->account.start_us : now) - r->account.submit_us;
     res->ttft_us = r->account.first_us ? r->account.first_us - r->account.submit_us : 0;
     res->decode_us = r->account.first_us ? now - r->account.first_us : 0;
+    res->cold_us = cold_us(r);
     res->plan_us = r->plans.us;
     sp_request_report_citing(r);
 }

@@ -130,6 +130,11 @@ void sp_context_lose_device(sp_context *c, sp_err err);
  * contexts. Then its copies are dropped and its readers restart; others repeat the step. */
 bool sp_context_lose_block(sp_context *c, sp_err err);
 
+/* -- guess.c --------------------------------------------------------------------------------- */
+
+/* sp_context_learn_pace -- the step of these slices took us. */
+void sp_context_learn_pace(sp_context *c, int n_slices, double us);
+
 /* -- scheduler.c ----------------------------------------------------------------------------- */
 
 /* sp_request_run -- until it is done; a request that fails is destroyed, and *r then NULL. */

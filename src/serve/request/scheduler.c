@@ -153,6 +153,7 @@ static void share_time(sp_context *c, int n_slices, int64_t us)
     if (n >= MANY_TOKENS)
         c->loads.token_us +=
             ((double)us / n - c->loads.token_us) * (c->loads.token_us > 0 ? 0.25 : 1);
+    sp_context_learn_pace(c, n_slices, (double)us);
     for (int s = 0; s < n_slices; s++)
         c->step.of[s]->account.compute_us += (double)us * c->step.slices[s].n / n;
 }

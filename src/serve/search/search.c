@@ -146,7 +146,7 @@ typedef struct search {
     const sp_retrieve_query *q;
     int depth;           /* of a ranking */
     bool words, vectors; /* which rankings there are */
-    sp_ids files;        /* of q->files */
+    sp_ids files;        /* of q->files and q->tags */
     const sp_ids *allowed; /* NULL: all */
     sp_ranking by_words, fused;
     sp_hits hits;        /* of `fused` as it was last, without near-duplicates */
@@ -251,10 +251,10 @@ static sp_err search_vectors(search *s)
 
 static sp_err run(search *s)
 {
-    if (!s->allowed && s->q->n_files) {
+    if (!s->allowed && (s->q->n_files || s->q->n_tags)) {
         s->allowed = &s->files;
         pthread_mutex_lock(&s->f->lock);
-        sp_err err = sp_ranking_allowed(s->f->index, s->q->files, s->q->n_files, &s->files);
+        sp_err err = sp_ranking_allowed(s->f->index, s->q, &s->files);
         pthread_mutex_unlock(&s->f->lock);
         SP_TRY(err);
     }
@@ -284,7 +284,6 @@ sp_err sp_retriever_search(sp_retriever *f, const sp_retrieve_query *q, sp_hits 
     SP_NEED(q);
     SP_NEED(q->text);
     SP_NEED(out);
-    if (q->n_tags) return sp_fail(SP_E_ARG, "a search by tags: the documents of an index have none");
     return sp_retriever_search_among(f, q, NULL, out);
 }
 
@@ -292,6 +291,7 @@ sp_err sp_retriever_search_among(sp_retriever *f, const sp_retrieve_query *q, co
 {
     if (q->k < 1 || q->k > 100000) return sp_fail(SP_E_ARG, "a search for %d chunks", q->k);
     if (q->n_files && !q->files) return sp_fail(SP_E_ARG, "a search in %d files", q->n_files);
+    if (q->n_tags && !q->tags) return sp_fail(SP_E_ARG, "a search for %d tags", q->n_tags);
     search s = {.f = f, .q = q, .depth = SP_MAX(DEEPER * q->k, (int)DEPTH), .allowed = allowed};
     sp_err err = choose(&s);
     if (err == SP_OK) err = run(&s);
@@ -302,6 +302,17 @@ sp_err sp_retriever_search_among(sp_retriever *f, const sp_retrieve_query *q, co
         *out = s.hits;
     else
         sp_hits_fini(&s.hits);
+    return err;
+}
+
+sp_err sp_retriever_files(sp_retriever *f, const sp_file_query *q, sp_file_list *out)
+{
+    SP_NEED(f);
+    SP_NEED(q);
+    SP_NEED(out);
+    pthread_mutex_lock(&f->lock);
+    sp_err err = sp_index_list(f->index, q, out);
+    pthread_mutex_unlock(&f->lock);
     return err;
 }
 

@@ -23,11 +23,16 @@ enum {
     TRIES = 3,
     LATE_TIMES = 8,       /* a load may take this many times what was expected ... */
     LEAST_LATE_US = 5000, /* ... and at least this long */
+    GAP_DEVS = 4,         /* a tier is silent once it is so for the usual time and this many deviations from it */
     LEAST_RETRY_US = 1000000,  /* a tier that was slower than computing is tried again; the pause doubles */
     MOST_RETRY_US = 64000000,
 };
 
-#define LATE_SHARE 0.1 /* of the time that computing takes: a load may waste it */
+/* Of the time that computing takes: */
+#define LATE_SHARE   0.2  /* a load may always take it */
+#define SILENT_SHARE 0.05 /* a tier that is silent, or known to be slow, may waste it */
+
+#define DISK_TIMES 2.0 /* a disk is slow where a copy takes this many times what computing takes, or more */
 
 struct sp_load {
     sp_move move; /* first */
@@ -60,6 +65,18 @@ static void tell(void *user)
     pthread_cond_broadcast(&t->more);
     pthread_mutex_unlock(&t->lock);
     sp_posts_poke(t->posts);
+}
+
+/* note_layer -- Thread: the tier's. */
+static void note_layer(void *user)
+{
+    const sp_load *x = user;
+    sp_tiers *t = x->tiers;
+    if (x->from->place == SP_AT_REMOTE) {
+        const int64_t now_us = sp_clock_us(), gap_us = now_us - atomic_exchange(&t->heard_us, now_us);
+        if (gap_us > atomic_load(&t->gap_us)) atomic_store(&t->gap_us, gap_us); /* nobody else writes it now */
+    }
+    tell(t);
 }
 
 static void got(void *user, sp_tier_op *op);
@@ -143,17 +160,21 @@ static double all_bytes(const sp_tiers *t, int32_t n)
     return sp_blocks_for(n) * (double)sp_kv_pool_layer_block_bytes(t->pool) * sp_kv_pool_shape(t->pool)->n_layers;
 }
 
-/* is_slow -- whether loading this many bytes from the remote tier would take longer than computing the copy did. */
-static bool is_slow(const sp_level *l, const sp_copy *c, double bytes)
+/* is_slow -- whether loading this many bytes would take longer than computing the copy did. A disk reads while the
+ * engine computes something else, so it must be slower by far, and what requests wait for anyway is loaded. */
+static bool is_slow(const sp_level *l, const sp_tiers_key *key, double bytes)
 {
-    return l->place == SP_AT_REMOTE && c->facts.cost_us > 0 && bytes * l->byte_us >= (double)c->facts.cost_us;
+    const double us = bytes * l->byte_us, cost_us = (double)key->copy->facts.cost_us;
+    if (cost_us <= 0 || l->place == SP_AT_HOST) return false;
+    if (l->place == SP_AT_DISK) return us >= SP_MAX(DISK_TIMES * cost_us, (double)key->patience_us);
+    return us >= cost_us;
 }
 
 /* is_left_alone -- a slow tier; false now and then, so that its speed is measured again. */
-static bool is_left_alone(sp_level *l, const sp_copy *c, double bytes)
+static bool is_left_alone(sp_level *l, const sp_tiers_key *key, double bytes)
 {
     const int64_t now_us = sp_clock_us();
-    if (!is_slow(l, c, bytes)) {
+    if (!is_slow(l, key, bytes)) {
         l->slow_pause_us = 0;
         return false;
     }
@@ -165,11 +186,12 @@ static bool is_left_alone(sp_level *l, const sp_copy *c, double bytes)
 
 /* limit_us -- how long a load from the remote tier may take: as long as expected, a few times over, but not longer
  * than computing; a small share of that where a delay is all that can be expected. */
-static double limit_us(const sp_level *l, const sp_copy *c, double bytes)
+static double limit_us(const sp_level *l, const sp_tiers_key *key, double bytes)
 {
-    const double cost_us = (double)c->facts.cost_us, least_us = LATE_SHARE * cost_us;
-    if (l->byte_us == 0) return cost_us;
-    return is_slow(l, c, bytes) ? least_us : SP_MIN(cost_us, SP_MAX(2 * least_us, LATE_TIMES * bytes * l->byte_us));
+    const double cost_us = (double)key->copy->facts.cost_us, expected_us = bytes * l->byte_us;
+    if (l->byte_us == 0) return SP_MAX(cost_us, LEAST_LATE_US);
+    if (is_slow(l, key, bytes)) return SILENT_SHARE * cost_us;
+    return SP_MAX(LEAST_LATE_US, SP_MIN(cost_us, SP_MAX(LATE_SHARE * cost_us, LATE_TIMES * expected_us)));
 }
 
 int sp_tiers_n_there(sp_tiers *t, const sp_copy *c, double *left_us)
@@ -213,6 +235,18 @@ static void note_speed(sp_load *x)
     learn_speed(x->from, (double)(sp_clock_us() - t->busy_since_us) / t->busy_bytes);
 }
 
+/* note_gap -- of a load that has come: how long the tier was silent at most (RFC 6298). */
+static void note_gap(const sp_load *x)
+{
+    sp_level *l = x->from;
+    const double us = (double)atomic_load(&x->tiers->gap_us);
+    if (l->place != SP_AT_REMOTE) return;
+    const double off_us = us > l->gap_us ? us - l->gap_us : l->gap_us - us;
+    const bool first = l->gap_us == 0;
+    l->gap_dev_us = first ? us / 2 : l->gap_dev_us * 0.75 + off_us * 0.25;
+    l->gap_us = first ? us : l->gap_us * 0.875 + us * 0.125;
+}
+
 /* try_again -- retries from the next tier or from the same one; false: that would not help. */
 static bool try_again(sp_load *x)
 {
@@ -247,6 +281,7 @@ static void acknowledge(sp_load *x)
     sp_tiers *t = x->tiers;
     sp_err err = x->post.err;
     if (err == SP_OK) note_speed(x);
+    if (err == SP_OK) note_gap(x);
     if (err != SP_OK && err != SP_E_NOTFOUND && err != SP_E_FORMAT && err != SP_E_CANCELED)
         sp_log(SP_LOG_WARN, "not loaded: %s", x->post.detail);
     if (err != SP_OK) t->load_failed(t->user, x->copy, why_failed(err));
@@ -322,6 +357,7 @@ static void abandon(sp_load *x)
         x->from->late_since_us = t->busy_since_us;
         x->from->late_bytes = 0;
     }
+    x->from->gap_us *= 2; /* it may be slower now than it was */
     t->load_failed(t->user, c, SP_MISS_LATE);
     sp_err err = sp_ledger_load_end(t->ledger, c, NULL, (sp_place)0, x->now);
     assert(err == SP_OK); /* a load that ends without contents cannot fail */
@@ -329,14 +365,25 @@ static void abandon(sp_load *x)
     sp_tier_op_cancel(x->move.op); /* not withdrawn: its end shows that the tier answers */
 }
 
-/* late_us -- until when a load may take: the remote tier as long as all loads of now may, another one as long as
- * layers come. */
+/* silent_us -- until when the remote tier may be silent: longer than it usually is, or a small share of computing. A
+ * request thus hardly pays for a store that hangs, and one that is slow, but sooner than computing, is waited for. */
+static int64_t silent_us(const sp_load *x)
+{
+    const sp_tiers *t = x->tiers;
+    const sp_level *l = x->from;
+    if (l->gap_us == 0) return INT64_MAX;
+    const double usual_us = l->gap_us + GAP_DEVS * l->gap_dev_us;
+    return atomic_load(&t->heard_us) + (int64_t)SP_MAX(usual_us, SILENT_SHARE * t->busy_cost_us);
+}
+
+/* late_us -- until when a load may take: the remote tier as long as all loads of now may, unless it falls silent,
+ * another one as long as layers come. */
 static int64_t late_us(const sp_load *x)
 {
     const sp_tiers *t = x->tiers;
     const int64_t end = x->since_us + t->timeout_us;
     if (x->from->place != SP_AT_REMOTE || x->copy->facts.cost_us <= 0) return end;
-    return SP_MIN(end, t->busy_since_us + (int64_t)SP_MAX(t->busy_limit_us, LEAST_LATE_US));
+    return SP_MIN(SP_MIN(end, silent_us(x)), t->busy_since_us + (int64_t)t->busy_limit_us);
 }
 
 /* has_expired -- whether a load has timed out; notes its progress. */
@@ -370,12 +417,13 @@ int64_t sp_tiers_until_expiry(const sp_tiers *t)
     int64_t least = INT64_C(10000000), now_us = t->loading ? sp_clock_us() : 0;
     for (const sp_load *x = t->loading; x; x = x->next)
         least = SP_MIN(least, late_us(x) - now_us);
+    least = SP_MIN(least, sp_tiers_until_yield(t));
     return SP_MAX(SP_MIN(least, sp_tiers_until_write_expiry(t)), 0);
 }
 
 void sp_tiers_wait(sp_tiers *t)
 {
-    sp_posts_wait_for(t->posts, sp_tiers_until_expiry(t) + 1000);
+    sp_posts_wait_for(t->posts, sp_tiers_until_expiry(t) + 50);
     sp_tiers_expire(t);
 }
 
@@ -391,8 +439,8 @@ static sp_err begin(sp_load *x, const sp_tiers_key *key, bool is_ahead)
     sp_tiers *t = x->tiers;
     SP_TRY(sp_tiers_move_of(t, key->copy, key->head, key->n_head, &x->move));
     x->move.is_ahead = is_ahead;
-    x->move.there = tell;
-    x->move.user = t;
+    x->move.there = note_layer;
+    x->move.user = x;
     return get(x);
 }
 
@@ -405,7 +453,7 @@ sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, bool is_ahead, int64_
     sp_level *from = sp_tiers_highest(t, key->copy, NULL);
     const double bytes = all_bytes(t, key->seg->n);
     if (from && (from->n_abandoned || !sp_tier_answers(from->tier))) err = sp_fail(SP_E_IO, "a tier does not answer");
-    if (err == SP_OK && from && is_left_alone(from, key->copy, bytes))
+    if (err == SP_OK && from && is_left_alone(from, key, bytes))
         err = sp_fail(SP_E_IO, "the %s tier is slower than computing", from->name);
     if (err == SP_OK) err = sp_ledger_load_begin(t->ledger, key->copy, key->seg, spare);
     if (err != SP_OK) {
@@ -414,9 +462,12 @@ sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, bool is_ahead, int64_
     }
     if (!t->loading) {
         t->busy_since_us = sp_clock_us();
-        t->busy_bytes = t->busy_limit_us = 0;
+        t->busy_bytes = t->busy_limit_us = t->busy_cost_us = 0;
+        t->gap_us = 0;
     }
-    t->busy_limit_us += from ? limit_us(from, key->copy, bytes) : 0;
+    atomic_store(&t->heard_us, sp_clock_us());
+    t->busy_limit_us += from ? limit_us(from, key, bytes) : 0;
+    t->busy_cost_us += (double)key->copy->facts.cost_us;
     x->next = t->loading;
     t->loading = x;
     err = begin(x, key, is_ahead);

@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "cache/by_path.h"
 #include "serve/tiers/tiers_int.h"
-#include "store/disk/tier.h"
 
 enum { BATCH = 64 };
 
@@ -92,7 +91,7 @@ static bool has_path(sp_tier *disk, const sp_digest *before, int n)
 static void drop(const sp_tiers *t, const sp_tier_key *key)
 {
     sp_err err =
-        sp_disk_tier_is_writer(sp_tiers_tier(t))
+        sp_tier_is_writer(sp_tiers_tier(t))
             ? sp_tier_submit(sp_tiers_tier(t), &(sp_tier_job){.verb = SP_TIER_DROP, .key = *key}, NULL)
             : SP_OK;
     if (err != SP_OK) sp_log(SP_LOG_DEBUG, "not dropped from the store: %s", sp_error_detail());

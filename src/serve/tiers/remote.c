@@ -1,13 +1,16 @@
 /* remote.c -- copies that several processes share.
  *
  *   news   what others have put becomes FREE copies of the ledger, which a look-up finds as it finds those on disk
- *   share  a READY plain or fused copy is put, once for all processes: pinned until that is over
+ *          (tiers.c)
+ *   share  a READY plain or fused copy is put, once for all processes: pinned until that is over, or until a request
+ *          lacks the memory and the put takes its time
  *   load   as from every tier, unless computing would be sooner (loads.c)
  *
  * Puts end by themselves, whatever the server does (store/remote/tier.h I2), so nothing here expires. */
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "serve/tiers/tiers_int.h"
 #include "store/remote/server.h"
@@ -17,13 +20,16 @@ enum {
     MOST_SHARES = 64,    /* under way; what is computed beyond is not put */
     MOST_COMPRESS = 19,  /* level of zstd */
     SHARE = 4,           /* nor beyond 1 / SHARE of the memory: a server that hangs holds no more */
+    LEAST_YIELD_US = 2000, /* that a request without room waits for puts; or: */
 };
+
+#define YIELD_SHARE 0.05 /* of the time that computing the oldest of their copies takes */
 
 struct sp_share {
     sp_move move; /* first */
     sp_post post;
     sp_tiers *tiers;
-    const sp_copy *copy; /* pinned */
+    const sp_copy *copy; /* pinned; NULL: given up, and its blocks are not held */
     sp_share *next;
 };
 
@@ -38,7 +44,7 @@ sp_tier *sp_tiers_remote(const sp_tiers *t)
 static sp_err choose_form(sp_tiers *t, const sp_tiers_opts *o, const sp_kv_packing **packing)
 {
     if (o->remote_kv && strcmp(o->remote_kv, "q8_0") != 0)
-        return sp_fail(SP_E_ARG, "remote_kv: type \"%s\" is none that copies are packed in: q8_0", o->remote_kv);
+        return sp_fail(SP_E_ARG, "remote_kv: type \"%s\" is not supported; copies are packed in q8_0", o->remote_kv);
     if (o->remote_compress < 0 || o->remote_compress > MOST_COMPRESS)
         return sp_fail(SP_E_ARG, "remote_compress: level %d, not 0 to %d", o->remote_compress, MOST_COMPRESS);
     return sp_host_kv_init(&t->remote_kv, sp_kv_pool_shape(o->pool), "q8_0", packing);
@@ -69,30 +75,6 @@ sp_err sp_tiers_open_remote(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out)
     return err;
 }
 
-/* -- news ---------------------------------------------------------------------------------------------- */
-
-static sp_err adopt(void *user, const sp_tier_info *info)
-{
-    sp_tiers *t = user;
-    const sp_copy_kind kind = (sp_copy_kind)info->key.kind;
-    if (kind != SP_COPY_PLAIN && kind != SP_COPY_FUSED) return SP_OK;
-    return sp_ledger_adopt(t->ledger, &(sp_adopted){.facts.id = info->key.id,
-                                                    .facts.kind = kind,
-                                                    .facts.head = info->key.head,
-                                                    .facts.exact = info->facts & SP_FACT_EXACT,
-                                                    .n = info->n,
-                                                    .place = SP_AT_REMOTE,
-                                                    .measured = info->facts & SP_FACT_STATS,
-                                                    .heavy = info->facts & SP_FACT_HEAVY,
-                                                    .facts.cost_us = info->cost_us});
-}
-
-void sp_tiers_hear(sp_tiers *t)
-{
-    if (sp_tiers_remote(t) && sp_remote_tier_news(sp_tiers_remote(t), adopt, t) != SP_OK)
-        sp_log(SP_LOG_WARN, "the names of the copies in the remote tier cannot be read: %s", sp_error_detail());
-}
-
 /* -- sharing ------------------------------------------------------------------------------------------- */
 
 static int64_t n_blocks_of(const sp_share *x)
@@ -110,6 +92,16 @@ static void note_failure(sp_tiers *t, sp_err err, const char *why)
     snprintf(t->detail, sizeof t->detail, "%s", why);
 }
 
+/* let_go -- its copy may leave the device. */
+static void let_go(sp_share *x)
+{
+    sp_tiers *t = x->tiers;
+    t->n_sharing_blocks -= n_blocks_of(x);
+    sp_kv_release(t->pool, x->move.blocks, n_blocks_of(x));
+    sp_ledger_unpin(t->ledger, x->copy);
+    x->copy = NULL;
+}
+
 static void done(sp_post *post)
 {
     sp_share *x = (sp_share *)(void *)((char *)post - offsetof(sp_share, post));
@@ -118,13 +110,12 @@ static void done(sp_post *post)
     while (*link != x) link = &(*link)->next;
     *link = x->next;
     t->n_sharing--;
-    t->n_sharing_blocks -= n_blocks_of(x);
-    if (post->err == SP_OK)
-        sp_ledger_placed(t->ledger, x->copy, SP_AT_REMOTE);
-    else
+    t->yields_since_us = 0;
+    if (post->err != SP_OK)
         note_failure(t, post->err, post->detail);
-    sp_kv_release(t->pool, x->move.blocks, n_blocks_of(x));
-    sp_ledger_unpin(t->ledger, x->copy);
+    else if (x->copy)
+        sp_ledger_placed(t->ledger, x->copy, SP_AT_REMOTE);
+    if (x->copy) let_go(x);
     sp_move_fini(&x->move);
     sp_free(x);
 }
@@ -184,6 +175,33 @@ sp_err sp_tiers_share(sp_tiers *t, const sp_tiers_key *key)
     return SP_OK;
 }
 
+int64_t sp_tiers_until_yield(const sp_tiers *t)
+{
+    const sp_share *oldest = NULL;
+    if (!t->yields_since_us) return INT64_MAX;
+    for (const sp_share *x = t->sharing; x; x = x->next)
+        if (x->copy) oldest = x;
+    if (!oldest) return INT64_MAX;
+    const double us = SP_MAX(LEAST_YIELD_US, YIELD_SHARE * (double)oldest->copy->facts.cost_us);
+    return SP_MAX(t->yields_since_us + (int64_t)us - sp_clock_us(), 0);
+}
+
+bool sp_tiers_yield(sp_tiers *t)
+{
+    bool some = false;
+    if (!t || !t->sharing) return false;
+    if (!t->yields_since_us) t->yields_since_us = sp_clock_us();
+    if (sp_tiers_until_yield(t) > 0) return false;
+    t->yields_since_us = 0;
+    for (sp_share *x = t->sharing; x; x = x->next) {
+        if (!x->copy || !sp_move_cut(&x->move)) continue;
+        sp_tier_op_withdraw(x->move.op);
+        let_go(x);
+        some = true;
+    }
+    return some;
+}
+
 /* is_due -- the tier takes it, and does not have it. */
 static bool is_due(const sp_copy *c)
 {
@@ -213,5 +231,5 @@ void sp_tiers_cancel_shares(sp_tiers *t)
 void sp_tiers_cancel_erased_shares(sp_tiers *t)
 {
     for (const sp_share *x = t->sharing; x; x = x->next)
-        if (sp_tiers_is_erasing(t, x->copy)) sp_tier_op_withdraw(x->move.op);
+        if (x->copy && sp_tiers_is_erasing(t, x->copy)) sp_tier_op_withdraw(x->move.op);
 }

@@ -149,7 +149,7 @@ void sp_tiers_leaving(void *user, const sp_copy *c)
     if (write_to_host(t, c) == SP_OK)
         sp_ledger_placed(t->ledger, c, SP_AT_HOST);
     else
-        sp_log(SP_LOG_DEBUG, "a copy does not go to the host tier: %s", sp_error_detail());
+        sp_log(SP_LOG_DEBUG, "a copy was not put into the host tier: %s", sp_error_detail());
 }
 
 enum { HOT_USES = 3, UPPER = 2 /* levels of the tree */ };

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "serve/tiers/tiers_int.h"
 #include "store/disk/tier.h"
 #include "store/disk/folder.h"
@@ -17,18 +18,13 @@ static sp_err open_host(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out)
     return o->host_bytes ? sp_tiers_open_host(t, o, out) : SP_OK;
 }
 
-/* The tiers below the device, the fastest first: a new one is a line here and its file. *out stays NULL: the options
- * name none. */
-static const struct {
-    sp_place place;
-    sp_err (*open)(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out);
-} tiers[SP_LEVELS] = {{SP_AT_HOST, open_host}, {SP_AT_DISK, open_disk}, {SP_AT_REMOTE, sp_tiers_open_remote}};
+/* How the tiers are opened, in the order of SP_TIERS without the device. *out stays NULL: the options name none. */
+static sp_err (*const openers[SP_LEVELS])(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out) = {
+    open_host, open_disk, sp_tiers_open_remote};
 
 sp_level *sp_tiers_level(const sp_tiers *t, sp_place place)
 {
-    int i = 0;
-    while (i + 1 < SP_LEVELS && tiers[i].place != place) i++;
-    return (sp_level *)&t->levels[i];
+    return (sp_level *)&t->levels[__builtin_ctz((unsigned)place) - 1];
 }
 
 sp_level *sp_tiers_highest(sp_tiers *t, const sp_copy *c, const sp_level *below)
@@ -41,20 +37,45 @@ sp_level *sp_tiers_highest(sp_tiers *t, const sp_copy *c, const sp_level *below)
 enum { PIECES = 4 /* gets for a copy whose first layers are needed first */ };
 
 /* adopt -- plain and fused copies by their names alone; paths.c adopts the others. */
+typedef struct adopting {
+    sp_ledger *ledger;
+    sp_place place;
+} adopting;
+
 static sp_err adopt(void *user, const sp_tier_info *info)
 {
+    const adopting *a = user;
     const sp_copy_kind kind = (sp_copy_kind)info->key.kind;
     if (kind != SP_COPY_PLAIN && kind != SP_COPY_FUSED) return SP_OK;
-    return sp_ledger_adopt(user, &(sp_adopted){.facts.id = info->key.id,
-                                               .facts.kind = kind,
-                                               .facts.head = info->key.head,
-                                               .facts.exact = info->facts & SP_FACT_EXACT,
-                                               .n = info->n,
-                                               .place = SP_AT_DISK,
-                                               .measured = info->facts & SP_FACT_STATS,
-                                               .heavy = info->facts & SP_FACT_HEAVY,
-                                               .facts.cost_us = info->cost_us,
-                                               .n_uses = info->n_uses});
+    return sp_ledger_adopt(a->ledger, &(sp_adopted){.facts.id = info->key.id,
+                                                    .facts.kind = kind,
+                                                    .facts.head = info->key.head,
+                                                    .facts.exact = info->facts & SP_FACT_EXACT,
+                                                    .n = info->n,
+                                                    .place = a->place,
+                                                    .measured = info->facts & SP_FACT_STATS,
+                                                    .heavy = info->facts & SP_FACT_HEAVY,
+                                                    .facts.cost_us = info->cost_us,
+                                                    .n_uses = info->n_uses});
+}
+
+/* adopt_all -- what a tier has when it is opened; a shared one tells of it by news. */
+static sp_err adopt_all(sp_tiers *t, const sp_level *l)
+{
+    adopting a = {t->ledger, l->place};
+    if (!l->tier || sp_tier_has_news(l->tier)) return SP_OK;
+    return sp_tier_run(l->tier, &(sp_tier_job){.verb = SP_TIER_LIST, .each = adopt, .user = &a});
+}
+
+/* hear -- adds copies that other processes have put to the ledger. */
+static void hear(sp_tiers *t)
+{
+    for (const sp_level *l = t->levels; l < t->levels + SP_LEVELS; l++) {
+        adopting a = {t->ledger, l->place};
+        if (l->tier && sp_tier_news(l->tier, adopt, &a) != SP_OK)
+            sp_log(SP_LOG_WARN, "the names of the copies in the %s tier cannot be read: %s", l->name,
+                   sp_error_detail());
+    }
 }
 
 static void close_all(sp_tiers *t)
@@ -86,14 +107,12 @@ static sp_err open_disk(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out)
 static sp_err open_levels(sp_tiers *t, const sp_tiers_opts *o)
 {
     for (int i = 0; i < SP_LEVELS; i++) {
-        t->levels[i].place = tiers[i].place;
-        SP_TRY(tiers[i].open(t, o, &t->levels[i].tier));
+        t->levels[i].place = (sp_place)(1 << (i + 1));
+        SP_TRY(openers[i](t, o, &t->levels[i].tier));
         t->levels[i].name = t->levels[i].tier ? sp_tier_name(t->levels[i].tier) : "";
+        SP_TRY(adopt_all(t, &t->levels[i]));
     }
     if (!sp_tiers_tier(t)) return SP_OK;
-    SP_TRY(sp_tier_run(sp_tiers_tier(t), &(sp_tier_job){.verb = SP_TIER_LIST,
-                                                        .each = adopt,
-                                                        .user = o->ledger}));
     return sp_tiers_adopt_headers(t, SP_MOST_HEADERS);
 }
 
@@ -167,7 +186,7 @@ void sp_tiers_lose(sp_tiers *t)
 void sp_tiers_poll(sp_tiers *t)
 {
     sp_posts_poll(t->posts);
-    sp_tiers_hear(t);
+    hear(t);
     sp_tiers_expire(t);
 }
 
@@ -259,7 +278,7 @@ bool sp_tiers_keeps(const sp_tiers *t, const sp_tiers_key *key, sp_copy_kind kin
 
 bool sp_tiers_writes(const sp_tiers *t)
 {
-    return sp_disk_tier_is_writer(sp_tiers_tier(t));
+    return sp_tier_is_writer(sp_tiers_tier(t));
 }
 
 /* has_elsewhere -- whether the store has the segment for another model or KV type. */

@@ -62,12 +62,14 @@ typedef struct sp_tiers_key {
     const sp_segment *seg;
     const sp_digest *head; /* [n_head] */
     int n_head;
+    int64_t patience_us; /* of loads: a disk that takes less is used, however fast computing is */
 } sp_tiers_key;
 
-/* sp_tiers_load -- begins to load a FREE copy, leaving `spare` blocks of the pool free. is_ahead: for a request that
- * waits behind others: after the copies of the one that is next, whole; else by pieces, so that the first layers of
- * all its copies come first. Errors: SP_E_NOKV, SP_E_NOMEM, SP_E_IO (its tier does not answer: a load from there has
- * timed out and not ended); the copy stays FREE. If the load fails later, the copy becomes FREE without a place. */
+/* sp_tiers_load -- begins to load a FREE copy, leaving `spare` blocks of the pool free. is_ahead: the request is
+ * not the next one: the copy is loaded whole, after the copies of the next one; otherwise in pieces, the first
+ * layers of all copies before the others. Errors: SP_E_NOKV, SP_E_NOMEM, SP_E_IO (its tier does not answer: a load
+ * from there has timed out and not ended); the copy stays FREE. If the load fails later, the copy becomes FREE without
+ * a place. */
 sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, bool is_ahead, int64_t spare,
                      int64_t now) SP_MUST_CHECK;
 
@@ -80,6 +82,9 @@ void sp_tiers_expire(sp_tiers *t);
 int64_t sp_tiers_until_expiry(const sp_tiers *t);
 /* sp_tiers_poll -- acknowledges operations that have ended. Call it before a step. */
 void sp_tiers_poll(sp_tiers *t);
+/* sp_tiers_yield -- a request lacks memory. Puts in the remote tier that hold some are given up if they have taken
+ * long since this was first said. true: blocks may be free now. */
+bool sp_tiers_yield(sp_tiers *t);
 /* sp_tiers_is_busy -- loads, writes or sweeps are under way. */
 bool sp_tiers_is_busy(const sp_tiers *t);
 /* sp_tiers_wait_for -- waits until one of them ends, a layer arrives or `us` elapse; then polls. */

@@ -26,9 +26,10 @@ typedef struct sp_level {
     int64_t slow_pause_us; /* ... and until the next one */
     int64_t late_since_us; /* when the abandoned loads began ... */
     double late_bytes;     /* ... and what those that have ended have read */
+    double gap_us, gap_dev_us; /* the remote tier's: the longest silence of lately, and how it varies; 0: not known */
 } sp_level;
 
-enum { SP_LEVELS = 3 }; /* tiers.c */
+enum { SP_LEVELS = SP_N_TIERS - 1 }; /* all but the device: tiers.c */
 
 struct sp_tiers {
     sp_posts *posts;
@@ -54,6 +55,7 @@ struct sp_tiers {
     sp_share *sharing; /* puts to the remote tier */
     int n_sharing;
     int64_t n_sharing_blocks;
+    int64_t yields_since_us; /* when a request first lacked the memory of these; 0: none does */
     int64_t n_unshared; /* puts that failed */
     sp_err err;       /* of the last write that failed */
     char detail[256]; /* its explanation */
@@ -70,16 +72,22 @@ struct sp_tiers {
     int64_t busy_since_us; /* when the first of these began */
     double busy_bytes;     /* that were loaded since */
     double busy_limit_us;  /* that they and those under way may take: of the remote tier (loads.c) */
+    double busy_cost_us;   /* computing them would take: likewise */
+    _Atomic int64_t heard_us; /* when the remote tier's last layer came, or the last load began ... */
+    _Atomic int64_t gap_us;   /* ... and the longest time between two of these */
     bool admit_cheaper;
     SP_VEC(sp_digest) path; /* scratch: sp_tiers_path_of */
 };
 
 /* -- levels (tiers.c) ------------------------------------------------------------------------ */
 
-/* sp_tiers_level -- Pre: SP_AT_HOST or SP_AT_DISK. */
+/* sp_tiers_level -- Pre: a tier below the device. */
 sp_level *sp_tiers_level(const sp_tiers *t, sp_place place);
 /* sp_tiers_highest -- the fastest tier that has the copy, of all or of those below a level; NULL: none. */
 sp_level *sp_tiers_highest(sp_tiers *t, const sp_copy *c, const sp_level *below);
+
+/* sp_tiers_until_yield -- how long sp_tiers_yield leaves the puts alone (remote.c); INT64_MAX: nobody has asked. */
+int64_t sp_tiers_until_yield(const sp_tiers *t);
 
 /* -- names (swap.c) -------------------------------------------------------------------------- */
 
@@ -122,8 +130,6 @@ void sp_tiers_cancel_erased(sp_tiers *t);
 
 /* sp_tiers_open_remote -- Errors: SP_E_IO, SP_E_ARG name the key's file or the URL. */
 sp_err sp_tiers_open_remote(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out) SP_MUST_CHECK;
-/* sp_tiers_hear -- adds copies that other processes have put to the ledger. */
-void sp_tiers_hear(sp_tiers *t);
 /* sp_tiers_cancel_shares -- all of them; sp_tiers_cancel_erased_shares: those of what is being erased. */
 void sp_tiers_cancel_shares(sp_tiers *t);
 void sp_tiers_cancel_erased_shares(sp_tiers *t);

@@ -60,12 +60,13 @@ json_t *srv_answer_timings(const sp_result *r)
     double prompt_ms = (double)(r->ttft_us - r->queue_us) / 1e3;
     double predicted_ms = (double)r->decode_us / 1e3;
     if (prompt_ms < 0) prompt_ms = 0;
-    return json_pack("{s:i, s:i, s:f, s:f, s:i, s:f, s:f, s:f, s:f}", "cache_n", r->n_reused,
+    return json_pack("{s:i, s:i, s:f, s:f, s:i, s:f, s:f, s:f, s:f, s:o}", "cache_n", r->n_reused,
                      "prompt_n", r->n_computed, "prompt_ms", prompt_ms, "prompt_per_second",
                      per_second(r->n_computed, prompt_ms), "predicted_n", r->n_generated,
                      "predicted_ms", predicted_ms, "predicted_per_second",
                      per_second(r->n_generated - 1, predicted_ms), "queue_ms",
-                     (double)r->queue_us / 1e3, "ttft_ms", (double)r->ttft_us / 1e3);
+                     (double)r->queue_us / 1e3, "ttft_ms", (double)r->ttft_us / 1e3, "cold_ms",
+                     r->cold_us > 0 ? json_real((double)r->cold_us / 1e3) : json_null());
 }
 
 /* -- the account --------------------------------------------------------------------------------- */

@@ -18,50 +18,50 @@ static const char *const after[] = {"```", "<｜tool▁call▁end｜>", "<｜too
 
 #define TAKE_ALL(v, list) take_all(v, list, sizeof(list) / sizeof *(list))
 
-static void take_all(srv_view *v, const char *const *list, size_t n)
+static void take_all(cli_view *v, const char *const *list, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (srv_view_take(v, list[i])) i = (size_t)-1;
+        if (cli_view_take(v, list[i])) i = (size_t)-1;
 }
 
 /* take_tool -- the longest name of a function that v begins with, or NULL. */
-static const char *take_tool(const srv_tools *t, srv_view *v)
+static const char *take_tool(const srv_tools *t, cli_view *v)
 {
     const char *longest = NULL;
     for (size_t i = 0; i < json_array_size(t->list); i++) {
         const json_t *function = json_object_get(json_array_get(t->list, i), "function");
         const char *name = json_string_value(json_object_get(function, "name"));
-        srv_view at = *v;
-        if (srv_view_take(&at, name) && (!longest || strlen(name) > strlen(longest)))
+        cli_view at = *v;
+        if (cli_view_take(&at, name) && (!longest || strlen(name) > strlen(longest)))
             longest = name;
     }
-    if (longest) srv_view_skip(v, strlen(longest));
+    if (longest) cli_view_skip(v, strlen(longest));
     return longest;
 }
 
 /* take_id -- [CALL_ID] and the id after it, or ":" and a number. */
-static void take_id(srv_view *v)
+static void take_id(cli_view *v)
 {
-    srv_view at = *v;
-    if (srv_view_take(&at, ":") && at.n && *at.s >= '0' && *at.s <= '9') {
-        while (at.n && *at.s >= '0' && *at.s <= '9') srv_view_skip(&at, 1);
+    cli_view at = *v;
+    if (cli_view_take(&at, ":") && at.n && *at.s >= '0' && *at.s <= '9') {
+        while (at.n && *at.s >= '0' && *at.s <= '9') cli_view_skip(&at, 1);
         *v = at;
         return;
     }
     at = *v;
-    if (!srv_view_take(&at, "[CALL_ID]")) return;
-    while (at.n && *at.s != '[' && *at.s != '{') srv_view_skip(&at, 1);
+    if (!cli_view_take(&at, "[CALL_ID]")) return;
+    while (at.n && *at.s != '[' && *at.s != '{') cli_view_skip(&at, 1);
     *v = at;
 }
 
 /* take_head -- up to the arguments; NULL: no name of a function is here. */
-static const char *take_head(const srv_tools *t, srv_view *v)
+static const char *take_head(const srv_tools *t, cli_view *v)
 {
-    srv_view at = *v;
+    cli_view at = *v;
     TAKE_ALL(&at, before);
     const char *name = take_tool(t, &at);
-    if (!name && srv_view_take(&at, "function")) { /* DeepSeek writes the type first */
-        srv_view_take(&at, "<｜tool▁sep｜>");
+    if (!name && cli_view_take(&at, "function")) { /* DeepSeek writes the type first */
+        cli_view_take(&at, "<｜tool▁sep｜>");
         name = take_tool(t, &at);
     }
     if (!name) return NULL;
@@ -71,12 +71,12 @@ static const char *take_head(const srv_tools *t, srv_view *v)
     return name;
 }
 
-bool srv_calls_take_named(const srv_tools *t, srv_view *v, json_t *calls)
+bool srv_calls_take_named(const srv_tools *t, cli_view *v, json_t *calls)
 {
-    srv_view at = *v;
+    cli_view at = *v;
     const char *name = take_head(t, &at);
     if (!name || at.n == 0 || *at.s != '{') return false;
-    srv_view raw = at;
+    cli_view raw = at;
     json_t *arguments = srv_calls_take_json(&at);
     raw.n -= at.n;
     json_t *text = json_is_object(arguments) ? json_stringn(raw.s, raw.n) : NULL;
@@ -89,77 +89,77 @@ bool srv_calls_take_named(const srv_tools *t, srv_view *v, json_t *calls)
     return true;
 }
 
-json_t *srv_calls_open_named(const srv_tools *t, srv_view v)
+json_t *srv_calls_open_named(const srv_tools *t, cli_view v)
 {
     const char *name = take_head(t, &v);
-    srv_view rest = v;
+    cli_view rest = v;
     if (!name || v.n == 0 || *v.s != '{' || srv_calls_scan(&rest)) return NULL;
     return srv_calls_begun(name, &v);
 }
 
 /* may_be_any -- whether v is empty, or may begin with one of the list. */
-static bool may_be_any(const srv_view *v, const char *const *list, size_t n)
+static bool may_be_any(const cli_view *v, const char *const *list, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (srv_view_may_begin(v, list[i])) return true;
+        if (cli_view_may_begin(v, list[i])) return true;
     return false;
 }
 
 /* may_follow -- whether v may be what follows a name. */
-static bool may_follow(srv_view v)
+static bool may_follow(cli_view v)
 {
     take_id(&v);
     TAKE_ALL(&v, between);
-    return v.n == 0 || *v.s == '{' || srv_view_may_begin(&v, "[CALL_ID]") ||
+    return v.n == 0 || *v.s == '{' || cli_view_may_begin(&v, "[CALL_ID]") ||
            may_be_any(&v, between, sizeof between / sizeof *between);
 }
 
-static bool may_be_tool(const srv_tools *t, srv_view v)
+static bool may_be_tool(const srv_tools *t, cli_view v)
 {
     for (size_t i = 0; i < json_array_size(t->list); i++) {
         const json_t *function = json_object_get(json_array_get(t->list, i), "function");
         const char *name = json_string_value(json_object_get(function, "name"));
-        srv_view at = v;
-        if (srv_view_take(&at, name) ? may_follow(at) : srv_view_may_begin(&v, name)) return true;
+        cli_view at = v;
+        if (cli_view_take(&at, name) ? may_follow(at) : cli_view_may_begin(&v, name)) return true;
     }
     return false;
 }
 
-bool srv_calls_may_be_named(const srv_tools *t, srv_view v)
+bool srv_calls_may_be_named(const srv_tools *t, cli_view v)
 {
-    srv_view_skip_space(&v);
+    cli_view_skip_space(&v);
     if (may_be_tool(t, v)) return true;
-    if (!srv_view_take(&v, "function")) return srv_view_may_begin(&v, "function");
-    return srv_view_may_begin(&v, "<｜tool▁sep｜>") || may_be_tool(t, v);
+    if (!cli_view_take(&v, "function")) return cli_view_may_begin(&v, "function");
+    return cli_view_may_begin(&v, "<｜tool▁sep｜>") || may_be_tool(t, v);
 }
 
 /* -- keys and values as marks ----------------------------------------------------------------- */
 
 /* take_until -- what is before `end`, and `end`; false: it is not there yet. */
-static bool take_until(srv_view *v, const char *end, srv_view *out)
+static bool take_until(cli_view *v, const char *end, cli_view *out)
 {
     const char *at = v->n ? memmem(v->s, v->n, end, strlen(end)) : NULL;
     if (!at) return false;
-    *out = (srv_view){v->s, (size_t)(at - v->s)};
-    srv_view_skip(v, out->n + strlen(end));
+    *out = (cli_view){v->s, (size_t)(at - v->s)};
+    cli_view_skip(v, out->n + strlen(end));
     return true;
 }
 
 /* value_of -- a text where the function's schema has a text, else JSON, or a text if it is none. */
-static json_t *value_of(const json_t *function, const char *key, srv_view text)
+static json_t *value_of(const json_t *function, const char *key, cli_view text)
 {
     const json_t *properties =
         json_object_get(json_object_get(function, "parameters"), "properties");
     const char *type = json_string_value(json_object_get(json_object_get(properties, key), "type"));
     json_t *value = NULL;
-    if (text.n && *text.s == '\n') srv_view_skip(&text, 1);
+    if (text.n && *text.s == '\n') cli_view_skip(&text, 1);
     if (text.n && text.s[text.n - 1] == '\n') text.n--;
     if (!type || strcmp(type, "string") != 0)
         value = json_loadb(text.s, text.n, JSON_DECODE_ANY, NULL);
     return value ? value : json_stringn(text.s, text.n);
 }
 
-static bool set_value(json_t *arguments, const json_t *function, srv_view key, srv_view value)
+static bool set_value(json_t *arguments, const json_t *function, cli_view key, cli_view value)
 {
     char name[257];
     while (key.n && key.s[key.n - 1] == '\n') key.n--;
@@ -169,20 +169,20 @@ static bool set_value(json_t *arguments, const json_t *function, srv_view key, s
     return json_object_set_new(arguments, name, value_of(function, name, value)) == 0;
 }
 
-bool srv_calls_take_pairs(const srv_tools *t, srv_view *v, json_t *calls)
+bool srv_calls_take_pairs(const srv_tools *t, cli_view *v, json_t *calls)
 {
-    srv_view at = *v, key, value;
+    cli_view at = *v, key, value;
     const char *name = take_tool(t, &at);
     json_t *arguments = json_object();
     bool good = name != NULL;
-    srv_view_skip_space(&at);
-    while (good && !srv_view_take(&at, "</tool_call>")) {
-        good = srv_view_take(&at, "<arg_key>") && take_until(&at, "</arg_key>", &key);
-        srv_view_skip_space(&at);
-        good = good && srv_view_take(&at, "<arg_value>") &&
+    cli_view_skip_space(&at);
+    while (good && !cli_view_take(&at, "</tool_call>")) {
+        good = cli_view_take(&at, "<arg_key>") && take_until(&at, "</arg_key>", &key);
+        cli_view_skip_space(&at);
+        good = good && cli_view_take(&at, "<arg_value>") &&
                take_until(&at, "</arg_value>", &value) &&
                set_value(arguments, srv_calls_tool(t, name), key, value);
-        srv_view_skip_space(&at);
+        cli_view_skip_space(&at);
     }
     good = good && srv_calls_add(calls, name, arguments);
     json_decref(arguments);
@@ -191,16 +191,16 @@ bool srv_calls_take_pairs(const srv_tools *t, srv_view *v, json_t *calls)
 }
 
 /* take_parameters -- <parameter=key>value</parameter> ... </function> */
-static json_t *take_parameters(const json_t *function, srv_view *v)
+static json_t *take_parameters(const json_t *function, cli_view *v)
 {
-    srv_view key, value;
+    cli_view key, value;
     json_t *arguments = json_object();
     bool good = arguments != NULL;
-    srv_view_skip_space(v);
-    while (good && !srv_view_take(v, "</function>")) {
-        good = srv_view_take(v, "<parameter=") && take_until(v, ">", &key) &&
+    cli_view_skip_space(v);
+    while (good && !cli_view_take(v, "</function>")) {
+        good = cli_view_take(v, "<parameter=") && take_until(v, ">", &key) &&
                take_until(v, "</parameter>", &value) && set_value(arguments, function, key, value);
-        srv_view_skip_space(v);
+        cli_view_skip_space(v);
     }
     if (good) return arguments;
     json_decref(arguments);
@@ -208,33 +208,33 @@ static json_t *take_parameters(const json_t *function, srv_view *v)
 }
 
 /* take_function_head -- <function=name>; NULL: it is none of a known function. */
-static const json_t *take_function_head(const srv_tools *t, srv_view *v, char name[257])
+static const json_t *take_function_head(const srv_tools *t, cli_view *v, char name[257])
 {
     size_t n = 0;
-    if (!srv_view_take(v, "<function=")) return NULL;
-    for (; v->n && *v->s != '>' && n < 256; srv_view_skip(v, 1)) name[n++] = *v->s;
+    if (!cli_view_take(v, "<function=")) return NULL;
+    for (; v->n && *v->s != '>' && n < 256; cli_view_skip(v, 1)) name[n++] = *v->s;
     name[n] = '\0';
-    if (!srv_view_take(v, ">")) return NULL;
-    srv_view_skip_space(v);
+    if (!cli_view_take(v, ">")) return NULL;
+    cli_view_skip_space(v);
     return srv_calls_tool(t, name);
 }
 
-bool srv_calls_take_function(const srv_tools *t, srv_view *v, json_t *calls)
+bool srv_calls_take_function(const srv_tools *t, cli_view *v, json_t *calls)
 {
-    srv_view at = *v;
+    cli_view at = *v;
     char name[257];
     const json_t *function = take_function_head(t, &at, name);
     json_t *arguments = NULL, *text = NULL;
     if (!function) return false;
-    srv_view raw = at;
+    cli_view raw = at;
     if (at.n && *at.s == '{') {
         arguments = srv_calls_take_json(&at);
         text = json_is_object(arguments) ? json_stringn(raw.s, raw.n - at.n) : NULL;
-        srv_view_take(&at, "</function>");
+        cli_view_take(&at, "</function>");
     } else {
         arguments = take_parameters(function, &at);
     }
-    srv_view_skip_space(&at);
+    cli_view_skip_space(&at);
     const bool good =
         json_is_object(arguments) && srv_calls_add(calls, name, text ? text : arguments);
     json_decref(text);
@@ -243,10 +243,10 @@ bool srv_calls_take_function(const srv_tools *t, srv_view *v, json_t *calls)
     return good;
 }
 
-json_t *srv_calls_open_function(const srv_tools *t, srv_view v)
+json_t *srv_calls_open_function(const srv_tools *t, cli_view v)
 {
     char name[257];
     if (!take_function_head(t, &v, name)) return NULL;
-    srv_view rest = v;
+    cli_view rest = v;
     return v.n && *v.s == '{' && !srv_calls_scan(&rest) ? srv_calls_begun(name, &v) : NULL;
 }

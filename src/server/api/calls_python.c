@@ -7,7 +7,7 @@
 
 enum { DEPTH = 32, NAME_BYTES = 257 };
 
-static json_t *take_literal(srv_view *v, int depth);
+static json_t *take_literal(cli_view *v, int depth);
 
 /* -- literals --------------------------------------------------------------------------------- */
 
@@ -18,51 +18,51 @@ static bool put(char **to, char c)
 }
 
 /* put_escape -- what follows a backslash. \x and \u are copied as they are: models write them in JSON only. */
-static bool put_escape(srv_view *v, char **to)
+static bool put_escape(cli_view *v, char **to)
 {
     static const char from[] = "ntr\\'\"", is[] = "\n\t\r\\'\"";
     if (v->n == 0) return false;
     const char *at = strchr(from, *v->s);
     if (!*v->s || !at) put(to, '\\');
     put(to, *v->s && at ? is[at - from] : *v->s);
-    srv_view_skip(v, 1);
+    cli_view_skip(v, 1);
     return true;
 }
 
 /* take_text -- between quotes of either kind; NULL: it is not complete. */
-static json_t *take_text(srv_view *v)
+static json_t *take_text(cli_view *v)
 {
     const char quote = *v->s;
     char *text = malloc(2 * v->n + 1), *to = text;
     bool good = text != NULL;
-    srv_view_skip(v, 1);
+    cli_view_skip(v, 1);
     while (good && v->n && *v->s != quote) {
         const char c = *v->s;
-        srv_view_skip(v, 1);
+        cli_view_skip(v, 1);
         good = c == '\\' ? put_escape(v, &to) : put(&to, c);
     }
     good = good && v->n;
     json_t *out = good ? json_stringn(text, (size_t)(to - text)) : NULL;
-    if (good) srv_view_skip(v, 1);
+    if (good) cli_view_skip(v, 1);
     free(text);
     return out;
 }
 
-static json_t *take_list(srv_view *v, char end, int depth)
+static json_t *take_list(cli_view *v, char end, int depth)
 {
     json_t *list = json_array();
-    srv_view_skip(v, 1);
-    srv_view_skip_space(v);
+    cli_view_skip(v, 1);
+    cli_view_skip_space(v);
     while (list && v->n && *v->s != end) {
         json_t *item = take_literal(v, depth);
         if (!item) break;
         json_array_append_new(list, item);
-        srv_view_skip_space(v);
-        if (!srv_view_take(v, ",")) break;
-        srv_view_skip_space(v);
+        cli_view_skip_space(v);
+        if (!cli_view_take(v, ",")) break;
+        cli_view_skip_space(v);
     }
     if (list && v->n && *v->s == end) {
-        srv_view_skip(v, 1);
+        cli_view_skip(v, 1);
         return list;
     }
     json_decref(list);
@@ -70,33 +70,33 @@ static json_t *take_list(srv_view *v, char end, int depth)
 }
 
 /* take_entry -- "key": value */
-static bool take_entry(srv_view *v, json_t *dict, int depth)
+static bool take_entry(cli_view *v, json_t *dict, int depth)
 {
     json_t *key = v->n && (*v->s == '"' || *v->s == '\'') ? take_text(v) : NULL, *value = NULL;
-    srv_view_skip_space(v);
-    if (key && srv_view_take(v, ":")) {
-        srv_view_skip_space(v);
+    cli_view_skip_space(v);
+    if (key && cli_view_take(v, ":")) {
+        cli_view_skip_space(v);
         value = take_literal(v, depth);
     }
     const bool good = value && json_object_set_new(dict, json_string_value(key), value) == 0;
     json_decref(key);
-    srv_view_skip_space(v);
+    cli_view_skip_space(v);
     return good;
 }
 
-static json_t *take_dict(srv_view *v, int depth)
+static json_t *take_dict(cli_view *v, int depth)
 {
     json_t *dict = json_object();
     bool more = dict != NULL;
-    srv_view_skip(v, 1);
-    srv_view_skip_space(v);
+    cli_view_skip(v, 1);
+    cli_view_skip_space(v);
     while (more && v->n && *v->s != '}') {
         if (!take_entry(v, dict, depth)) break;
-        more = srv_view_take(v, ",");
-        srv_view_skip_space(v);
+        more = cli_view_take(v, ",");
+        cli_view_skip_space(v);
     }
     if (dict && v->n && *v->s == '}') {
-        srv_view_skip(v, 1);
+        cli_view_skip(v, 1);
         return dict;
     }
     json_decref(dict);
@@ -104,7 +104,7 @@ static json_t *take_dict(srv_view *v, int depth)
 }
 
 /* take_word -- True, False, None, or a number; NULL: none of them, or it may go on. */
-static json_t *take_word(srv_view *v)
+static json_t *take_word(cli_view *v)
 {
     static const struct {
         const char *python, *json;
@@ -116,11 +116,11 @@ static json_t *take_word(srv_view *v)
     for (size_t i = 0; !out && n < v->n && i < sizeof words / sizeof *words; i++)
         if (n == strlen(words[i].python) && memcmp(v->s, words[i].python, n) == 0)
             out = json_loads(words[i].json, JSON_DECODE_ANY, NULL);
-    if (out) srv_view_skip(v, n);
+    if (out) cli_view_skip(v, n);
     return out;
 }
 
-static json_t *take_literal(srv_view *v, int depth)
+static json_t *take_literal(cli_view *v, int depth)
 {
     if (v->n == 0 || depth == 0) return NULL;
     if (*v->s == '"' || *v->s == '\'') return take_text(v);
@@ -133,39 +133,39 @@ static json_t *take_literal(srv_view *v, int depth)
 /* -- calls ------------------------------------------------------------------------------------ */
 
 /* take_name -- a name and `end` after it; false: there is none. */
-static bool take_name(srv_view *v, char end, char name[NAME_BYTES])
+static bool take_name(cli_view *v, char end, char name[NAME_BYTES])
 {
     size_t n = 0;
     while (n < v->n && v->s[n] != end && !strchr(" \n'\"()[]{},", v->s[n])) n++;
     if (n == 0 || n >= NAME_BYTES || n == v->n) return false;
     memcpy(name, v->s, n);
     name[n] = '\0';
-    srv_view_skip(v, n);
-    srv_view_skip_space(v);
-    return srv_view_take(v, (char[]){end, '\0'});
+    cli_view_skip(v, n);
+    cli_view_skip_space(v);
+    return cli_view_take(v, (char[]){end, '\0'});
 }
 
 /* take_call -- f(key=value, ...) */
-static bool take_call(const srv_tools *t, srv_view *v, json_t *calls)
+static bool take_call(const srv_tools *t, cli_view *v, json_t *calls)
 {
     char name[NAME_BYTES], key[NAME_BYTES];
-    srv_view at = *v;
+    cli_view at = *v;
     if (!take_name(&at, '(', name) || !srv_calls_tool(t, name)) return false;
     json_t *arguments = json_object();
     bool more = true, good = arguments != NULL;
-    srv_view_skip_space(&at);
+    cli_view_skip_space(&at);
     while (good && more && at.n && *at.s != ')') {
         json_t *value = NULL;
         if (take_name(&at, '=', key)) {
-            srv_view_skip_space(&at);
+            cli_view_skip_space(&at);
             value = take_literal(&at, DEPTH);
         }
         good = value && json_object_set_new(arguments, key, value) == 0;
-        srv_view_skip_space(&at);
-        more = srv_view_take(&at, ",");
-        srv_view_skip_space(&at);
+        cli_view_skip_space(&at);
+        more = cli_view_take(&at, ",");
+        cli_view_skip_space(&at);
     }
-    good = good && srv_view_take(&at, ")") && srv_calls_add(calls, name, arguments);
+    good = good && cli_view_take(&at, ")") && srv_calls_add(calls, name, arguments);
     json_decref(arguments);
     if (good) *v = at;
     return good;
@@ -175,27 +175,27 @@ static bool take_call(const srv_tools *t, srv_view *v, json_t *calls)
 static const char *const heads[] = {"<|python_start|>", "<|tool_call_start|>", "<function_calls>"};
 static const char *const ends[] = {"<|python_end|>", "<|tool_call_end|>", "</function_calls>"};
 
-bool srv_calls_take_python(const srv_tools *t, srv_view *v, json_t *calls)
+bool srv_calls_take_python(const srv_tools *t, cli_view *v, json_t *calls)
 {
-    srv_view at = *v;
+    cli_view at = *v;
     bool any = false, lines = false;
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        if (srv_view_take(&at, heads[i])) lines = i == 2;
-    srv_view_skip_space(&at);
-    if (!srv_view_take(&at, "[") && !lines) return false;
-    for (srv_view next = at;; any = true, at = next) {
-        srv_view_skip_space(&next);
-        if (any && !srv_view_take(&next, ",") && !lines) break;
-        srv_view_skip_space(&next);
+        if (cli_view_take(&at, heads[i])) lines = i == 2;
+    cli_view_skip_space(&at);
+    if (!cli_view_take(&at, "[") && !lines) return false;
+    for (cli_view next = at;; any = true, at = next) {
+        cli_view_skip_space(&next);
+        if (any && !cli_view_take(&next, ",") && !lines) break;
+        cli_view_skip_space(&next);
         if (!take_call(t, &next, calls)) break;
     }
     if (!any) return false;
     *v = at;
-    srv_view_skip_space(&at);
-    if (!srv_view_take(&at, "]") && !lines) return true;
-    srv_view_skip_space(&at);
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) srv_view_take(&at, ends[i]);
-    srv_view_skip_space(&at);
+    cli_view_skip_space(&at);
+    if (!cli_view_take(&at, "]") && !lines) return true;
+    cli_view_skip_space(&at);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) cli_view_take(&at, ends[i]);
+    cli_view_skip_space(&at);
     *v = at;
     return true;
 }

@@ -210,6 +210,8 @@ srv_sent srv_collections_one(srv_call *call)
     if (*rest && !with_id && strcmp(rest, documents) != 0)
         return srv_reply_error(call->connection, 404, NULL, "not_found", "there is no such path");
     const bool there = srv_collection_find(call, name, (size_t)(rest - name), &c);
+    if (there && *rest && c.served && reads(call))
+        return srv_collection_files(call, c.served, with_id ? rest + strlen(documents) + 1 : NULL);
     if (there && *rest && c.served) return refuse_served(call);
     if (there && !*rest) return run_one(call, &c);
     if (*rest) return with_id ? srv_documents_one(call) : srv_documents_all(call); /* they say what is not there */

@@ -43,9 +43,11 @@ void srv_collection_count(const srv_call *call, const srv_found *in, const sp_hi
  *
  *   GET, POST    /v1/collections                     the list; creates one
  *   GET, DELETE  /v1/collections/NAME                one; erases it with its documents
- *   GET, POST    /v1/collections/NAME/documents      as /v1/documents
+ *   GET, POST    /v1/collections/NAME/documents      as /v1/documents; of --collection its files, GET alone
  *   any          /v1/collections/NAME/documents/ID   as /v1/documents/ID */
 srv_sent srv_collections_all(srv_call *call);
 srv_sent srv_collections_one(srv_call *call);
+/* srv_collection_files -- the list of a --collection's files (collection_files.c), or one of them. */
+srv_sent srv_collection_files(const srv_call *call, const srv_collection *c, const char *name);
 
 #endif

@@ -60,8 +60,8 @@ void srv_said_of(const srv_job *j, int i, srv_said *found)
         text = r->text;
         n = strlen(text);
     }
-    const bool opened = c->in_thought && j->task.thoughts == SRV_THOUGHTS_TAGS;
-    srv_said_read(&j->task.tools, opened ? SRV_THOUGHTS_OPENED : j->task.thoughts, text, n,
+    const bool opened = c->in_thought && j->task.thoughts == THOUGHTS_TAGS;
+    srv_said_read(&j->task.tools, opened ? THOUGHTS_OPENED : j->task.thoughts, text, n,
                   r ? srv_end_of(r) : SRV_GROWS, found);
 }
 

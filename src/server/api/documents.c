@@ -323,9 +323,25 @@ static void embed(const query *q, const char *id)
     srv_idle_note(q->call, &c);
     srv_side *side = q->call->s->o.embedder ? srv_side_begin(q->call) : NULL;
     if (!side) return;
-    const sp_err err = sp_collection_embed(q->d, q->salt, id, srv_side_stop, side, NULL);
+    const sp_embed_opts o = srv_side_opts(side);
+    const sp_err err = sp_collection_embed(q->d, q->salt, id, &o, NULL);
     (void)err;
     srv_side_end(q->call, side);
+}
+
+/* is_taken -- the id of a document that replaces none. */
+static bool is_taken(const query *q, const sp_document_new *n)
+{
+    sp_document_list l;
+    if (!n->id || n->replace || sp_documents_get(q->d, q->salt, q->id, &l) != SP_OK) return false;
+    sp_document_list_fini(&l);
+    return true;
+}
+
+static srv_sent refuse_taken(const query *q)
+{
+    return srv_reply_error(q->call->connection, 409, "id", "document_exists",
+                           "there is a document with this id; replace it with \"replace\": true");
 }
 
 /* put -- 409 for an id that is taken; the id of PUT's path replaces. */
@@ -337,15 +353,11 @@ static srv_sent put(query *q, srv_upload *u, srv_fields *f)
     if (q->id) n->id = own_id(q, q->id), n->replace = true;
     n->collection = q->collection;
     if (!q->id && n->id && !name_new(q, n->id)) return fail_memory(q);
-    if (n->id && !n->replace && sp_documents_get(q->d, q->salt, q->id, &l) == SP_OK) {
-        sp_document_list_fini(&l);
-        return srv_reply_error(
-            q->call->connection, 409, "id", "document_exists",
-            "there is a document with this id; replace it with \"replace\": true");
-    }
+    if (is_taken(q, n)) return refuse_taken(q);
     sp_err err = SP_OK;
     srv_sent refused;
     if (!put_counted(q, n, &l, &err, &refused)) return refused;
+    if (err == SP_E_ARG && strstr(sp_error_detail(), "\" already")) return refuse_taken(q); /* by a call meanwhile */
     if (err != SP_OK) return fail(q, err);
     embed(q, l.v[0].id);
     bool good = !wanted || json_is_false(wanted) || order(q, f, wanted, l.v[0].id);

@@ -96,7 +96,10 @@ static void compute(embedding *e)
     }
     const int64_t from = srv_now_us();
     srv_side *side = srv_side_begin(e->call);
-    e->o.stop = srv_side_stop;
+    const sp_embed_opts beside = srv_side_opts(side);
+    e->o.stop = beside.stop;
+    e->o.step_us = beside.step_us;
+    e->o.rests = beside.rests;
     e->o.user = side;
     const sp_err err =
         side ? sp_embed(s->o.embedder, e->inputs, e->n, &e->o, e->vectors, e->n_tokens) : SP_E_NOMEM;

@@ -113,7 +113,7 @@ static void require_calls(const srv_call *call, srv_task *t, srv_fields *f)
 static void read_thoughts(const srv_call *call, srv_task *t, srv_fields *f)
 {
     const char *form = srv_field_string(f, "reasoning_format");
-    const srv_thoughts own = srv_thoughts_of(sp_vocab_template(call->s->vocab));
+    const thoughts_form own = thoughts_of_template(sp_vocab_template(call->s->vocab));
     const bool apart = !form || strcmp(form, "auto") == 0 || strcmp(form, "deepseek") == 0;
     if (!apart && strcmp(form, "none") != 0)
         srv_fields_refuse(f, "reasoning_format", "reasoning_format must be auto, deepseek or none");

@@ -12,6 +12,7 @@ enum {
     QUIET_MS = 200,    /* without a request, before anything begins */
     REST_MS = 1000,    /* the same, where nothing is known to be due */
     TICK_MS = 50,
+    STEP_US = 50000,   /* of vectors that are missing */
     TOKENS = 16,       /* of a block */
     SHORT = 64         /* tokens: a round plans for passages that are this short, at least */
 };
@@ -273,12 +274,20 @@ static void run_due(srv_idle *i)
     pthread_mutex_unlock(&i->lock);
 }
 
+/* step_us -- a request that comes waits for a step of the encoder. */
+static int64_t step_us(void *idle)
+{
+    (void)idle;
+    return STEP_US;
+}
+
 static void *work(void *arg)
 {
     srv_idle *i = arg;
     while (!i->stop) {
         wait_for_quiet(i, is_due(i) ? QUIET_MS : REST_MS);
-        const sp_err err = sp_collection_embed(i->s->documents, NULL, NULL, is_over, i, NULL);
+        const sp_embed_opts o = {.stop = is_over, .step_us = step_us, .user = i};
+        const sp_err err = sp_collection_embed(i->s->documents, NULL, NULL, &o, NULL);
         (void)err; /* the next time */
         if (may_run(i) && is_due(i)) run_due(i);
     }

@@ -13,17 +13,26 @@ static json_t *defaults_json(const srv_options *o)
                      "frequency_penalty", (double)d->frequency_penalty);
 }
 
+/* pace_json -- what reading a prompt takes; null: unknown. */
+static json_t *pace_json(const sp_context_info *now)
+{
+    if (now->token_us <= 0) return json_null();
+    return json_pack("{s:f, s:b}", "ms_per_token", now->token_us / 1e3, "measured", now->token_measured);
+}
+
 srv_sent srv_props(srv_call *call)
 {
     const srv_server *s = call->s;
     const char *jinja = sp_vocab_template(s->vocab);
+    const sp_context_info now = sp_context_describe(s->ctx);
     return srv_reply_json(
         call->connection, 200,
-        json_pack("{s:{s:i, s:o}, s:i, s:s, s:s, s:{s:b, s:b}, s:b, s:I, s:s}", "default_generation_settings",
+        json_pack("{s:{s:i, s:o}, s:i, s:s, s:s, s:{s:b, s:b}, s:b, s:I, s:o, s:s}", "default_generation_settings",
                   "n_ctx", s->info.n_ctx, "params", defaults_json(&s->o), "total_slots",
                   s->o.n_parallel, "model_alias", s->o.alias, "chat_template", jinja ? jinja : "",
                   "modalities", "vision", 0, "audio", 0, "graph", s->graph != NULL, "kv_bytes_per_token",
-                  (json_int_t)(s->info.kv_block_bytes / 16), "build_info", "spolia " SPOLIA_VERSION));
+                  (json_int_t)(s->info.kv_block_bytes / 16), "prefill", pace_json(&now),
+                  "build_info", "spolia " SPOLIA_VERSION));
 }
 
 /* Requests have no fixed places here: the first ones of the list are those that run. */

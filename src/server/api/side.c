@@ -7,14 +7,16 @@
 
 enum {
     REST = 10, /* times what a step took */
-    TICK_MS = 5
+    TICK_MS = 5,
+    STEP_US = 10000 /* about, while answers stream */
 };
 
 struct srv_side {
     srv_server *s;
     struct MHD_Connection *connection; /* has no time limit meanwhile */
     atomic_bool left;
-    int64_t since_us; /* the step began; 0: the first has not */
+    int64_t since_us; /* what is computed now began; 0: nothing has */
+    int64_t until_us; /* the end of the rest under way; 0: none is */
 };
 
 static void leave(void *of)
@@ -67,14 +69,42 @@ bool srv_side_left(srv_side *side)
     return side->left;
 }
 
-bool srv_side_stop(void *of)
+/* has_rest -- whether to rest now, for what was computed since side->since_us: begins a rest if none is under way. */
+static bool has_rest(srv_side *side)
+{
+    srv_server *s = side->s;
+    const int64_t now = srv_now_us();
+    const bool decodes = sp_context_n_decoding(s->ctx) > 0;
+    if (!side->until_us && decodes) side->until_us = book(s, side->since_us ? now - side->since_us : 0);
+    if (!side->left && decodes && now < side->until_us) return true;
+    side->until_us = 0;
+    side->since_us = now;
+    return false;
+}
+
+static bool rests(void *of)
+{
+    return has_rest(of);
+}
+
+static bool stop(void *of)
 {
     srv_side *side = of;
-    srv_server *s = side->s;
     const struct timespec tick = {.tv_nsec = TICK_MS * 1000000};
-    const int64_t took = side->since_us ? srv_now_us() - side->since_us : 0;
-    const int64_t until = sp_context_n_decoding(s->ctx) ? book(s, took) : 0;
-    while (!side->left && srv_now_us() < until && sp_context_n_decoding(s->ctx)) nanosleep(&tick, NULL);
+    while (has_rest(side)) nanosleep(&tick, NULL);
     side->since_us = srv_now_us();
     return side->left;
+}
+
+/* step_us -- the call has its turn: waiting for it needs no rest. */
+static int64_t step_us(void *of)
+{
+    srv_side *side = of;
+    side->since_us = srv_now_us();
+    return sp_context_n_decoding(side->s->ctx) ? STEP_US : 0;
+}
+
+sp_embed_opts srv_side_opts(srv_side *side)
+{
+    return (sp_embed_opts){.stop = stop, .step_us = step_us, .rests = rests, .user = side};
 }

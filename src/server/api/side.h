@@ -1,6 +1,7 @@
-/* side.h -- work beside answers: vectors and scores. It ends when its client hangs up, and while answers stream it
- * rests ten times as long as each of its steps took, so that a long list does not slow them by more than a tenth.
- * Steps of all such calls share that tenth. */
+/* side.h -- work beside answers: vectors and scores. It ends when its client hangs up. While answers stream it rests
+ * ten times as long as each layer of its steps took, so that a long list does not slow them by more than a tenth.
+ * Steps of all such calls share that tenth. A question that a chat waits for is computed without rests, and so is the
+ * rest of the step that it waits for. */
 #ifndef SP_SERVER_API_SIDE_H
 #define SP_SERVER_API_SIDE_H
 
@@ -15,7 +16,8 @@ srv_side *srv_side_begin(const srv_call *call);
 void srv_side_end(const srv_call *call, srv_side *side);
 /* srv_side_left -- whether the client has hung up. */
 bool srv_side_left(srv_side *side);
-/* srv_side_stop -- between two steps, as sp_embed_opts.stop: rests; true when the client has hung up. */
-bool srv_side_stop(void *side);
+/* srv_side_opts -- of the encoder's work: it ends when the client has hung up, and rests after each step and each
+ * layer; while answers stream, a step has few texts. */
+sp_embed_opts srv_side_opts(srv_side *side);
 
 #endif

@@ -20,7 +20,7 @@ typedef struct srv_task {
     int max_tokens, min_tokens;
     srv_tools tools;
     srv_tool_form tool_form;
-    srv_thoughts thoughts; /* in answers; NONE: they are text */
+    thoughts_form thoughts; /* in answers; NONE: they are text */
     bool logprobs;
     int top_logprobs;
     sp_grammar *grammar; /* owned; NULL: any text */

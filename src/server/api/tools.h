@@ -3,6 +3,7 @@
  * A call is text of the answer, in the form of the model's template:
  *
  *   Hermes, Qwen       <tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>
+ *   Nemotron, Apriel   <TOOLCALL>[{"name": "f", "arguments": {...}}]</TOOLCALL>, <tool_calls>[...]</tool_calls>
  *   Granite, Phi-4     <|tool_call|>[{"name": "f", "arguments": {...}}]<|/tool_call|>, functools[...]
  *   Mistral            [TOOL_CALLS][{"name": "f", "arguments": {...}}], [TOOL_CALLS]f[ARGS]{...}
  *   Llama 3            {"name": "f", "parameters": {...}}, or <function=f>{...}</function>
@@ -10,6 +11,7 @@
  *   GLM-4, Functionary f\n{...}, further ones after >>>
  *   GLM-4.5            <tool_call>f\n<arg_key>k</arg_key>\n<arg_value>v</arg_value>\n</tool_call>
  *   Qwen3-Coder        <tool_call>\n<function=f>\n<parameter=k>\nv\n</parameter>\n</function>\n</tool_call>
+ *   Seed-OSS           <seed:tool_call>\n<function=f>\n<parameter=k>v</parameter>\n</function>\n</seed:tool_call>
  *   DeepSeek           <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{...}\n```
  *                      <｜tool▁call▁end｜><｜tool▁calls▁end｜>; V3.1: f<｜tool▁sep｜>{...}
  *

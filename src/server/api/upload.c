@@ -57,17 +57,23 @@ static bool append(char **to, size_t *n, const char *data, size_t more)
     return true;
 }
 
+/* end_field -- the field whose pieces have arrived becomes a member of the body; none is under way afterwards. */
+static bool end_field(srv_upload *u)
+{
+    const char *value = u->value ? u->value : "";
+    const bool good = !u->field || json_object_set_new(u->body, u->field, json_stringn(value, u->n_value)) == 0;
+    free(u->field);
+    free(u->value);
+    u->field = u->value = NULL;
+    u->n_value = 0;
+    return good;
+}
+
 /* add_field -- pieces of one value arrive one after another. */
 static bool add_field(srv_upload *u, const char *key, const char *data, size_t n, uint64_t offset)
 {
-    const char *old = offset ? json_string_value(json_object_get(u->body, key)) : "";
-    char *value = NULL;
-    size_t size = 0;
-    bool good = append(&value, &size, old ? old : "", old ? strlen(old) : 0) &&
-                append(&value, &size, data, n) &&
-                json_object_set_new(u->body, key, json_stringn(value, size)) == 0;
-    free(value);
-    return good;
+    if (offset == 0 && (!end_field(u) || !(u->field = strdup(key)))) return false;
+    return u->field && append(&u->value, &u->n_value, data, n);
 }
 
 /* A callback of libmicrohttpd. */
@@ -92,6 +98,7 @@ static void read_form(srv_upload *u, srv_fields *f, const srv_call *call)
         MHD_create_post_processor(call->connection, FORM_BYTES, take_part, u);
     bool good = pp && MHD_post_process(pp, call->body, call->n) == MHD_YES;
     if (pp && MHD_destroy_post_processor(pp) != MHD_YES) good = false;
+    good = end_field(u) && good;
     f->object = u->body;
     if (!good || !u->body)
         srv_fields_refuse(f, "", "the body is no multipart/form-data");
@@ -189,4 +196,6 @@ void srv_upload_fini(srv_upload *u)
     json_decref(u->body);
     free(u->data);
     free(u->name);
+    free(u->field);
+    free(u->value);
 }

@@ -18,6 +18,8 @@ typedef struct srv_upload {
     char *data;   /* [n] the file */
     size_t n;
     char *name;               /* of the file */
+    char *field, *value;      /* of a form: whose pieces arrive, [n_value]; or NULL */
+    size_t n_value;
     const char *tags[SRV_MAX_TAGS];
     sp_document_new document; /* points into the above */
 } srv_upload;

@@ -35,13 +35,24 @@ static sp_err open_with(const sp_aio_driver *driver, sp_aio **out)
     return SP_OK;
 }
 
+/* open_uring -- SP_E_UNSUPPORTED where the system, or this build, has none. */
+static sp_err open_uring(sp_aio **out)
+{
+#if SP_NO_URING
+    (void)out;
+    return sp_fail(SP_E_UNSUPPORTED, "this program was built without io_uring");
+#else
+    return open_with(&sp_aio_uring, out);
+#endif
+}
+
 sp_err sp_aio_open(const char *kind, sp_aio **out)
 {
     const bool any = !kind || strcmp(kind, "auto") == 0;
     if (!any && strcmp(kind, "threads") == 0) return open_with(&sp_aio_threads, out);
     if (!any && strcmp(kind, "uring") != 0)
         return sp_fail(SP_E_ARG, "I/O of kind \"%s\": uring, threads or auto", kind);
-    sp_err err = open_with(&sp_aio_uring, out);
+    sp_err err = open_uring(out);
     if (err != SP_E_UNSUPPORTED || !any) return err;
     sp_log(SP_LOG_DEBUG, "%s: using threads to read and write instead", sp_error_detail());
     return open_with(&sp_aio_threads, out);

@@ -2,6 +2,7 @@
  *
  *   uring     io_uring with the arena as a registered buffer
  *   threads   pread and pwrite on a few threads, where io_uring is not allowed (many containers)
+ *             or not in this build (SP_NO_URING)
  *
  * Thread: one owner. */
 #ifndef SP_STORE_AIO_AIO_H

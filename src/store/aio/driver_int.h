@@ -15,6 +15,7 @@ typedef struct sp_aio_driver {
     sp_aio_piece *(*wait)(void *state, int64_t *result);
 } sp_aio_driver;
 
-extern const sp_aio_driver sp_aio_uring, sp_aio_threads;
+extern const sp_aio_driver sp_aio_threads;
+extern const sp_aio_driver sp_aio_uring; /* not with SP_NO_URING */
 
 #endif

@@ -151,7 +151,7 @@ static sp_err open_file(sp_pages *p)
     p->fd = open(p->dir, flags | O_DIRECT, 0600);
     if (p->fd < 0 && errno == EINVAL) p->fd = open(p->dir, flags, 0600);
     if (p->fd < 0)
-        return sp_fail(SP_E_IO, "%s: no file for contexts can be made there: %s", p->dir,
+        return sp_fail(SP_E_IO, "%s: cannot create a file for contexts: %s", p->dir,
                        strerror(errno));
     return SP_OK;
 }

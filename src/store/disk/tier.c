@@ -363,7 +363,7 @@ static void keep_uses(sp_disk_tier *d)
 {
     if (d->lock_fd < 0 || !d->used || !d->journal.path) return;
     if (sp_disk_shorten_index(d, true) != SP_OK)
-        sp_log(SP_LOG_WARN, "the order of use is not kept: %s", sp_error_detail());
+        sp_log(SP_LOG_WARN, "the order of use was not saved: %s", sp_error_detail());
 }
 
 static void close_tier(sp_tier *t)
@@ -426,9 +426,15 @@ static sp_tier_stats stats_of(sp_tier *t)
     return s;
 }
 
+static bool is_writer(sp_tier *t)
+{
+    return disk_of(t)->lock_fd >= 0;
+}
+
 static const sp_tier_type disk_type = {.name = "disk",
                                        .queue_of = queue_of,
                                        .knows = knows,
+                                       .is_writer = is_writer,
                                        .use = use,
                                        .stats = stats_of,
                                        .close = close_tier};
@@ -453,11 +459,6 @@ sp_err sp_disk_tier_open(const sp_disk_tier_opts *o, sp_tier **out)
     sp_log(SP_LOG_INFO, "%s: %zu copies", d->folder, d->table.n);
     *out = &d->base;
     return SP_OK;
-}
-
-bool sp_disk_tier_is_writer(sp_tier *t)
-{
-    return disk_of(t)->lock_fd >= 0;
 }
 
 const char *sp_disk_tier_io(sp_tier *t)

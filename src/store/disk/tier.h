@@ -47,8 +47,6 @@ typedef struct sp_disk_tier_opts {
  * SP_E_NOTFOUND (read_only, and there is no store); SP_E_NOMEM. When another process writes, the tier
  * opens for reading and one line is logged, or with must_write SP_E_IO names the process. */
 sp_err sp_disk_tier_open(const sp_disk_tier_opts *o, sp_tier **out) SP_MUST_CHECK;
-/* sp_disk_tier_is_writer -- this process may put and drop. */
-bool sp_disk_tier_is_writer(sp_tier *t);
 /* sp_disk_tier_io -- "uring" or "threads". */
 const char *sp_disk_tier_io(sp_tier *t);
 

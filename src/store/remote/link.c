@@ -15,6 +15,6 @@ sp_err sp_remote_kind_of(const char *url, const sp_remote_kind **out)
         *out = all[i].kind;
         return SP_OK;
     }
-    return sp_fail(SP_E_ARG, "a remote tier is redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], rediss:// with TLS, or "
-                            "s3://BUCKET[/PREFIX]");
+    return sp_fail(SP_E_ARG, "a remote tier is redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...][/DATABASE], "
+                            "rediss:// with TLS, or s3://BUCKET[/PREFIX]");
 }

@@ -30,6 +30,7 @@ typedef struct sp_remote_site {
 typedef struct sp_remote_shape {
     uint64_t head, group, last; /* the last group may be smaller than the others */
     int n_groups;
+    bool varies;                /* each group may be smaller than that */
 } sp_remote_shape;
 
 /* The header of a copy and its groups [first, first + n), asked for. Callbacks run during `get`. */
@@ -54,7 +55,6 @@ typedef struct sp_remote_ears {
 typedef struct sp_remote_link sp_remote_link;
 
 typedef struct sp_remote_kind {
-    bool any_size; /* groups of layers may be smaller than their shape says */
     /* check -- Errors: SP_E_ARG names what is wrong with the URL or the account. */
     sp_err (*check)(const sp_remote_site *s) SP_MUST_CHECK;
     /* share -- fills in s->shared, which unshare frees. NULL: links share nothing. */
@@ -90,7 +90,7 @@ typedef struct sp_remote_kind {
 
 /* The first member of each kind's own struct. */
 struct sp_remote_link {
-    bool broken; /* of no use any more: the tier closes it */
+    bool broken; /* no longer usable: the tier closes it */
 };
 
 extern const sp_remote_kind sp_remote_redis; /* redis/link.c */

@@ -5,6 +5,7 @@
 #include "store/tier.h"
 
 enum { SP_REMOTE_NAME = 96, SP_REMOTE_NOTICE = 128 }; /* bytes of a name and of a notice, terminated */
+enum { SP_REMOTE_VARIES = 0x80 }; /* among the facts: of groups that may be smaller than stride says */
 
 /* What the index says of a copy. */
 typedef struct sp_remote_notice {

@@ -50,7 +50,7 @@ typedef struct remote_tier {
     pthread_mutex_t lock; /* of the following */
     sp_table table;
     uint32_t first;             /* of the table's one list */
-    SP_VEC(sp_tier_info) fresh; /* news for sp_remote_tier_news */
+    SP_VEC(sp_tier_info) fresh; /* news for sp_tier_news */
     sp_tier_stats stats;
     pthread_cond_t heard; /* the listener has tried to read the index, ... */
     int64_t n_heard;      /* ... so often */
@@ -144,7 +144,7 @@ static void await_first(remote_tier *t)
 static sp_err connect_line(remote_tier *t, line *l)
 {
     await_first(t);
-    if (!atomic_load(&t->up)) return sp_fail(SP_E_IO, "the remote tier did not answer lately");
+    if (!atomic_load(&t->up)) return sp_fail(SP_E_IO, "the remote tier has not answered recently");
     if (l->link && l->n_failed == t->n_failed) return SP_OK;
     hang_up(t, l);
     l->n_failed = t->n_failed;
@@ -239,15 +239,16 @@ static sp_err announce(putting *p)
     return SP_OK;
 }
 
-/* shape_of -- place: of the index; or of a copy that is to be put. */
-static sp_remote_shape shape_of(const remote_tier *t, uint64_t head, uint64_t stride, int n_layers)
+/* shape_of -- of a notice of the index; or of a copy that is to be put. */
+static sp_remote_shape shape_of(const remote_tier *t, uint64_t head, uint64_t stride, int n_layers, bool varies)
 {
     const uint64_t seal = t->seal.n_key ? SP_SEAL_BYTES : 0;
     const int per = sp_remote_per_group(stride), n = (n_layers + per - 1) / per;
     return (sp_remote_shape){.head = head,
                              .group = (uint64_t)per * stride + seal,
                              .last = (uint64_t)(n_layers - (n - 1) * per) * stride + seal,
-                             .n_groups = n};
+                             .n_groups = n,
+                             .varies = varies};
 }
 
 static sp_err write_copy(putting *p)
@@ -255,7 +256,8 @@ static sp_err write_copy(putting *p)
     bool taken;
     char why[256], says[SP_REMOTE_NOTICE];
     remote_tier *t = p->t;
-    const sp_remote_shape shape = shape_of(t, p->notice.head_bytes, p->notice.stride, p->notice.n_layers);
+    const sp_remote_shape shape = shape_of(t, p->notice.head_bytes, p->notice.stride, p->notice.n_layers,
+                                           p->notice.facts & SP_REMOTE_VARIES);
     sp_remote_write_notice(&p->notice, says);
     SP_TRY(t->kind->begin(t->out.link, p->name, says, &shape, &taken));
     if (taken) return SP_OK;
@@ -294,6 +296,7 @@ static sp_err put_record(remote_tier *t, const sp_tier_op *op, const sp_record *
                             .head_bytes = head_bytes(t, r) + seal,
                             .expires_s = t->site.ttl_s ? (int64_t)time(NULL) + t->site.ttl_s : 0}};
     SP_TRY(sp_form_writer_init(&p.form, &t->form, r, sp_remote_per_group(stride_of(r)), SP_SEAL_BYTES));
+    if (p.form.packed || t->form.level) p.notice.facts |= SP_REMOTE_VARIES;
     sp_remote_name(&op->job.key, p.name);
     p.sums = sp_alloc((size_t)sp_record_n_sums(r), sizeof *p.sums);
     sp_err err = p.sums ? write_copy(&p) : sp_fail_nomem(sizeof *p.sums, "a copy for the remote tier");
@@ -343,7 +346,7 @@ static sp_err prepare(getting *g)
     g->per = (int)place.segment;
     sp_remote_name(&job->key, g->name);
     g->ask.name = g->name;
-    g->ask.shape = shape_of(t, place.head_pages, place.page, (int)place.n_layers);
+    g->ask.shape = shape_of(t, place.head_pages, place.page, (int)place.n_layers, place.facts & SP_REMOTE_VARIES);
     g->ask.first = job->first / g->per;
     g->ask.n = job->n_layers ? (job->first + job->n_layers - 1) / g->per + 1 - g->ask.first : 0;
     return SP_OK;
@@ -452,7 +455,7 @@ static void run_gets(remote_tier *t, getting *v, int n)
     for (int i = 0; i < n_asked && !t->in.link->broken; i++) {
         const getting *g = asks[i].user;
         if (g->is_gone && t->kind->drop(t->in.link, g->name) != SP_OK)
-            sp_log(SP_LOG_DEBUG, "a copy that is gone stays in the index: %s", sp_error_detail());
+            sp_log(SP_LOG_DEBUG, "a deleted copy is still in the index: %s", sp_error_detail());
     }
     if (line_err == SP_OK && t->in.link->broken) fail_line(t, &t->in);
 }
@@ -602,23 +605,6 @@ static void *listen_to_others(void *arg)
     return NULL;
 }
 
-sp_err sp_remote_tier_news(sp_tier *tier, sp_err (*each)(void *user, const sp_tier_info *info), void *user)
-{
-    remote_tier *t = remote_of(tier);
-    SP_VEC(sp_tier_info) none = {0};
-    if (!atomic_exchange(&t->some_news, false)) return SP_OK;
-    pthread_mutex_lock(&t->lock);
-    sp_tier_info *v = t->fresh.v;
-    const size_t n = t->fresh.n;
-    t->fresh.v = none.v;
-    t->fresh.n = t->fresh.cap = 0;
-    pthread_mutex_unlock(&t->lock);
-    sp_err err = SP_OK;
-    for (size_t i = 0; i < n && err == SP_OK; i++) err = each(user, &v[i]);
-    sp_free(v);
-    return err;
-}
-
 sp_err sp_remote_tier_await(sp_tier *tier, int64_t us)
 {
     remote_tier *t = remote_of(tier);
@@ -626,7 +612,7 @@ sp_err sp_remote_tier_await(sp_tier *tier, int64_t us)
     pthread_mutex_lock(&t->lock);
     while (!t->n_heard && pthread_cond_timedwait(&t->heard, &t->lock, &end) == 0) {}
     sp_err err = t->heard_err == SP_OK ? SP_OK : sp_fail(t->heard_err, "%s", t->heard_detail);
-    if (!t->n_heard) err = sp_fail(SP_E_IO, "the remote tier has not said in time what it has");
+    if (!t->n_heard) err = sp_fail(SP_E_IO, "the remote tier did not list its copies in time");
     pthread_mutex_unlock(&t->lock);
     return err;
 }
@@ -696,8 +682,25 @@ static void close_tier(sp_tier *tier)
     free_site(t);
 }
 
+static sp_err news(sp_tier *tier, sp_err (*each)(void *user, const sp_tier_info *info), void *user)
+{
+    remote_tier *t = remote_of(tier);
+    SP_VEC(sp_tier_info) none = {0};
+    if (!atomic_exchange(&t->some_news, false)) return SP_OK;
+    pthread_mutex_lock(&t->lock);
+    sp_tier_info *v = t->fresh.v;
+    const size_t n = t->fresh.n;
+    t->fresh.v = none.v;
+    t->fresh.n = t->fresh.cap = 0;
+    pthread_mutex_unlock(&t->lock);
+    sp_err err = SP_OK;
+    for (size_t i = 0; i < n && err == SP_OK; i++) err = each(user, &v[i]);
+    sp_free(v);
+    return err;
+}
+
 static const sp_tier_type remote_type = {
-    .name = "remote", .queue_of = queue_of, .knows = knows, .answers = answers, .stats = stats_of,
+    .name = "remote", .queue_of = queue_of, .knows = knows, .answers = answers, .news = news, .stats = stats_of,
     .close = close_tier};
 
 static sp_err start(remote_tier *t)
@@ -732,8 +735,6 @@ static sp_err name_site(remote_tier *t, const sp_remote_tier_opts *o)
     sp_digest_hex(o->space, 16, t->site.space);
     snprintf(t->site.self, sizeof t->site.self, "%016" PRIx64, own ^ ((uint64_t)getpid() << 32));
     snprintf(t->seal.space, sizeof t->seal.space, "SPOLIA:%s:", t->site.space);
-    if ((t->form.packs || t->form.level) && !t->kind->any_size)
-        return sp_fail(SP_E_ARG, "copies are stored in a smaller form by redis:// and rediss:// only");
     SP_TRY(t->kind->check(&t->site));
     return t->kind->share ? t->kind->share(&t->site) : SP_OK;
 }

@@ -47,8 +47,4 @@ sp_err sp_remote_tier_open(const sp_remote_tier_opts *o, sp_tier **out) SP_MUST_
  * says. Errors: SP_E_IO and those of the server: it does not answer, or refuses. */
 sp_err sp_remote_tier_await(sp_tier *t, int64_t us) SP_MUST_CHECK;
 
-/* sp_remote_tier_news -- copies that others have put since the last call, one after another: `each` of the job of a
- * list. Cost: one look at a flag when there are none. Errors: those of each. */
-sp_err sp_remote_tier_news(sp_tier *t, sp_err (*each)(void *user, const sp_tier_info *info), void *user) SP_MUST_CHECK;
-
 #endif

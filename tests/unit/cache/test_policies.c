@@ -295,6 +295,31 @@ static void hazard_learns_what_matters(void **state)
     }
 }
 
+/* A block saves what its tokens cost to compute, whatever the size of the copy; of equal ones the older goes. */
+static void hazard_keeps_what_saves_time(void **state)
+{
+    sp_copy dear = {.facts.kind = SP_COPY_PLAIN, .state = SP_COPY_READY, .n = B, .name = 1};
+    sp_copy small = dear, large = dear;
+    sp_evict e = {0};
+    small.name = 3;
+    large.name = 5;
+    large.n = 10 * B;
+    assert_ok(sp_evict_init(&e, &(sp_evict_opts){.name = "hazard", .max_copies = 8}));
+    assert_ok(sp_evict_reserve(&e, 3));
+    sp_evict_add(&e, &dear, 1.5, 1);
+    sp_evict_add(&e, &small, 1, 1);
+    sp_evict_add(&e, &large, 1, 1);
+    assert_ptr_equal(sp_evict_victim(&e), &small);
+    sp_evict_drop(&e, &small);
+    assert_ptr_equal(sp_evict_victim(&e), &large);
+    sp_evict_look(&e);
+    sp_evict_expect(&e, &large, 0.5F); /* a use in the queue outweighs half as much cost */
+    assert_ptr_equal(sp_evict_victim(&e), &dear);
+    sp_evict_drop(&e, &large);
+    sp_evict_drop(&e, &dear);
+    sp_evict_fini(&e);
+}
+
 /* -- what they are made of ------------------------------------------------------------------- */
 
 static void the_past_forgets_what_is_oldest(void **state)
@@ -349,6 +374,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(policies_equal_their_definitions),
         cmocka_unit_test(hazard_learns_what_matters),
+        cmocka_unit_test(hazard_keeps_what_saves_time),
         cmocka_unit_test(the_past_forgets_what_is_oldest),
         cmocka_unit_test(costs_are_interpolated),
         cmocka_unit_test(names_may_ask_for_ghosts),

@@ -3,6 +3,7 @@
  * The operations themselves are tested in tests/kernel/test_probe_ops.c. */
 #include "kernel/kernels.h"
 
+#include "support/packing.h"
 #include "support/tiny_model.h"
 
 enum { B = SP_BLOCK_TOKENS };
@@ -219,8 +220,8 @@ static void rows_behind_a_probe_go_on(void **state)
     sp_plan p, other;
     sp_twin twins[CONTEXT];
     float deviation[CONTEXT], alone[101], behind_it[101];
-    if (sp_ops_select("avx2", &ops) != SP_OK) skip();
-    scene_open(&s, "cpu", "avx2");
+    if (sp_ops_select(PACKING, &ops) != SP_OK) skip();
+    scene_open(&s, "cpu", PACKING);
     ask(&s, &other, 1);
     one_token_alone(&s, &other, alone);
     again(&s, &p, twins, deviation);

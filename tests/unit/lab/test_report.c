@@ -1,6 +1,7 @@
 /* What eval says of hand-made rows: normalised F1, the setting that calibrate chooses, fields of a CSV file. */
 #include "lab/eval/report.h"
 #include "lab/eval/interval.h"
+#include "lab/files.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -134,7 +135,7 @@ static void assert_field(const char *text, const char *wanted)
     char *got = NULL;
     size_t n;
     FILE *f = open_memstream(&got, &n);
-    eval_csv_put(f, text);
+    lab_csv_put(f, text);
     fclose(f);
     assert_string_equal(got, wanted);
     free(got);

@@ -484,6 +484,81 @@ static void defaults_are_those_of_the_classes(void **state)
     assert_int_equal(good_json("{\"model_type\": \"llama\"}").rope.n_rot, 2 * PAIRS);
 }
 
+/* Files of these sizes and no tensors; more: further keys, without the architecture's prefix. */
+static sp_config of_keys(const char *arch, int n_layers, const char *const *names, const int *values)
+{
+    static const char *const keys[] = {
+        "block_count",          "embedding_length",       "feed_forward_length", "attention.head_count",
+        "attention.key_length", "attention.value_length", "context_length"};
+    const int sizes[] = {n_layers, 96, 240, 4, 16, 16, 512};
+    char key[80];
+    gguf_writer w;
+    sp_bytes file = {0};
+    sp_gguf g;
+    sp_config c = {0};
+    gw_begin(&w, 3);
+    gw_text(&w, "general.architecture", arch);
+    for (size_t i = 0; i < SP_COUNT(keys); i++) {
+        snprintf(key, sizeof key, "%s.%s", arch, keys[i]);
+        gw_u32(&w, key, (uint32_t)sizes[i]);
+    }
+    for (int i = 0; names && names[i]; i++) {
+        snprintf(key, sizeof key, "%s.%s", arch, names[i]);
+        gw_u32(&w, key, (uint32_t)values[i]);
+    }
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", arch);
+    gw_f32(&w, key, 1e-6f);
+    gw_file(&w, &file);
+    assert_int_equal(sp_gguf_parse((uint8_t *)file.v, file.n, TINY_NAME, &g), SP_OK);
+    if (sp_config_of_gguf(&g, &c) != SP_OK) fail_msg("%s: %s", arch, sp_error_detail());
+    sp_gguf_close(&g);
+    sp_vec_fini(&file);
+    gw_end(&w);
+    return c;
+}
+
+/* Scores are divided by the root of a head's size; of gemma2-27b and gemma3-27b by that of width / heads (here
+ * 96 / 4), which GGUF files do not say: llama.cpp knows them by their layers. config.json says the number. */
+static void scores_of_gemma_are_scaled_by_the_scalar_of_the_query(void **state)
+{
+    static const struct {
+        const char *arch;
+        int n_layers, scalar;
+    } files[] = {{"gemma2", 42, 16}, {"gemma2", 46, 24}, {"gemma2", 62, 16}, {"gemma3", 48, 16},
+                 {"gemma3", 62, 24}, {"gemma3", 46, 16}, {"gemma", 46, 16}};
+    for (size_t i = 0; i < SP_COUNT(files); i++) {
+        const float got = of_keys(files[i].arch, files[i].n_layers, NULL, NULL).hp.attn_scale;
+        if (fabs(got - 1 / sqrt(files[i].scalar)) > 1e-6)
+            fail_msg("%s, %d: %g", files[i].arch, files[i].n_layers, (double)got);
+    }
+    static const char *const types[] = {"gemma2", "gemma3_text"};
+    for (size_t i = 0; i < SP_COUNT(types); i++) {
+        char changes[200];
+        snprintf(changes, sizeof changes,
+                 "{\"model_type\": \"%s\", \"hidden_act\": \"gelu_pytorch_tanh\","
+                 " \"query_pre_attn_scalar\": 144}",
+                 types[i]);
+        assert_true(good_json(changes).hp.attn_scale == (float)(1 / sqrt(144)));
+    }
+}
+
+/* Where a file has no width of experts, they divide that of a dense layer, and the shared one has all of it. */
+static void experts_have_the_widths_of_the_file(void **state)
+{
+    static const char *const names[] = {"expert_count", "expert_used_count", "expert_feed_forward_length",
+                                        "expert_shared_feed_forward_length", NULL};
+    const int values[] = {8, 3, 56, 88};
+    static const char *const few[] = {"expert_count", "expert_used_count", NULL};
+    const sp_config all = of_keys("qwen2moe", 3, names, values), some = of_keys("qwen2moe", 3, few, values);
+    assert_true(all.hp.moe.n_ff == 56 && all.hp.moe.n_shared == 88 && all.hp.n_ff == 88);
+    assert_true(some.hp.moe.n_ff == 80 && some.hp.moe.n_shared == 240 && some.hp.n_ff == 240);
+    const sp_config json =
+        good_json("{\"model_type\": \"qwen2_moe\", \"num_experts\": 4, \"num_experts_per_tok\": 2,"
+                  "\"moe_intermediate_size\": 24, \"shared_expert_intermediate_size\": 40}");
+    assert_true(json.hp.moe.n_ff == 24 && json.hp.moe.n_shared == 40 && json.hp.n_ff == 40);
+    assert_int_equal(of_keys("qwen3moe", 3, few, values).hp.moe.n_shared, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -497,6 +572,8 @@ int main(void)
         cmocka_unit_test(llama3_frequencies),
         cmocka_unit_test(long_heads_have_the_frequencies_of_transformers),
         cmocka_unit_test(defaults_are_those_of_the_classes),
+        cmocka_unit_test(scores_of_gemma_are_scaled_by_the_scalar_of_the_query),
+        cmocka_unit_test(experts_have_the_widths_of_the_file),
         cmocka_unit_test(yarn_frequencies),
         cmocka_unit_test(gguf_frequencies),
     };

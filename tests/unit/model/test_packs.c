@@ -15,6 +15,7 @@
 #include "model/model.h"
 #include "model/pack_file.h"
 #include "support/far_device.h"
+#include "support/packing.h"
 #include "temp_folder.h"
 #include "tiny_model.h"
 
@@ -95,10 +96,10 @@ static sp_device *open_cpu(const char *kernels)
     return d;
 }
 
-/* The kernels of this machine that pack; ref reads weights as they are in the file. */
+/* The plainest kernels of this machine that pack; ref reads weights as they are in the file. */
 static loaded load(const char *path, const sp_pack_opts *o)
 {
-    sp_device *d = open_cpu("avx2");
+    sp_device *d = open_cpu(PACKING);
     if (!d) skip();
     loaded l = load_on(path, d, o);
     sp_device_close(d);
@@ -153,7 +154,7 @@ static void assert_same(const loaded *a, const loaded *b)
 static void the_second_start_maps_the_same_bytes(void **state)
 {
     SP_UNUSED(state);
-    static const char *const kernels[] = {"avx2", "avxvnni", "avx512", "vnni"};
+    static const char *const kernels[] = {"avx2", "avxvnni", "avx512", "vnni", "neon", "i8mm"};
     const sp_pack_opts o = keep();
     const kept_path model = keep_path(model_file("model.gguf"));
     int n_run = 0;
@@ -201,7 +202,7 @@ static void a_device_with_memory_of_its_own_maps_nothing(void **state)
     const sp_pack_opts o = keep();
     sp_device *far = NULL;
     sp_model *m;
-    if (far_device_open(&(sp_device_opts){.kernels = "avx2"}, &far) != SP_OK) skip();
+    if (far_device_open(&(sp_device_opts){.kernels = PACKING}, &far) != SP_OK) skip();
     for (int start = 0; start < 2; start++) {
         assert_ok(sp_model_open(model_file("model.gguf"), &m));
         assert_ok(sp_model_load(m, far, &o));
@@ -406,7 +407,7 @@ static void memory_that_is_out_is_said(void **state)
 {
     SP_UNUSED(state);
     const sp_pack_opts o = keep();
-    sp_device *d = open_cpu("avx2");
+    sp_device *d = open_cpu(PACKING);
     if (!d) skip();
     for (int start = 0; start < 2; start++) { /* packs, then maps */
         sp_model *m;

@@ -120,7 +120,7 @@ static void mail_is_its_subject_people_and_text(void **state)
           "Date: Mon, 2 Mar 2026 10:00:00 +0100\r\n\r\nWe open\r\non Monday.\r\n",
           "Caf\xC3\xA9 opens soon|Subject: Caf\xC3\xA9 opens soon\nFrom: Anna <a@x.org>\n"
           "Date: Mon, 2 Mar 2026 10:00:00 +0100\n\nWe open\r\non Monday.\r\n\n#");
-    refuses("m.eml", "no header at all", "no message");
+    refuses("m.eml", "no header at all", "not a mail message");
 }
 
 static void mail_parts_are_decoded_and_alternatives_read_once(void **state)

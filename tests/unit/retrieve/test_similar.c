@@ -1,5 +1,5 @@
 /* Chunks like a chunk, and chunks by id and by name. */
-#include "folder.h"
+#include "graph_fixture.h"
 
 static int corpus_setup(void **state)
 {
@@ -162,6 +162,54 @@ static void found_by_the_same_questions(void **state)
     sp_index_close(ix);
 }
 
+/* row -- a line of triples from the chunk with this title. */
+static size_t row(sp_index *ix, char *to, size_t room, const char *title, const char *triple)
+{
+    return (size_t)snprintf(to, room, "%s\tanimals.jsonl#%lld\n", triple, (long long)id_of(ix, title));
+}
+
+/* Lutra is named by two chunks, England by four: the rarer name is the stronger link. */
+static void named_by_the_same_triples(void **state)
+{
+    folder *f = *state;
+    sp_index *ix = open_index(f);
+    sp_hits h = {.n = -7};
+    char text[1024];
+    assert_int_equal(sp_index_similar(ix, "graph", id_of(ix, "Otter"), 3, &h), SP_E_ARG);
+    assert_non_null(strstr(sp_error_detail(), "graph"));
+    size_t n = row(ix, text, sizeof text, "Badger", "Meles meles\tlives in\tEngland");
+    n += row(ix, text + n, sizeof text - n, "Otter", "Lutra\tlives in\tEngland");
+    n += row(ix, text + n, sizeof text - n, "Otter", "Lutra\teats\tTrout");
+    n += row(ix, text + n, sizeof text - n, "Mole", "Lutra\tis not\tTalpa");
+    n += row(ix, text + n, sizeof text - n, "Heron", "Ardea\tlives in\tEngland");
+    n += row(ix, text + n, sizeof text - n, "Meles", "Old Brock\tlives in\tEngland");
+    n += (size_t)snprintf(text + n, sizeof text - n, "Talpa\tis\tTrout\tanimals.jsonl#999\n");
+    snprintf(text + n, sizeof text - n, "Talpa\tin\tEngland\telsewhere\n");
+    graph_make(f, "t.tsv", text);
+    assert_string_equal(similar(ix, "graph", "Otter", 9), "Mole|Badger|Meles|Heron"); /* 1, then 1 / 3 each: by id */
+    assert_string_equal(similar(ix, "graph", "Mole", 9), "Otter");
+    assert_string_equal(similar(ix, "graph", "Badger", 9), "Otter|Heron"); /* Meles is its copy */
+    snprintf(text, sizeof text, "%s", similar(ix, "bm25", "Walk > Wood", 2));
+    assert_string_equal(similar(ix, "graph", "Walk > Wood", 2), text); /* no triple names it */
+    assert_int_equal(sp_index_similar(ix, "graph", id_of(ix, "Otter"), 9, &h), SP_OK);
+    assert_true(h.v[0].score == 1 && h.v[1].score > 0.33 && h.v[1].score < 0.34);
+    sp_hits_fini(&h);
+    sp_index_close(ix);
+}
+
+static void triples_of_no_chunk_link_none(void **state)
+{
+    folder *f = *state;
+    graph_make(f, "t.tsv", "a\tr\tb\nb\tr\tc\tanimals.jsonl\nc\tr\ta\tother.jsonl#1\n");
+    sp_index *ix = open_index(f);
+    sp_hits h = {.n = -7};
+    for (int i = 0; i < 2; i++) { /* a failure leaves no tables */
+        assert_int_equal(sp_index_similar(ix, "graph", id_of(ix, "Otter"), 3, &h), SP_E_ARG);
+        assert_non_null(strstr(sp_error_detail(), "FILE#ID"));
+    }
+    sp_index_close(ix);
+}
+
 static void more_words_than_a_question_may_have(void **state)
 {
     folder *f = *state;
@@ -282,6 +330,8 @@ int main(void)
         CORPUS_TEST(neighbours_stand_nearest_first),
         CORPUS_TEST(any_chunks_the_same_each_time),
         CORPUS_TEST(found_by_the_same_questions),
+        CORPUS_TEST(named_by_the_same_triples),
+        CORPUS_TEST(triples_of_no_chunk_link_none),
         CORPUS_TEST(more_words_than_a_question_may_have),
         CORPUS_TEST(unchanged_by_another_build),
         CORPUS_TEST(chunks_in_order),

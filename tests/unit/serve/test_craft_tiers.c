@@ -218,6 +218,28 @@ static void a_chunk_has_so_many_copies_in_all_tiers(void **state)
     }
 }
 
+/* What has been used often is kept over what is new, after a restart, too: uses of earlier processes count for f_r. */
+static void a_restart_keeps_the_copies_that_were_used(void **state)
+{
+    static const char *const new[] = {"210", "120", "021", "201", "102"};
+    for (int restart = 0; restart < 2; restart++) {
+        char dir[128];
+        make_folder(dir, sizeof dir);
+        sp_context *c = open_at(dir, 2);
+        for (int i = 0; i < 5; i++) sp_request_destroy(ask(c, "012", "Where?", 2));
+        if (restart) {
+            close_clean(c);
+            c = open_at(dir, 2);
+        }
+        for (size_t i = 0; i < SP_COUNT(new); i++) sp_request_destroy(ask(c, new[i], "Where?", 2));
+        sp_request *r = ask(c, "012", "Where?", 2);
+        assert_int_equal(sp_request_result(r)->n_recomputed, 0);
+        sp_request_destroy(r);
+        close_clean(c);
+        remove_folder(dir);
+    }
+}
+
 /* -- damage ---------------------------------------------------------------------------------- */
 
 static void a_damaged_placed_copy_is_missed(void **state)
@@ -251,6 +273,7 @@ int main(void)
         FOLDER_TEST(the_least_cfo_serves_wherever_it_is),
         cmocka_unit_test(nothing_known_is_missed_with_little_memory),
         cmocka_unit_test(a_chunk_has_so_many_copies_in_all_tiers),
+        cmocka_unit_test(a_restart_keeps_the_copies_that_were_used),
         FOLDER_TEST(a_damaged_placed_copy_is_missed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

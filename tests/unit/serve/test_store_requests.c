@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "support/folder.h"
 #include "support/requests.h"
 #include "support/slow_store.h"
@@ -38,6 +39,57 @@ static const policy full = {"full", 0};
 
 /* -- a slow store ---------------------------------------------------------------------------- */
 
+/* leave -- all copies of chunks leave the device: the store has them. */
+static void leave(sp_context *c)
+{
+    while (sp_ledger_free_up(c->ledger, sp_kv_pool_n_free(c->pool) + 1)) {
+    }
+}
+
+/* A disk that takes far longer than computing is left alone, but for a load now and then that measures it again; what
+ * takes a moment is loaded however fast computing was. */
+static void a_disk_slower_than_computing_is_left_alone(void **state)
+{
+    static const struct {
+        double byte_us; /* 1e3: minutes */
+        float cost_us;
+        int64_t patience_us;
+        const char *from, *missed;
+    } cases[] = {{1e3, 1e5F, 1000, "", "late"},
+                 {1e-6, 1e7F, 1000, "disk", ""},
+                 {1e3, 1e12F, 1000, "disk", ""},
+                 {1e3, 1e5F, INT64_C(1) << 40, "disk", ""}};
+    const char *dir = *state;
+    fill_store(dir, "01");
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        sp_context *c = open_store(dir);
+        sp_level *disk = sp_tiers_level(c->tiers, SP_AT_DISK);
+        for (const sp_copy *k = NULL; (k = sp_ledger_next(c->ledger, k));)
+            ((sp_copy *)(uintptr_t)k)->facts.cost_us = cases[i].cost_us;
+        c->loads.patience_us = cases[i].patience_us;
+        c->loads.token_us = 1e9; /* nobody gives up on a load */
+        disk->byte_us = cases[i].byte_us;
+        disk->slow_us = sp_clock_us();
+        disk->slow_pause_us = 60000000; /* measured a moment ago */
+        sp_request *r = ask(c, "10", "Which?", 2);
+        assert_from(r, 1, cases[i].from, cases[i].missed);
+        sp_request_destroy(r);
+        if (i == 0) { /* the pause is over: one load */
+            leave(c);
+            c->loads.token_us = 1e9;
+            disk->slow_pause_us = 1;
+            r = ask(c, "10", "Which?", 2);
+            const sp_result *said = sp_request_result(r);
+            int n = 0;
+            for (int s = 0; s < 3; s++) n += strcmp(said->segments[s].from, "disk") == 0;
+            assert_int_equal(n, 1);
+            assert_true(disk->slow_pause_us > 1);
+            sp_request_destroy(r);
+        }
+        close_clean(c);
+    }
+}
+
 static void a_slow_load_stalls_nobody(void **state)
 {
     const char *dir = *state;
@@ -69,6 +121,7 @@ static void a_slow_load_stalls_nobody(void **state)
     close_clean(c);
 }
 
+/* open_later -- opens the barrier after a while. */
 static void *open_later(void *b)
 {
     usleep(50000);
@@ -268,14 +321,6 @@ static void a_store_that_cannot_be_written_costs_a_log_line(void **state)
     close_clean(c);
 }
 
-/* Opens the barrier after a while. */
-static void *open_late(void *arg)
-{
-    usleep(50000);
-    barrier_open(arg);
-    return NULL;
-}
-
 /* Copies that wait to be written are pinned: a request that needs their memory waits for the
  * store. */
 static void memory_that_waits_to_be_written_is_waited_for(void **state)
@@ -290,7 +335,7 @@ static void memory_that_waits_to_be_written_is_waited_for(void **state)
         .tiers.store = dir, .reuse.policy = "full", .cache.kv_bytes = 16 * block});
     barrier_close_writer(&b, c);
     sp_request_destroy(ask(c, "012", "Which?", 2));
-    assert_int_equal(pthread_create(&opens, NULL, open_late, &b), 0);
+    assert_int_equal(pthread_create(&opens, NULL, open_later, &b), 0);
     sp_request *r = ask(c, "3", "Why then, and how many more of them are there?", 60);
     assert_true(b.open);
     sp_request_destroy(r);
@@ -441,6 +486,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(a_slow_load_stalls_nobody),
+        FOLDER_TEST(a_disk_slower_than_computing_is_left_alone),
         FOLDER_TEST(waiting_for_a_load_does_not_spin),
         cmocka_unit_test(a_request_may_leave_while_its_copies_load),
         FOLDER_TEST(damaged_copies_are_missed),

@@ -88,6 +88,20 @@ static const answer answers[] = {
     {"<tool_call>\n<function=boats>\n<parameter=n>\n3", "<tool_call>\n<function=boats>\n<parameter=n>\n3", {{0}}},
     {"<tool_call>\n<function=boats>\n<parameter=>\n3</parameter></function>",
      "<tool_call>\n<function=boats>\n<parameter=>\n3</parameter></function>", {{0}}},
+    /* As the published templates of these models write calls (Seed-OSS, GLM-4.7, GLM-4.6, Functionary 3.2, Apriel,
+     * Nemotron) */
+    {"I look.\n\n<seed:tool_call>\n<function=boats>\n<parameter=n>3</parameter>\n<parameter=port>a</parameter>\n"
+     "</function>\n</seed:tool_call>\n<seed:tool_call>\n<function=tides>\n</function>\n</seed:tool_call>", "I look.",
+     {{"boats", "{\"n\": 3, \"port\": \"a\"}"}, {"tides", "{}"}}},
+    {"I look.<tool_call>boats<arg_key>n</arg_key><arg_value>3</arg_value><arg_key>port</arg_key><arg_value>a"
+     "</arg_value></tool_call><tool_call>tides</tool_call>", "I look.",
+     {{"boats", "{\"n\": 3, \"port\": \"a\"}"}, {"tides", "{}"}}},
+    {"I look.\n<tool_call>boats\n<arg_key>n</arg_key>\n<arg_value>3</arg_value>\n</tool_call>\n<tool_call>tides\n"
+     "</tool_call>", "I look.", {{"boats", "{\"n\": 3}"}, {"tides", "{}"}}},
+    {"I look.\n<tool_calls>[{\"name\": \"boats\", \"arguments\": {\"n\": 3, \"port\": \"a\"}}, {\"name\": \"tides\", "
+     "\"arguments\": {}}]</tool_calls>", "I look.", {{"boats", "{\"n\": 3, \"port\": \"a\"}"}, {"tides", "{}"}}},
+    {"<TOOLCALL>[{\"name\": \"boats\", \"arguments\": {\"n\": 3}}, {\"name\": \"tides\", \"arguments\": {}}]"
+     "</TOOLCALL>", "", {{"boats", "{\"n\": 3}"}, {"tides", "{}"}}},
     /* GLM-4.5 */
     {"Hm.\n<tool_call>boats\n<arg_key>n</arg_key>\n<arg_value>[1, "
      "{}]</arg_value>\n<arg_key>port</arg_key>\n<arg_value>null</arg_value>\n"

@@ -10,41 +10,54 @@
 #define CALL     "<|channel|>commentary to=functions.boats <|constrain|>json<|message|>"
 
 static const struct {
-    srv_thoughts form;
+    thoughts_form form;
     const char *whole, *thought, *text, *call; /* call: arguments of boats, or NULL */
 } answers[] = {
-    {SRV_THOUGHTS_NONE, "<think>a</think>b", "", "<think>a</think>b", NULL},
-    {SRV_THOUGHTS_TAGS, "<think>\nSo < it </thin is.\n</think>\n\nNine.", "So < it </thin is.", "Nine.", NULL},
-    {SRV_THOUGHTS_TAGS, "Nine <think>.", "", "Nine <think>.", NULL},
-    {SRV_THOUGHTS_TAGS, " <thin", "", " <thin", NULL},
-    {SRV_THOUGHTS_TAGS, "<think>\n\n</think>\n\nNine.", "", "Nine.", NULL},
-    {SRV_THOUGHTS_TAGS, "<think>never ends ", "never ends", "", NULL},
-    {SRV_THOUGHTS_OPENED, "\nIt is </think>Nine.", "It is", "Nine.", NULL},
-    {SRV_THOUGHTS_OPENED, "<think>It is</think>Nine.", "It is", "Nine.", NULL},
-    {SRV_THOUGHTS_OPENED, "still", "still", "", NULL},
-    {SRV_THOUGHTS_TAGS,
+    {THOUGHTS_NONE, "<think>a</think>b", "", "<think>a</think>b", NULL},
+    {THOUGHTS_TAGS, "<think>\nSo < it </thin is.\n</think>\n\nNine.", "So < it </thin is.", "Nine.", NULL},
+    {THOUGHTS_TAGS, "Nine <think>.", "", "Nine <think>.", NULL},
+    {THOUGHTS_TAGS, " <thin", "", " <thin", NULL},
+    {THOUGHTS_TAGS, "<think>\n\n</think>\n\nNine.", "", "Nine.", NULL},
+    {THOUGHTS_TAGS, "<think>never ends ", "never ends", "", NULL},
+    {THOUGHTS_OPENED, "\nIt is </think>Nine.", "It is", "Nine.", NULL},
+    {THOUGHTS_OPENED, "<think>It is</think>Nine.", "It is", "Nine.", NULL},
+    {THOUGHTS_OPENED, "still", "still", "", NULL},
+    {THOUGHTS_TAGS, "<seed:think>It is</seed:think>Nine.", "It is", "Nine.", NULL},
+    {THOUGHTS_TAGS, "[THINK]It is [/b][/THINK]Nine.", "It is [/b]", "Nine.", NULL},
+    {THOUGHTS_TAGS, "[1] is nine.", "", "[1] is nine.", NULL},
+    {THOUGHTS_TAGS, "<|START_THINKING|>It is<|END_THINKING|>Nine.", "It is", "Nine.", NULL},
+    {THOUGHTS_OPENED, "It is</seed:think>\nNine.", "It is", "Nine.", NULL},
+    /* as the published templates of DeepSeek V3.1 and Kimi K2 write them */
+    {THOUGHTS_TAGS, "<think></think>I look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>boats<｜tool▁sep｜>{\"n\": 3}"
+     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>", "", "I look.", "{\"n\": 3}"},
+    {THOUGHTS_TAGS, "<think>Hm.</think>I look.<|tool_calls_section_begin|><|tool_call_begin|>functions.boats:0"
+     "<|tool_call_argument_begin|>{\"n\": 3}<|tool_call_end|><|tool_calls_section_end|>", "Hm.", "I look.",
+     "{\"n\": 3}"},
+    {THOUGHTS_CHANNELS, ANALYSIS "I look.<|end|><|start|>assistant to=functions.boats<|channel|>commentary json"
+     "<|message|>{\"n\": 3}<|call|>", "I look.", "", "{\"n\": 3}"},
+    {THOUGHTS_TAGS,
      "<think>Boats {.</think>\n<tool_call>\n{\"name\": \"boats\", \"arguments\": {\"n\": 3}}\n</tool_call>",
      "Boats {.", "", "{\"n\": 3}"},
-    {SRV_THOUGHTS_CHANNELS, "Plain.", "", "Plain.", NULL},
-    {SRV_THOUGHTS_CHANNELS, "to be or not", "", "to be or not", NULL},
-    {SRV_THOUGHTS_CHANNELS, "{\"name\": \"boats\", \"arguments\": {\"n\": 3}}", "", "", "{\"n\": 3}"},
-    {SRV_THOUGHTS_CHANNELS, ANALYSIS "I add.<|end|>" FINAL "2 < 3 <|e", "I add.", "2 < 3 <|e", NULL},
-    {SRV_THOUGHTS_CHANNELS, ANALYSIS "a<|end|><|start|>assistant" ANALYSIS "b<|end|>" FINAL "Yes.<|return|>",
+    {THOUGHTS_CHANNELS, "Plain.", "", "Plain.", NULL},
+    {THOUGHTS_CHANNELS, "to be or not", "", "to be or not", NULL},
+    {THOUGHTS_CHANNELS, "{\"name\": \"boats\", \"arguments\": {\"n\": 3}}", "", "", "{\"n\": 3}"},
+    {THOUGHTS_CHANNELS, ANALYSIS "I add.<|end|>" FINAL "2 < 3 <|e", "I add.", "2 < 3 <|e", NULL},
+    {THOUGHTS_CHANNELS, ANALYSIS "a<|end|><|start|>assistant" ANALYSIS "b<|end|>" FINAL "Yes.<|return|>",
      "a\nb", "Yes.", NULL},
-    {SRV_THOUGHTS_CHANNELS, ANALYSIS "Need boats.<|end|><|start|>assistant" CALL "{\"n\": 3}<|call|>",
+    {THOUGHTS_CHANNELS, ANALYSIS "Need boats.<|end|><|start|>assistant" CALL "{\"n\": 3}<|call|>",
      "Need boats.", "", "{\"n\": 3}"},
-    {SRV_THOUGHTS_CHANNELS, ANALYSIS "Need boats.<|end|><|start|>assistant" CALL "{\"n\": 3}", "Need boats.", "",
+    {THOUGHTS_CHANNELS, ANALYSIS "Need boats.<|end|><|start|>assistant" CALL "{\"n\": 3}", "Need boats.", "",
      "{\"n\": 3}"},
-    {SRV_THOUGHTS_CHANNELS,
+    {THOUGHTS_CHANNELS,
      "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant to=functions.boats<|channel|>commentary "
      "json<|message|>{\"n\": {\"m\": \"<|\"}}<|call|>", "", "I look.", "{\"n\": {\"m\": \"<|\"}}"},
-    {SRV_THOUGHTS_CHANNELS, " to=functions.boats<|channel|>commentary json<|message|>{}", "", "", "{}"},
-    {SRV_THOUGHTS_CHANNELS, "<|channel|>commentary to=functions.none json<|message|>{\"a\": 1}<|call|>", "",
+    {THOUGHTS_CHANNELS, " to=functions.boats<|channel|>commentary json<|message|>{}", "", "", "{}"},
+    {THOUGHTS_CHANNELS, "<|channel|>commentary to=functions.none json<|message|>{\"a\": 1}<|call|>", "",
      "{\"a\": 1}", NULL},
-    {SRV_THOUGHTS_CHANNELS, CALL "nothing", "", "nothing", NULL},
-    {SRV_THOUGHTS_CHANNELS, "<|channel|>analysis to=python code<|message|>1 + 1<|call|>", "1 + 1", "", NULL},
-    {SRV_THOUGHTS_CHANNELS, "<|channel|>analysis", "", "", NULL},
-    {SRV_THOUGHTS_CHANNELS, ANALYSIS "x<|channel|>final<|message|>y", "x", "y", NULL},
+    {THOUGHTS_CHANNELS, CALL "nothing", "", "nothing", NULL},
+    {THOUGHTS_CHANNELS, "<|channel|>analysis to=python code<|message|>1 + 1<|call|>", "1 + 1", "", NULL},
+    {THOUGHTS_CHANNELS, "<|channel|>analysis", "", "", NULL},
+    {THOUGHTS_CHANNELS, ANALYSIS "x<|channel|>final<|message|>y", "x", "y", NULL},
 };
 
 static srv_tools one_tool(json_t **body)
@@ -118,7 +131,7 @@ static void a_call_that_is_cut_is_open(void **state)
     srv_tools t = one_tool(&body);
     srv_said s;
     const char *cut = ANALYSIS "a<|end|>" CALL "{\"n\": ";
-    srv_said_read(&t, SRV_THOUGHTS_CHANNELS, cut, strlen(cut), SRV_CUT, &s);
+    srv_said_read(&t, THOUGHTS_CHANNELS, cut, strlen(cut), SRV_CUT, &s);
     assert_string_equal(json_string_value(json_object_get(s.calls.open, "arguments")), "{\"n\": ");
     assert_true(s.n_text == 0 && s.n_thought == 1);
     srv_said_fini(&s);
@@ -127,10 +140,11 @@ static void a_call_that_is_cut_is_open(void **state)
 
 static void templates_say_how_thoughts_are_written(void **state)
 {
-    assert_int_equal(srv_thoughts_of(NULL), SRV_THOUGHTS_NONE);
-    assert_int_equal(srv_thoughts_of("<|im_start|>"), SRV_THOUGHTS_NONE);
-    assert_int_equal(srv_thoughts_of("content.split('</think>')"), SRV_THOUGHTS_TAGS);
-    assert_int_equal(srv_thoughts_of("<|channel|>final<|message|>"), SRV_THOUGHTS_CHANNELS);
+    assert_int_equal(thoughts_of_template(NULL), THOUGHTS_NONE);
+    assert_int_equal(thoughts_of_template("<|im_start|>"), THOUGHTS_NONE);
+    assert_int_equal(thoughts_of_template("content.split('</think>')"), THOUGHTS_TAGS);
+    assert_int_equal(thoughts_of_template("'[THINK]' + block"), THOUGHTS_TAGS);
+    assert_int_equal(thoughts_of_template("<|channel|>final<|message|>"), THOUGHTS_CHANNELS);
 }
 
 int main(void)

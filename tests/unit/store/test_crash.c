@@ -147,7 +147,7 @@ static void a_killed_writer_leaves_whole_copies(void **state)
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
         close(fds[0]);
         sp_tier *t = open_store(dir, &seed);
-        assert_true(sp_disk_tier_is_writer(t));
+        assert_true(sp_tier_is_writer(t));
         for (uint32_t i = 0; i < N_COPIES; i++) {
             n_changes += copies[i].version / 1000 == (uint32_t)k;
             check_copy(t, i, &copies[i]);

@@ -486,7 +486,7 @@ static void a_second_process_reads_only(void **state)
     sp_log_set(SP_LOG_WARN, note_line, NULL);
     assert_ok(open_tier(dir, NULL, false, &t));
     sp_log_set(SP_LOG_WARN, NULL, NULL);
-    assert_false(sp_disk_tier_is_writer(t));
+    assert_false(sp_tier_is_writer(t));
     snprintf(pid, sizeof pid, "another process (%ld)", (long)child);
     assert_int_equal(n_lines, 1);
     assert_non_null(strstr(last_line, pid));
@@ -507,7 +507,7 @@ static void a_second_process_reads_only(void **state)
     assert_int_equal(status, 0);
     sp_tier_close(t);
     t = must_open(dir); /* the lock has ended with the writer */
-    assert_true(sp_disk_tier_is_writer(t));
+    assert_true(sp_tier_is_writer(t));
     sp_tier_close(t);
     for (int i = 0; i < 2; i++) close(to_child[i]), close(to_parent[i]);
     remove_folder(dir);

@@ -185,7 +185,7 @@ static void namespaces_are_apart(void **state)
     assert_ok(noise_put(b.tier, 1, 1));
     assert_ok(sp_disk_tier_open(
         &(sp_disk_tier_opts){.dir = b.dir, .space = &other_noise_space}, &other));
-    assert_true(sp_disk_tier_is_writer(other));
+    assert_true(sp_tier_is_writer(other));
     assert_int_equal(noise_get(other, 1, 1), SP_E_NOTFOUND);
     sp_tier_close(other);
     bench_end(&b);

@@ -57,10 +57,34 @@ static void an_address_is_read_or_refused(void **state)
                                         "redis://h/one",
                                         "redis://a%4@h",
                                         "redis://a%zz@h",
-                                        "redis://h/-1"};
+                                        "redis://h/-1",
+                                        "redis://h,",
+                                        "redis://,h",
+                                        "redis://h,:1",
+                                        "redis://h,i:0",
+                                        "redis://h:1,i:x/2",
+                                        "redis://[::1",
+                                        "redis://[]:1",
+                                        "redis://[::1]x:1"};
     for (size_t i = 0; i < SP_COUNT(wrong); i++) assert_int_equal(sp_redis_parse(wrong[i], &a), SP_E_ARG);
     assert_ok(sp_redis_parse("rediss://h:6380", &a));
-    assert_true(a.tls && a.port == 6380 && strcmp(a.host, "h") == 0);
+    assert_true(a.tls && a.port == 6380 && strcmp(a.host, "h") == 0 && !sp_redis_next(&a));
+}
+
+static void an_address_names_several_servers(void **state)
+{
+    sp_redis_address a;
+    assert_ok(sp_redis_parse("rediss://u:a,b@one:7000,two,[fe80::1]:7002,[::1]/3", &a));
+    static const struct {
+        const char *host;
+        int port;
+    } all[] = {{"one", 7000}, {"two", 6379}, {"fe80::1", 7002}, {"::1", 6379}};
+    for (size_t i = 0; i < SP_COUNT(all); i++) {
+        assert_string_equal(a.host, all[i].host);
+        assert_int_equal(a.port, all[i].port);
+        assert_true(a.tls && a.database == 3 && strcmp(a.user, "u") == 0 && strcmp(a.password, "a,b") == 0);
+        assert_int_equal(sp_redis_next(&a), i + 1 < SP_COUNT(all));
+    }
 }
 
 /* -- several processes ---------------------------------------------------------------------------- */
@@ -81,10 +105,10 @@ static void what_one_puts_the_others_have(void **state)
     for (uint32_t i = 0; i < 20; i++) assert_ok(noise_put(one, i, 1));
     for (uint32_t i = 0; i < 20; i++) assert_true(knows(two, i, true));
     for (uint32_t i = 0; i < 20; i++) assert_ok(noise_get(two, i, 1));
-    assert_ok(sp_remote_tier_news(two, count_news, &n_news));
+    assert_ok(sp_tier_news(two, count_news, &n_news));
     assert_true(n_news >= 20);
     n_news = 0;
-    assert_ok(sp_remote_tier_news(one, count_news, &n_news));
+    assert_ok(sp_tier_news(one, count_news, &n_news));
     assert_int_equal(n_news, 0);                   /* its own are none */
     sp_tier *late = open_with(&r, NULL, 30000000); /* reads the index */
     assert_true(knows(late, 7, true));
@@ -240,6 +264,32 @@ static void a_server_that_is_gone_costs_nothing_and_comes_back(void **state)
     redis_stop(&r);
 }
 
+/* Those that are no cluster: the first that answers is used by all connections. */
+static void of_several_servers_any_may_be_down(void **state)
+{
+    redis r, empty;
+    if (!start(&r) || !start(&empty)) skip();
+    const int down = free_port();
+    for (int place = 0; place < 3; place++) {
+        redis some = r;
+        const int ports[] = {place == 0 ? r.port : down, place == 1 ? r.port : place == 0 ? empty.port : down,
+                             place == 2 ? r.port : down};
+        snprintf(some.url, sizeof some.url, "redis://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", ports[0], ports[1],
+                 ports[2]);
+        redis_do(&r, "FLUSHALL");
+        sp_tier *t = open_with(&some, NULL, 30000000);
+        assert_ok(noise_put(t, 1, 1));
+        assert_ok(noise_get(t, 1, 1));
+        sp_tier *other = open_with(&r, NULL, 30000000);
+        assert_ok(noise_put(other, 2, 1));
+        assert_true(knows(t, 2, true)); /* news come from the same server */
+        sp_tier_close(t);
+        sp_tier_close(other);
+    }
+    redis_stop(&r);
+    redis_stop(&empty);
+}
+
 /* What each chunk of a request pays while the server is lost (serve/tiers/loads.c). */
 static void a_lost_server_costs_the_look_at_a_flag(void **state)
 {
@@ -334,6 +384,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_address_is_read_or_refused),
+        cmocka_unit_test(an_address_names_several_servers),
+        cmocka_unit_test(of_several_servers_any_may_be_down),
         cmocka_unit_test(what_one_puts_the_others_have),
         cmocka_unit_test(a_copy_is_written_once_for_all),
         cmocka_unit_test(a_copy_of_somebody_without_the_key_is_a_miss),

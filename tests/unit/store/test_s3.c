@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "store/remote/s3/account.h"
 #include "store/remote/s3/list.h"
+#include "store/remote/s3/table.h"
 #include "store/remote/tier.h"
 #include "support/s3.h"
 #include "tier.h"
@@ -191,14 +192,17 @@ static uint8_t byte_of(int part, size_t i)
     return (uint8_t)(i * 2654435761u >> 13 ^ (unsigned)(part + 2) * 97u);
 }
 
+static bool varies; /* groups are smaller than the shape says, each in its own way */
+
 static size_t size_of(int part, int n_groups)
 {
-    return part == SP_PART_HEAD ? HEAD : part == n_groups - 1 ? LAST : GROUP;
+    const size_t most = part == SP_PART_HEAD ? HEAD : part == n_groups - 1 ? LAST : GROUP;
+    return varies && part != SP_PART_HEAD ? most - (size_t)(part * 7919 + 1) % most : most;
 }
 
 static sp_remote_shape shape_of(int n_groups)
 {
-    return (sp_remote_shape){.head = HEAD, .group = GROUP, .last = LAST, .n_groups = n_groups};
+    return (sp_remote_shape){.head = HEAD, .group = GROUP, .last = LAST, .n_groups = n_groups, .varies = varies};
 }
 
 static sp_err add_part(sp_remote_link *l, int part, int n_groups)
@@ -294,11 +298,10 @@ static void get_all_ranges(sp_remote_link *l, int n_groups)
     }
 }
 
-static void copies_of_any_size_come_back_in_any_range(void **state)
+static void come_back_in_any_range(const char *url)
 {
     bool taken;
-    if (!s3_start()) skip();
-    const sp_remote_site site = s3_site("s3://first/ranges");
+    const sp_remote_site site = s3_site(url);
     sp_remote_link *l = open_at(&site);
     for (int n_groups = 2; n_groups <= GROUPS; n_groups += 5) { /* one request; several parts */
         put(l, n_groups, &taken);
@@ -315,6 +318,42 @@ static void copies_of_any_size_come_back_in_any_range(void **state)
         assert_true(t.gone && t.n_ended == 1 && !l->broken);
     }
     sp_remote_s3.close(l);
+}
+
+static void copies_of_any_size_come_back_in_any_range(void **state)
+{
+    if (!s3_start()) skip();
+    come_back_in_any_range("s3://first/ranges");
+}
+
+static void groups_of_any_size_come_back_in_any_range(void **state)
+{
+    if (!s3_start()) skip();
+    varies = true;
+    come_back_in_any_range("s3://first/varies");
+    varies = false;
+}
+
+static void a_table_of_sizes_that_is_damaged_is_refused(void **state)
+{
+    enum { N = 3, BYTES = 8 + 4 * N };
+    const sp_remote_shape shape = {.head = 10, .group = 1000, .last = 300, .n_groups = N, .varies = true};
+    const uint32_t sizes[N] = {1000, 1, 300};
+    uint8_t good[BYTES], bad[BYTES];
+    uint32_t out[N];
+    assert_int_equal(sp_s3_table_bytes(&shape), BYTES);
+    sp_s3_write_table(&shape, sizes, good);
+    assert_ok(sp_s3_read_table(&shape, good, out));
+    assert_memory_equal(out, sizes, sizeof sizes);
+    static const struct {
+        int at, value;
+    } wrong[] = {{0, 'x'}, {4, 2}, {9, 4} /* 1000: 0x3e8 */, {12, 0} /* 1 */, {17, 2} /* 300: 0x12c */, {19, 1}};
+    for (size_t i = 0; i < SP_COUNT(wrong); i++) {
+        memcpy(bad, good, BYTES);
+        bad[wrong[i].at] = (uint8_t)wrong[i].value;
+        assert_int_equal(sp_s3_read_table(&shape, bad, out), SP_E_FORMAT);
+    }
+    assert_int_equal(sp_s3_table_bytes(&(sp_remote_shape){.n_groups = N}), 0);
 }
 
 static void the_first_of_two_writers_wins(void **state)
@@ -526,6 +565,8 @@ int main(void)
         cmocka_unit_test(a_query_is_escaped),
         cmocka_unit_test(answers_are_read),
         cmocka_unit_test(copies_of_any_size_come_back_in_any_range),
+        cmocka_unit_test(groups_of_any_size_come_back_in_any_range),
+        cmocka_unit_test(a_table_of_sizes_that_is_damaged_is_refused),
         cmocka_unit_test(the_first_of_two_writers_wins),
         cmocka_unit_test(a_put_that_is_abandoned_leaves_nothing),
         cmocka_unit_test(objects_that_are_cut_short_are_damaged),

@@ -24,6 +24,17 @@ export function stack(share, tokens, longest) {
   return picture;
 }
 
+// versus -- the time to the first token, and what reading everything would have taken, as bars of one scale.
+function versus(now, cold) {
+  const longest = Math.max(now, cold);
+  const bar = (name, ms, words, colour) => [h("dt", {}, text(name)), h("dd", {}, words),
+    svg("svg", {viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true"},
+      svg("rect", {x: 0, y: 0, width: (100 * ms) / longest, height: 10, class: colour}))];
+  const gain = cold / now;
+  return [gain >= 1.1 ? h("p.gain", {}, h("strong", {}, text("gain", gain.toFixed(1))), " ", text("faster")) : "",
+    h("dl.versus", {}, bar("ttft", now, milliseconds(now), "memory"), bar("ttft_cold", cold, text("about", milliseconds(cold)), "computed"))];
+}
+
 // key -- what the colours mean: those that every server has, and those in use.
 export function key(used) {
   const shown = sources.filter((s) => ["memory", "recomputed", "computed"].includes(s) || used(s));
@@ -47,11 +58,11 @@ function named(account) {
   });
 }
 
-// show -- on_read(i) opens the text of document i. `first_ms`: the first answer's time to the first token; or null.
-// quality: that was asked for.
-export function show(result, first_ms, quality, on_read) {
+// show -- on_read(i) opens the text of document i. quality: that was asked for.
+export function show(result, quality, on_read) {
   const a = result.spolia, t = result.timings;
   if (!a || !t) return h("p.quiet", {}, text("account_empty"));
+  const cold = a.reused_tokens + a.recomputed_tokens > 0 ? t.cold_ms : null; // the server's estimate; null: it was cold
   const all = named(a), longest = Math.max(1, ...all.map((s) => s.tokens));
   let n = 0;
   const rows = all.map((s) => {
@@ -63,18 +74,18 @@ export function show(result, first_ms, quality, on_read) {
       "aria-label": text("read_passage", s.name)}, inside) : h("div", {}, inside));
   });
   const tokens = a.reused_tokens + a.computed_tokens;
+  const now = t.ttft_ms - t.queue_ms;
   const figures = [
-    ["ttft", milliseconds(t.ttft_ms)],
+    !cold && ["ttft", milliseconds(now)],
     t.queue_ms >= 1 && ["queued", milliseconds(t.queue_ms)],
-    first_ms && ["ttft_cold", milliseconds(first_ms)],
     ["reused", text("of", whole(a.reused_tokens), whole(tokens))],
     a.recomputed_tokens > 0 && ["recomputed", whole(a.recomputed_tokens)],
     t.predicted_ms > 0 && ["rate", t.predicted_per_second.toFixed(1)],
     ["policy", a.policy],
   ].filter(Boolean);
-  const gain = first_ms ? first_ms / t.ttft_ms : 0;
-  return h("div", {}, h("dl.figures", {}, figures.flatMap(([name, value]) => [h("dt", {}, text(name)), h("dd", {}, value)])),
-           a.reused_tokens > 0 && h("p", {}, text("saved", quality ? text(quality) : a.policy, whole(a.reused_tokens), whole(tokens),
-             ((100 * a.reused_tokens) / tokens).toFixed(0)), a.recomputed_tokens > 0 ? " " + text("cost", whole(a.recomputed_tokens)) : ""),
-           gain >= 1.1 && h("p", {}, h("strong", {}, text("faster", gain.toFixed(1)))), key((s) => all.some((d) => d.from === s)), h("div.bars", {}, rows));
+  return h("div", {}, cold ? versus(now, cold) : "",
+    h("dl.figures", {}, figures.flatMap(([name, value]) => [h("dt", {}, text(name)), h("dd", {}, value)])),
+    a.reused_tokens > 0 && h("p", {}, text("saved", quality ? text(quality) : a.policy, whole(a.reused_tokens), whole(tokens),
+      ((100 * a.reused_tokens) / tokens).toFixed(0)), a.recomputed_tokens > 0 ? " " + text("cost", whole(a.recomputed_tokens)) : ""),
+    key((s) => all.some((d) => d.from === s)), h("div.bars", {}, rows));
 }

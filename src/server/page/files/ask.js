@@ -21,7 +21,7 @@ export function show(main) {
     account: h("div"), input: h("textarea", {id: "question", rows: 2, placeholder: text("placeholder"),
       "aria-label": text("question"), onkeydown: on_key}),
     send: h("button.main", {type: "submit"}, text("send")),
-    stop: h("button", {type: "button", onclick: () => running && running.controller.abort()}, text("stop")),
+    stop: h("button", {type: "button", hidden: true, onclick: () => running && running.controller.abort()}, text("stop")),
     documents: h("select", {id: "use", onchange: () => localStorage.setItem(kept.documents, view.documents.value)}),
   };
   main.replaceChildren(h("div.ask", {},
@@ -85,6 +85,7 @@ function ask_typed() {
   const question = view.input.value.trim();
   if (!question || running) return;
   view.input.value = "";
+  view.input.focus();
   conversation.messages.push({role: "user", content: question});
   conversation.title ||= question.slice(0, 60);
   answer();
@@ -112,7 +113,6 @@ async function answer() {
       draw_soon(message);
     }, controller.signal);
     message.finish = message.result.finish;
-    if (own.first_ms === null && has_sources(message)) own.first_ms = message.result.timings.ttft_ms;
   } catch (e) {
     message.finish = e.name === "AbortError" ? "stopped" : "error";
     message.error = e.message;
@@ -176,8 +176,8 @@ function open(c) {
 
 function redraw() {
   draw_past();
-  view.stop.disabled = !running;
-  view.send.disabled = Boolean(running);
+  view.stop.hidden = !running;
+  view.send.hidden = Boolean(running);
   view.messages.replaceChildren(...(conversation.messages.length ? conversation.messages.map(draw_message) : [welcome()]));
   view.messages.scrollTop = view.messages.scrollHeight;
   const last = conversation.messages.findLast((m) => m.result);
@@ -199,15 +199,11 @@ function draw_past() {
 }
 
 function draw_account(m) {
-  const first = m && m.result !== first_result() ? conversation.first_ms : null;
   const paths = h("div.paths");
-  view.account.replaceChildren(m ? account.show(m.result, first, m.quality, (i) => read(m, i)) : h("p.quiet", {}, text("account_empty")), paths);
+  view.account.replaceChildren(m ? account.show(m.result, m.quality, (i) => read(m, i)) : h("p.quiet", {}, text("account_empty")), paths);
   if (m && m.sources && m.sources.graph && m.result.spolia)
     graph.show(paths, conversation.messages[conversation.messages.indexOf(m) - 1].content, m.result.spolia);
 }
-
-const has_sources = (m) => Boolean(m.sources && Object.keys(m.sources).length);
-const first_result = () => (conversation.messages.find((m) => m.result && has_sources(m)) || {}).result;
 
 function draw_message(m, i) {
   if (m.role === "user")

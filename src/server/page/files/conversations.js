@@ -1,5 +1,5 @@
 // conversations.js -- conversations in the browser's storage, one entry each, so that two tabs do not overwrite each
-// other's. {id, title, changed, first_ms, messages: [{role, content, finish, result, sources}]}
+// other's. {id, title, changed, messages: [{role, content, finish, result, sources}]}
 import {notice} from "./dom.js";
 
 const prefix = "spolia.conversation.";
@@ -23,8 +23,7 @@ export function load(id) {
 }
 
 export function create() {
-  return {id: crypto.randomUUID ? crypto.randomUUID() : String(Date.now()) + Math.random(), title: "", changed: Date.now(),
-          first_ms: null, messages: []};
+  return {id: crypto.randomUUID ? crypto.randomUUID() : String(Date.now()) + Math.random(), title: "", changed: Date.now(), messages: []};
 }
 
 // save -- the passages' texts are the largest part: without room, those of older answers go first.

@@ -33,12 +33,13 @@ export function show(main) {
   measure_costs().then(() => load(true));
 }
 
-// measure_costs -- bytes of KV and milliseconds a token, for estimates: what this server's prompts have taken so far.
+// measure_costs -- bytes of KV and milliseconds a token, for estimates: guessed by the server when it starts, and measured
+// since it has read a prompt. Those that are shown follow.
 async function measure_costs() {
   try {
-    const [m, props] = await Promise.all([server.metrics(), server.get("props")]);
-    const computed = m['prompt_tokens_by_source_total{source="computed"}'], s = m.request_prefill_time_seconds_sum;
-    view.costs = {bytes: props.kv_bytes_per_token, ms: computed > 50 ? (1000 * s) / computed : null};
+    const props = await server.get("props");
+    view.costs = {bytes: props.kv_bytes_per_token, ms: props.prefill && props.prefill.ms_per_token};
+    for (const e of view.body.querySelectorAll("[data-tokens]")) e.textContent = estimate(Number(e.dataset.tokens));
   } catch (e) {
     notice(e.message);
   }
@@ -147,10 +148,10 @@ function expiry(d, change) {
 
 // -- computing ahead ------------------------------------------------------------------------------
 
-function estimate(d) {
+function estimate(tokens) {
   const c = view.costs;
-  if (!c || !c.bytes) return "";
-  return text("estimate", bytes(c.bytes * d.tokens), c.ms === null ? text("unknown_time") : milliseconds(c.ms * d.tokens));
+  if (!c) return "";
+  return text("estimate", bytes(c.bytes * tokens), c.ms ? milliseconds(c.ms * tokens) : text("unknown_time"));
 }
 
 function ahead(d, redraw) {
@@ -159,7 +160,7 @@ function ahead(d, redraw) {
   else if (p && p.status === "done") place.append(text("computed_ahead"));
   else
     place.append(h("button.small", {type: "button", onclick: () => start(d, place, redraw)}, text("precompute")),
-                 h("div.quiet", {}, p && p.error ? p.error : estimate(d)));
+                 p && p.error ? h("div.bad", {}, p.error) : h("div.quiet", {"data-tokens": d.tokens}, estimate(d.tokens)));
   return place;
 }
 
@@ -183,7 +184,9 @@ async function follow(d, place, redraw) {
     words.textContent = text("computing", p.done, p.total);
     await new Promise((r) => setTimeout(r, 400));
   }
-  if (place.isConnected) redraw().catch(() => {});
+  if (!place.isConnected) return;
+  redraw().catch(() => {});
+  measure_costs();
 }
 
 // -- deleting -------------------------------------------------------------------------------------

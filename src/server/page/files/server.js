@@ -83,17 +83,13 @@ async function* events(reply) {
 
 // chat -- streams an answer: on_text gets each piece. Returns {id, finish, timings, spolia}.
 export async function chat(body, on_text, signal) {
-  const started = performance.now();
   const reply = await send("POST", "v1/chat/completions", {...body, stream: true}, signal);
   const result = {finish: null, timings: null, spolia: null};
   for await (const event of events(reply)) {
     if (event.error) throw new ServerError(event.error.message, 200, event.error.code);
     const choice = event.choices && event.choices[0];
     if (event.id) result.id = event.id;
-    if (choice && choice.delta && choice.delta.content) {
-      result.first_ms ??= performance.now() - started;
-      on_text(choice.delta.content);
-    }
+    if (choice && choice.delta && choice.delta.content) on_text(choice.delta.content);
     if (choice && choice.finish_reason) result.finish = choice.finish_reason;
     if (choice && choice.citations) result.citations = choice.citations;
     if (event.timings) result.timings = event.timings;

@@ -53,24 +53,53 @@ static bool take_login(const char *text, size_t n, sp_redis_address *out)
            decode(password, n - (size_t)(password - text), out->password, sizeof out->password);
 }
 
+/* take_server -- HOST[:PORT] or [HOST][:PORT] at *at, up to a comma, a slash or the end: *at is there then. */
+static sp_err take_server(const char **at, sp_redis_address *out)
+{
+    const char *text = *at, *end = text + strcspn(text, ",/");
+    const char *close = *text == '[' ? memchr(text, ']', (size_t)(end - text)) : NULL;
+    const char *host = close ? text + 1 : text, *rest = close ? close + 1 : text;
+    const char *colon = memchr(rest, ':', (size_t)(end - rest)), *stop = close ? close : colon ? colon : end;
+    out->port = PORT;
+    *at = end;
+    if (!decode(host, (size_t)(stop - host), out->host, sizeof out->host) || !*out->host)
+        return sp_fail(SP_E_ARG, "redis://: there is no host");
+    if (close && rest != (colon ? colon : end))
+        return sp_fail(SP_E_ARG, "redis://[%s]: no port after the bracket", out->host);
+    if (colon && !take_number(colon + 1, (size_t)(end - colon - 1), 1, 65535, &out->port))
+        return sp_fail(SP_E_ARG, "redis://%s: the port is not a number from 1 to 65535", out->host);
+    return SP_OK;
+}
+
+bool sp_redis_next(sp_redis_address *a)
+{
+    if (!a->more) return false;
+    const char *at = a->more;
+    sp_err err = take_server(&at, a); /* sp_redis_parse has found it good */
+    a->more = *at == ',' ? at + 1 : NULL;
+    return err == SP_OK;
+}
+
 sp_err sp_redis_parse(const char *url, sp_redis_address *out)
 {
     const bool tls = strncmp(url, "rediss://", 9) == 0;
     *out = (sp_redis_address){.port = PORT, .tls = tls};
     if (!tls && strncmp(url, "redis://", 8) != 0)
-        return sp_fail(SP_E_ARG,
-                       "a remote tier is redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// with TLS");
+        return sp_fail(SP_E_ARG, "a remote tier is redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...][/DATABASE], "
+                                 "or rediss:// with TLS");
     const char *rest = url + 8 + tls, *slash = strchr(rest, '/');
     const char *end = slash ? slash : rest + strlen(rest), *at = end;
     while (at > rest && *at != '@') at--;
     if (*at == '@' && !take_login(rest, (size_t)(at - rest), out))
         return sp_fail(SP_E_ARG, "redis://: the user or the password is too long, or has a wrong %%XX");
-    const char *host = *at == '@' ? at + 1 : rest, *colon = memchr(host, ':', (size_t)(end - host));
-    if (!decode(host, (size_t)((colon ? colon : end) - host), out->host, sizeof out->host) || !*out->host)
-        return sp_fail(SP_E_ARG, "redis://: there is no host");
-    if (colon && !take_number(colon + 1, (size_t)(end - colon - 1), 1, 65535, &out->port))
-        return sp_fail(SP_E_ARG, "redis://%s: the port is no number between 1 and 65535", out->host);
+    at = *at == '@' ? at + 1 : rest;
+    SP_TRY(take_server(&at, out));
+    out->more = *at == ',' ? at + 1 : NULL;
+    for (sp_redis_address other = *out; *at == ',';) {
+        at++;
+        SP_TRY(take_server(&at, &other));
+    }
     if (slash && slash[1] && !take_number(slash + 1, strlen(slash + 1), 0, 1 << 20, &out->database))
-        return sp_fail(SP_E_ARG, "redis://%s: the database is no number", out->host);
+        return sp_fail(SP_E_ARG, "redis://%s: the database is not a number", out->host);
     return SP_OK;
 }

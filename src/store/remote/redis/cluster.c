@@ -35,7 +35,7 @@ static bool has_slots(const sp_redis *r, size_t index)
 
 bool sp_cluster_has(const sp_redis *r, const sp_redis_node *n)
 {
-    if (!r->cluster) return true;
+    if (!r->cluster) return r->nodes.v[r->alone] == n;
     for (size_t i = 0; i < r->nodes.n; i++)
         if (r->nodes.v[i] == n) return has_slots(r, i);
     return false;
@@ -51,12 +51,16 @@ static void drop_node(sp_redis *r, size_t index)
         if (r->owner[s] == last) r->owner[s] = (uint16_t)index;
 }
 
-/* drop_strangers -- the servers that have no slots any more. */
+/* drop_strangers -- the servers that have no slots any more; those of the URL are closed. */
 static void drop_strangers(sp_redis *r)
 {
-    for (size_t i = r->nodes.n; i-- > 1;)
-        if (r->nodes.v[i] != r->ear && !has_slots(r, i)) drop_node(r, i);
-    if (r->nodes.v[0] != r->ear && !has_slots(r, 0)) sp_node_close(r->nodes.v[0]);
+    for (size_t i = r->nodes.n; i-- > 0;) {
+        if (r->nodes.v[i] == r->ear || has_slots(r, i)) continue;
+        if (i < r->n_named)
+            sp_node_close(r->nodes.v[i]);
+        else
+            drop_node(r, i);
+    }
 }
 
 /* note_servers -- for connections to come. */
@@ -65,7 +69,7 @@ static void note_servers(const sp_redis *r)
     SP_VEC(const sp_redis_address *) all = {0};
     if (!r->others || sp_vec_reserve(&all, r->nodes.n) != SP_OK) return;
     for (size_t i = 0; i < r->nodes.n; i++)
-        if (has_slots(r, i)) all.v[all.n++] = &r->nodes.v[i]->address;
+        if (sp_cluster_has(r, r->nodes.v[i])) all.v[all.n++] = &r->nodes.v[i]->address;
     sp_redis_known_set(r->others, all.v, all.n);
     sp_vec_fini(&all);
 }
@@ -82,11 +86,11 @@ static sp_err read_range(sp_redis *r, const sp_redis_node *says, const redisRepl
     if (range->type != REDIS_REPLY_ARRAY || range->elements < 3 || e[0]->type != REDIS_REPLY_INTEGER ||
         e[1]->type != REDIS_REPLY_INTEGER || e[2]->type != REDIS_REPLY_ARRAY || e[2]->elements < 2 ||
         e[2]->element[1]->type != REDIS_REPLY_INTEGER)
-        return sp_fail(SP_E_IO, "redis: a reply to CLUSTER SLOTS that is none");
+        return sp_fail(SP_E_IO, "redis: a malformed reply to CLUSTER SLOTS");
     const redisReply *host = e[2]->element[0];
     const long long first = e[0]->integer, last = e[1]->integer, port = e[2]->element[1]->integer;
     if (first < 0 || last >= SP_SLOTS || port < 1 || port > 65535 || (host->str && host->len >= sizeof a.host))
-        return sp_fail(SP_E_IO, "redis: a reply to CLUSTER SLOTS that is none");
+        return sp_fail(SP_E_IO, "redis: a malformed reply to CLUSTER SLOTS");
     if (host->type == REDIS_REPLY_STRING && *host->str && strcmp(host->str, "?") != 0)
         snprintf(a.host, sizeof a.host, "%s", host->str);
     a.port = (int)port;
@@ -109,10 +113,20 @@ static sp_err read_slots(sp_redis *r, const sp_redis_node *says, const redisRepl
     return SP_OK;
 }
 
+/* be_alone -- the node belongs to no cluster, or to a kind that has none. */
+static sp_err be_alone(sp_redis *r, size_t index)
+{
+    r->cluster = false;
+    r->alone = index;
+    note_servers(r);
+    return SP_OK;
+}
+
 /* check_alone -- of a server that does not say it: whether it serves every slot that is asked for. */
-static sp_err check_alone(sp_redis *r, sp_redis_node *n)
+static sp_err check_alone(sp_redis *r, size_t index)
 {
     char key[24];
+    sp_redis_node *n = r->nodes.v[index];
     r->cluster = false;
     for (int part = 0; part < SP_SLOT_PARTS; part += SP_SLOT_PARTS / 8) {
         redisReply *reply;
@@ -123,20 +137,18 @@ static sp_err check_alone(sp_redis *r, sp_redis_node *n)
             return sp_fail(SP_E_IO, "redis at %s:%d belongs to a cluster: its user must be allowed cluster|slots",
                            n->address.host, n->address.port);
     }
-    return n->c ? SP_OK : sp_fail(n->err, "%s", n->why);
+    return n->c ? be_alone(r, index) : sp_fail(n->err, "%s", n->why);
 }
 
 /* ask_slots -- one server. */
-static sp_err ask_slots(sp_redis *r, sp_redis_node *n)
+static sp_err ask_slots(sp_redis *r, size_t index)
 {
     redisReply *reply;
+    sp_redis_node *n = r->nodes.v[index];
     sp_err err = sp_redis_ask_node(r, n, &(sp_redis_command){.words = {"CLUSTER", "SLOTS"}, .n = 2}, &reply);
     const char *why = err == SP_OK ? "" : sp_error_detail();
-    if (n->c && strstr(why, "redis: NOPERM")) return check_alone(r, n);
-    if (n->c && strstr(why, "redis: ERR")) { /* it is none of a cluster, or of a kind that has none */
-        r->cluster = false;
-        return SP_OK;
-    }
+    if (n->c && strstr(why, "redis: NOPERM")) return check_alone(r, index);
+    if (n->c && strstr(why, "redis: ERR")) return be_alone(r, index);
     if (err == SP_OK) err = read_slots(r, n, reply);
     freeReplyObject(reply);
     return err;
@@ -145,17 +157,19 @@ static sp_err ask_slots(sp_redis *r, sp_redis_node *n)
 sp_err sp_cluster_learn(sp_redis *r)
 {
     sp_err err = SP_OK;
+    const size_t n_nodes = r->nodes.n; /* the first to be asked: one that is known to have answered */
+    const size_t first = n_nodes > r->n_named ? r->n_named : r->alone;
     r->asked_us = sp_clock_us();
-    for (size_t round = 0; round < 2; round++) /* first those that answered last */
-        for (size_t i = r->nodes.n; i-- > 0;) {
-            sp_redis_node *n = r->nodes.v[i];
-            if (n == r->ear || (n->c != NULL) != (round == 0)) continue;
-            err = ask_slots(r, n);
-            if (err != SP_OK) continue;
-            r->known = true;
-            r->stale = false;
-            return SP_OK;
-        }
+    for (size_t k = 0; k < 2 * n_nodes; k++) { /* first those that are connected */
+        const size_t i = (first + k) % n_nodes;
+        const sp_redis_node *n = r->nodes.v[i];
+        if (n == r->ear || (n->c != NULL) != (k < n_nodes)) continue;
+        err = ask_slots(r, i);
+        if (err != SP_OK) continue;
+        r->known = true;
+        r->stale = false;
+        return SP_OK;
+    }
     return err;
 }
 
@@ -171,7 +185,7 @@ static size_t any_node(const sp_redis *r)
 
 sp_redis_node *sp_cluster_node_of(sp_redis *r, int slot)
 {
-    if (!r->cluster) return r->nodes.v[0];
+    if (!r->cluster) return r->nodes.v[r->alone];
     const size_t owner = slot < 0 ? SP_NO_NODE : r->owner[slot];
     r->stale |= slot >= 0 && owner == SP_NO_NODE;
     return r->nodes.v[owner < r->nodes.n ? owner : any_node(r)];

@@ -288,7 +288,7 @@ static void abandon(sp_remote_link *base)
     redis_link *l = link_of(base);
     if (l->base.broken) return; /* the lock expires, and what was written */
     if (noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"DEL", l->key}, .n = 2})) != SP_OK)
-        sp_log(SP_LOG_DEBUG, "a copy that was not finished expires by itself");
+        sp_log(SP_LOG_DEBUG, "an unfinished copy expires on its own");
     unlock(l);
 }
 
@@ -379,8 +379,7 @@ static sp_err hear(sp_remote_link *base, const sp_remote_ears *ears)
     return subscribe(l); /* at another server of the cluster */
 }
 
-const sp_remote_kind sp_remote_redis = {.any_size = true,
-                                        .check = check,
+const sp_remote_kind sp_remote_redis = {.check = check,
                                         .share = share_servers,
                                         .unshare = unshare_servers,
                                         .open = open_link,

@@ -100,9 +100,10 @@ static sp_err connect_socket(sp_redis_node *n)
     const struct timeval limit = {.tv_sec = n->timeout_us / 1000000, .tv_usec = n->timeout_us % 1000000};
     int fd = -1;
     if (a->tls) SP_TRY(sp_tls_connect(a->host, a->port, a->ca_file, n->timeout_us, &fd));
-    n->c = a->tls      ? redisConnectFd(fd)
-           : n->waits ? redisConnectWithTimeout(a->host, a->port, limit)
-                      : redisConnectNonBlock(a->host, a->port);
+    const bool waits = n->waits && !sp_node_is_lost(n);
+    n->c = a->tls  ? redisConnectFd(fd)
+           : waits ? redisConnectWithTimeout(a->host, a->port, limit)
+                   : redisConnectNonBlock(a->host, a->port);
     if (!n->c && a->tls) close(fd);
     if (!n->c) return sp_fail_nomem(sizeof *n->c, "a connection to redis");
     if (n->c->err) return sp_fail(SP_E_IO, "redis at %s:%d: %s", a->host, a->port, n->c->errstr);

@@ -43,7 +43,7 @@ typedef struct sp_redis_node {
     int64_t moved_us;           /* I2: last byte, or first command */
     int64_t heard_us;           /* last byte that came */
     int64_t pause_us, again_us; /* after a failure; the pause doubles each time */
-    bool waits;                 /* for the connection when it opens: a host may have several addresses */
+    bool waits;                 /* for the first connection: a host may have several addresses */
     bool is_on_trial;
     sp_err err;                 /* of the failure */
     char why[200];

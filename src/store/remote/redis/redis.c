@@ -9,26 +9,36 @@
 #define LEARN_AGAIN_US INT64_C(500000) /* after the servers were asked who has which slot */
 #define NO_LIMIT_US    INT64_C(3600000000)
 
+/* add_servers -- of the URL, then where else the store was found. */
+static sp_err add_servers(sp_redis *r, const sp_redis_address *a)
+{
+    uint16_t index;
+    sp_redis_address at = *a;
+    do {
+        SP_TRY(sp_cluster_add(r, &at, &index));
+        r->nodes.v[index]->waits = true;
+    } while (sp_redis_next(&at));
+    r->n_named = r->nodes.n;
+    for (size_t i = 0; r->others && sp_redis_known_get(r->others, i, &at); i++) {
+        SP_TRY(sp_cluster_add(r, &at, &index));
+        if (i == 0 && index < r->n_named) r->alone = index;
+    }
+    return SP_OK;
+}
+
 sp_err sp_redis_new(const sp_redis_address *a, int64_t timeout_us, sp_redis_known *known, sp_redis **out)
 {
-    uint16_t first, other;
-    sp_redis_address at = *a;
     sp_redis *r = SP_NEW(sp_redis);
     if (!r) return sp_fail_nomem(sizeof *r, "a connection to redis");
-    r->address = *a;
     r->timeout_us = timeout_us;
     sp_slot_tags(r->tags);
     r->others = known;
-    sp_err err = sp_cluster_add(r, a, &first);
-    for (size_t i = 0; known && err == SP_OK && sp_redis_known_get(known, i, &at); i++)
-        err = sp_cluster_add(r, &at, &other);
-    if (err != SP_OK) {
+    sp_err err = add_servers(r, a);
+    if (err == SP_OK)
+        *out = r;
+    else
         sp_redis_free(r);
-        return err;
-    }
-    r->nodes.v[first]->waits = true;
-    *out = r;
-    return SP_OK;
+    return err;
 }
 
 void sp_redis_free(sp_redis *r)
@@ -166,7 +176,7 @@ bool sp_redis_receive(sp_redis *r, sp_redis_answer *out)
 static sp_err take_only(sp_redis *r, redisReply **out)
 {
     sp_redis_answer a;
-    if (!sp_redis_receive(r, &a)) return sp_fail(SP_E_IO, "redis: a command without an answer");
+    if (!sp_redis_receive(r, &a)) return sp_fail(SP_E_IO, "redis: no reply to a command");
     *out = a.reply;
     return a.err;
 }
@@ -199,7 +209,7 @@ sp_err sp_redis_run(sp_redis *r, const sp_redis_command *c)
 static sp_err take_page(const redisReply *r, bool pairs, char cursor[24], sp_redis_each each, void *user)
 {
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || r->element[0]->type != REDIS_REPLY_STRING)
-        return sp_fail(SP_E_IO, "redis: a reply to SCAN that is none");
+        return sp_fail(SP_E_IO, "redis: a malformed reply to SCAN");
     const redisReply *page = r->element[1];
     snprintf(cursor, 24, "%s", r->element[0]->str);
     for (size_t i = 0; i + pairs < page->elements; i += 1 + (size_t)pairs) {

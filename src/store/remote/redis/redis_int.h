@@ -11,13 +11,14 @@
 enum { SP_NO_NODE = UINT16_MAX, SP_MOST_HOPS = 5 };
 
 struct sp_redis {
-    sp_redis_address address; /* of the URL; node 0 */
+    size_t n_named; /* nodes [0, n_named) are those of the URL, which are kept */
+    size_t alone;   /* without a cluster: the node that has answered */
     int64_t timeout_us;
     sp_redis_known *others; /* borrowed; may be NULL */
     bool known, cluster;           /* known: it has answered what it is */
     bool stale;                    /* who has which slot may have changed */
     int64_t asked_us;              /* when that was asked last */
-    SP_VEC(sp_redis_node *) nodes; /* [0] is that of the URL, whatever has slots */
+    SP_VEC(sp_redis_node *) nodes;
     SP_VEC(struct pollfd) polls;   /* of the open ones; room for all */
     uint16_t owner[SP_SLOTS];      /* index of nodes; SP_NO_NODE */
     uint16_t tags[SP_SLOT_PARTS];

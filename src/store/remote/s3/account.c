@@ -243,7 +243,7 @@ static sp_err check(sp_s3_account *a)
                          !a->endpoint[7 + tls]))
         return sp_fail(SP_E_ARG, "AWS_ENDPOINT_URL: %s is not http://HOST[:PORT] or https://HOST[:PORT]", a->endpoint);
     if (strspn(a->region, LETTERS DIGITS "-") < strlen(a->region))
-        return sp_fail(SP_E_ARG, "AWS_REGION: %s is no region", a->region);
+        return sp_fail(SP_E_ARG, "AWS_REGION: %s is not a region", a->region);
     if (strpbrk(a->key, " \r\n:/") || strpbrk(a->token, " \r\n"))
         return sp_fail(SP_E_ARG, "%s: a key or token with blanks, : or /", a->from);
     return SP_OK;

@@ -1,7 +1,8 @@
 /* link.c -- copies in an S3-compatible object store.
  *
  *   PREFIX/<space>/copy/<name>                     the header, then the groups of layers: one object, which appears
- *                                                  when it is whole. Larger ones are uploaded in parts
+ *                                                  when it is whole. Larger ones are uploaded in parts. If groups
+ *                                                  vary in size, a table is before the header (table.h)
  *   PREFIX/<space>/index/<time>.<name>.<notice>    an empty object, written after the copy
  *
  * time is when the put began: milliseconds since 1970 in hexadecimal digits, so that what is new can be listed alone.
@@ -21,6 +22,7 @@
 #include "store/remote/s3/account.h"
 #include "store/remote/s3/clean.h"
 #include "store/remote/s3/list.h"
+#include "store/remote/s3/table.h"
 
 enum {
     PART_BYTES = 8 << 20, /* of a part of an upload, at least; stores want 5 MiB */
@@ -38,6 +40,8 @@ typedef struct putting {
     char name[SP_REMOTE_NAME], note[SP_S3_NOTE], key[SP_S3_KEY];
     char upload[1025]; /* "": none */
     sp_remote_shape shape;
+    size_t head;          /* where the header begins, after the table */
+    SP_VEC(uint32_t) sizes; /* of the groups so far, for the table */
     sp_bytes first, next; /* the part with the header, which is sent last; the one that is being filled */
     SP_VEC(etag) etags;   /* of the parts, without the first */
 } putting;
@@ -87,6 +91,7 @@ static void forget_put(putting *p)
     sp_vec_fini(&p->first);
     sp_vec_fini(&p->next);
     sp_vec_fini(&p->etags);
+    sp_vec_fini(&p->sizes);
     *p = (putting){0};
 }
 
@@ -116,11 +121,15 @@ static sp_err open_link(const sp_remote_site *s, sp_remote_link **out)
 
 /* -- get ---------------------------------------------------------------------------------------------- */
 
-/* An ask under way: one request for the header and the groups that follow it, or one for each. */
+enum { TABLE_PART = SP_PART_HEAD - 1 };
+
+/* An ask under way: one request for the header and the groups that follow it, or one for each. Where groups vary in
+ * size, one for the object up to the last of them. */
 typedef struct getting {
     const sp_remote_ask *ask;
     char key[SP_S3_KEY];
     sp_s3_request *head, *groups; /* the same if they are one */
+    uint32_t *sizes;              /* owned: of the groups; NULL: those of the shape */
     int part;                     /* that comes next */
     uint8_t *buffer;              /* of it */
     size_t filled, size;
@@ -132,7 +141,16 @@ typedef struct getting {
 static size_t part_bytes(const getting *g)
 {
     const sp_remote_shape *s = &g->ask->shape;
-    return g->part == SP_PART_HEAD ? s->head : g->part == s->n_groups - 1 ? s->last : s->group;
+    if (g->part == TABLE_PART) return sp_s3_table_bytes(s);
+    if (g->part == SP_PART_HEAD) return s->head;
+    return g->sizes ? g->sizes[g->part] : sp_s3_most_bytes(s, g->part);
+}
+
+/* is_complete -- all parts have come. */
+static bool is_complete(const getting *g)
+{
+    const sp_remote_ask *a = g->ask;
+    return g->part >= 0 && (!a->n || g->part == a->first + a->n);
 }
 
 static sp_s3_took keep_error(getting *g, sp_err err)
@@ -142,19 +160,30 @@ static sp_s3_took keep_error(getting *g, sp_err err)
     return SP_S3_ENOUGH;
 }
 
+static sp_err read_table(getting *g)
+{
+    const sp_remote_shape *s = &g->ask->shape;
+    g->sizes = sp_alloc((size_t)s->n_groups, sizeof *g->sizes);
+    if (!g->sizes) return sp_fail_nomem((size_t)s->n_groups * sizeof *g->sizes, "a copy of the remote tier");
+    return sp_s3_read_table(s, g->buffer, g->sizes);
+}
+
 /* end_part -- a part is complete. */
 static sp_s3_took end_part(getting *g)
 {
-    sp_err err = g->ask->take(g->ask->user, g->part, g->buffer, g->filled);
+    const sp_remote_ask *a = g->ask;
+    const bool is_asked = g->part == SP_PART_HEAD || g->part >= a->first;
+    sp_err err = g->part == TABLE_PART ? read_table(g) : SP_OK;
+    if (err == SP_OK && is_asked) err = a->take(a->user, g->part, g->buffer, g->filled);
     if (err != SP_OK) return keep_error(g, err);
-    g->part = g->part == SP_PART_HEAD ? g->ask->first : g->part + 1;
+    g->part = g->part == SP_PART_HEAD && !g->sizes ? a->first : g->part + 1;
     g->filled = 0;
     return SP_S3_TAKEN;
 }
 
 static sp_s3_took take(getting *g, const uint8_t *data, size_t n)
 {
-    while (n) {
+    while (n && !is_complete(g)) {
         const size_t size = part_bytes(g), k = SP_MIN(n, size - g->filled);
         if (size > g->size) {
             sp_free(g->buffer);
@@ -175,7 +204,7 @@ static sp_s3_took take_head(void *user, const uint8_t *data, size_t n)
 {
     getting *g = user;
     const sp_s3_took took = take(g, data, n);
-    if (took == SP_S3_TAKEN && g->part != SP_PART_HEAD && g->groups && g->groups != g->head) sp_s3_resume(g->groups);
+    if (took == SP_S3_TAKEN && g->part >= 0 && g->groups && g->groups != g->head) sp_s3_resume(g->groups);
     return took;
 }
 
@@ -183,7 +212,7 @@ static sp_s3_took take_groups(void *user, const uint8_t *data, size_t n)
 {
     getting *g = user;
     if (g->err != SP_OK) return SP_S3_ENOUGH;
-    return g->part == SP_PART_HEAD ? SP_S3_LATER : take(g, data, n);
+    return g->part < 0 ? SP_S3_LATER : take(g, data, n);
 }
 
 static bool is_wanted(void *user)
@@ -206,15 +235,16 @@ static void end_request(sp_s3_request *r)
 {
     getting *g = r->user;
     judge(g, r);
-    if (r == g->head && g->part == SP_PART_HEAD && g->err == SP_OK)
+    if (r == g->head && g->part < 0 && g->err == SP_OK)
         keep_error(g, sp_fail(SP_E_FORMAT, "remote tier: a copy is cut short"));
     if (--g->n_open) {
         if (r == g->head) sp_s3_resume(g->groups); /* which hears of the error */
         return;
     }
-    if (g->err == SP_OK && g->ask->n && g->part != g->ask->first + g->ask->n)
+    if (g->err == SP_OK && !is_complete(g))
         keep_error(g, sp_fail(SP_E_FORMAT, "remote tier: a copy is cut short"));
     sp_free(g->buffer);
+    sp_free(g->sizes);
     g->ask->end(g->ask->user, g->err == SP_OK ? SP_OK : sp_fail(g->err, "%s", g->detail));
 }
 
@@ -222,21 +252,21 @@ static void end_request(sp_s3_request *r)
 static int plan(const s3_link *l, getting *g, const sp_remote_ask *a, sp_s3_request *v)
 {
     const sp_remote_shape *s = &a->shape;
-    const bool has_last = a->first + a->n == s->n_groups;
-    const uint64_t n = a->n ? (uint64_t)(a->n - 1) * s->group + (has_last ? s->last : s->group) : 0;
-    *g = (getting){.ask = a, .part = SP_PART_HEAD, .head = v};
+    const int first = s->varies ? 0 : a->first, n_groups = a->n ? a->first + a->n - first : 0;
+    const uint64_t n = n_groups ? (uint64_t)(n_groups - 1) * s->group + sp_s3_most_bytes(s, a->first + a->n - 1) : 0;
+    *g = (getting){.ask = a, .part = s->varies ? TABLE_PART : SP_PART_HEAD, .head = v};
     sp_s3_copy_key(&l->names, a->name, g->key);
     v[0] = (sp_s3_request){.method = "GET",
                            .key = g->key,
-                           .n = s->head,
+                           .n = s->head + sp_s3_table_bytes(s),
                            .take = take_head,
                            .is_wanted = is_wanted,
                            .end = end_request,
                            .user = g};
-    if (a->n && a->first == 0) v[0].n += n;
+    if (first == 0) v[0].n += n;
     g->groups = a->n ? v : NULL;
     g->n_open = 1;
-    if (!a->n || a->first == 0) return 1;
+    if (!a->n || first == 0) return 1;
     g->groups = v + 1;
     g->n_open = 2;
     v[1] = v[0];
@@ -304,8 +334,9 @@ static sp_err begin(sp_remote_link *base, const char *name, const char *says, co
     sp_s3_note(now_ms(), says, p->note);
     SP_TRY(is_there(l, taken));
     if (*taken) return SP_OK;
-    SP_TRY(sp_vec_reserve(&p->first, shape->head));
-    p->first.n = shape->head; /* written at the end */
+    p->head = sp_s3_table_bytes(shape);
+    SP_TRY(sp_vec_reserve(&p->first, p->head + shape->head));
+    p->first.n = p->head + shape->head; /* written at the end */
     return SP_OK;
 }
 
@@ -335,7 +366,7 @@ static sp_err upload_query(const putting *p, const char *number, sp_s3_query *ou
     *out = (sp_s3_query){0};
     if (number) sp_s3_query_add(out, "partNumber", number);
     sp_s3_query_add(out, "uploadId", p->upload);
-    return out->is_full ? sp_fail(SP_E_FORMAT, "an object store has a name for an upload that is too long") : SP_OK;
+    return out->is_full ? sp_fail(SP_E_FORMAT, "the id of an upload to an object store is too long") : SP_OK;
 }
 
 static sp_err begin_upload(s3_link *l)
@@ -360,7 +391,7 @@ static sp_err send_part(s3_link *l, size_t number, const sp_bytes *data, etag ou
     SP_TRY(upload_query(p, digits, &q));
     sp_s3_request r = {.method = "PUT", .key = p->key, .query = q.v, .body = data->v, .n_body = data->n};
     sp_err err = run(l, &r);
-    if (err == SP_OK && !*r.etag) err = sp_fail(SP_E_FORMAT, "an object store takes a part without saying its ETag");
+    if (err == SP_OK && !*r.etag) err = sp_fail(SP_E_FORMAT, "an object store accepted a part without an ETag");
     if (err == SP_OK) snprintf(out, ETAG_SIZE, "%s", r.etag);
     sp_s3_request_fini(&r);
     return err;
@@ -391,9 +422,12 @@ static sp_err add(sp_remote_link *base, int part, const uint8_t *data, size_t n)
     putting *p = &l->put;
     if (part == SP_PART_HEAD) {
         if (n != p->shape.head) return sp_fail(SP_E_ARG, "a header of %zu bytes", n);
-        memcpy(p->first.v, data, n);
+        memcpy(p->first.v + p->head, data, n);
+        if (p->shape.varies) sp_s3_write_table(&p->shape, p->sizes.v, (uint8_t *)p->first.v);
         return SP_OK;
     }
+    SP_TRY(sp_vec_reserve(&p->sizes, 1));
+    p->sizes.v[p->sizes.n++] = (uint32_t)n;
     const bool in_first = p->first.n < PART_BYTES && !p->next.n && !p->etags.n;
     SP_TRY(append(in_first ? &p->first : &p->next, data, n));
     return p->next.n < PART_BYTES ? SP_OK : send_next(l);
@@ -439,7 +473,7 @@ static void stop_upload(s3_link *l)
     if (!*l->put.upload || l->base.broken) return;
     sp_err err = upload_query(&l->put, NULL, &q);
     if (err == SP_OK) err = noted(l, sp_s3_delete(l->http, l->put.key, q.v));
-    if (err != SP_OK) sp_log(SP_LOG_DEBUG, "an upload that was not finished stays: %s", sp_error_detail());
+    if (err != SP_OK) sp_log(SP_LOG_DEBUG, "an unfinished upload remains: %s", sp_error_detail());
 }
 
 static sp_err finish(sp_remote_link *base, bool *taken)

@@ -28,7 +28,7 @@ sp_err sp_s3_list(sp_s3_http *h, const sp_s3_which *which, sp_err (*each)(void *
     do {
         SP_TRY(read_page(h, which, token, each, user, next));
         if (*next && strcmp(next, token) == 0)
-            return sp_fail(SP_E_FORMAT, "an object store lists the same page without end");
+            return sp_fail(SP_E_FORMAT, "an object store repeats one page of a list");
         memcpy(token, next, sizeof token);
     } while (*token);
     return SP_OK;

@@ -69,7 +69,7 @@ sp_err sp_s3_read_list(const char *xml, size_t n, sp_err (*each)(void *user, con
 {
     xmlDoc *doc = parse(xml, n);
     const xmlNode *root = doc ? xmlDocGetRootElement(doc) : NULL;
-    sp_err err = root ? SP_OK : sp_fail(SP_E_FORMAT, "an object store answers a list with something else");
+    sp_err err = root ? SP_OK : sp_fail(SP_E_FORMAT, "an object store sent a malformed list");
     *next = '\0';
     for (const xmlNode *c = root ? root->children : NULL; c && err == SP_OK; c = c->next)
         err = take_row(c, each, user);
@@ -85,5 +85,5 @@ sp_err sp_s3_read_upload(const char *xml, size_t n, char id[1025])
     const xmlNode *root = doc ? xmlDocGetRootElement(doc) : NULL;
     const bool good = root && text_of(root, "UploadId", id, 1025) && *id;
     xmlFreeDoc(doc);
-    return good ? SP_OK : sp_fail(SP_E_FORMAT, "an object store begins an upload without saying its id");
+    return good ? SP_OK : sp_fail(SP_E_FORMAT, "an object store began an upload without an id");
 }

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""routers.py -- several servers and HAProxy: which share of tokens each router finds, with and without a shared tier.
+
+    bench/routers.py --trace questions.trace.jsonl --docs chunks.jsonl [-m MODEL] [--replicas 3] [--clients 3]
+        [--requests 686] [--tokens 20000]
+
+The proxy is examples/haproxy.cfg; only how it spreads requests is another: random, least (connections), hash (of the
+first document), bounded-hash (the file as it is). Each row has fresh servers with KV memory for so many tokens, and,
+where it says so, a redis-server of their own. Shares of prompt tokens hardly depend on how busy the machine is; times
+do, and all servers share its cores.
+"""
+import argparse
+import concurrent.futures
+import json
+import pathlib
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from support.redis_server import Redis, free_port  # noqa: E402
+
+AS_IT_IS = "balance hash var(txn.documents_key)\n    hash-type consistent\n    hash-balance-factor 200\n"
+ROUTERS = {"random": "balance random(1)\n", "least": "balance leastconn\n",
+           "hash": "balance hash var(txn.documents_key)\n    hash-type consistent\n", "bounded-hash": AS_IT_IS}
+HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin:/sbin")
+BLOCK = 16  # tokens
+
+
+class Server:
+    def __init__(self, model, *options):
+        command = [ROOT / "build/spolia", "serve", "-m", model, "--port", "0", "--reuse", "full", "--guard", "0",
+                   "--log-format", "none", "--threads", "1", "--parallel", "2", *options]
+        self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                        text=True)
+        line = self.process.stdout.readline()
+        if not line.startswith("listening on "):
+            raise SystemExit(f"no server: {' '.join(map(str, command))}")
+        self.port = int(line.rsplit(":", 1)[1])
+
+    def metric(self, name):
+        text = urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60).read().decode()
+        return float(re.search(rf"^spolia:{re.escape(name)} (\S+)$", text, re.M)[1])
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def memory_for(model, tokens):
+    """MiB of KV memory."""
+    s = Server(model, "--kv-memory", 16)
+    blocks = s.metric("kv_blocks")
+    s.stop()
+    return max(1, round(16 * tokens / (BLOCK * blocks)))
+
+
+class Proxy:
+    def __init__(self, folder, router, servers):
+        self.port = free_port()
+        text = (ROOT / "examples/haproxy.cfg").read_text()
+        text = re.sub(r"    server (one|two|three) .*\n?", "", text).replace("bind :8000", f"bind 127.0.0.1:{self.port}")
+        assert AS_IT_IS in text
+        text = text.replace(AS_IT_IS, ROUTERS[router])
+        text += "".join(f"    server s{i} 127.0.0.1:{s.port}\n" for i, s in enumerate(servers))
+        (folder / "haproxy.cfg").write_text(text)
+        shutil.copy(ROOT / "examples/documents.lua", folder)
+        self.process = subprocess.Popen([HAPROXY, "-db", "-f", "haproxy.cfg"], cwd=folder, stderr=subprocess.DEVNULL)
+        end = time.time() + 60
+        while True:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5).read()
+                return
+            except OSError:
+                if time.time() > end:
+                    raise
+                time.sleep(0.1)
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def ask(port, body):
+    """(ms, tokens of the documents by source)"""
+    r = urllib.request.Request(f"http://127.0.0.1:{port}/v1/chat/completions", body,
+                               {"Content-Type": "application/json"})
+    began = time.perf_counter()
+    o = json.load(urllib.request.urlopen(r, timeout=600))
+    ms = (time.perf_counter() - began) * 1000
+    found = {"prompt": o["usage"]["prompt_tokens"]}
+    for s in o["spolia"]["segments"]:
+        found[s["from"]] = found.get(s["from"], 0) + s["reused"]
+    return ms, found
+
+
+def run(args, router, shared, bodies, memory):
+    with tempfile.TemporaryDirectory() as folder:
+        redis = Redis() if shared else None
+        options = ["--remote", redis.url] if shared else []
+        servers = [Server(args.model, "--kv-memory", memory, *options) for _ in range(args.replicas)]
+        proxy = Proxy(pathlib.Path(folder), router, servers)
+        with concurrent.futures.ThreadPoolExecutor(args.clients) as pool:
+            said = list(pool.map(lambda b: ask(proxy.port, b), bodies))
+        counts = [int(s.metric('prompt_tokens_total')) for s in servers]
+        for x in [proxy, *servers, *([redis] if redis else [])]:
+            x.stop()
+    n = sum(f["prompt"] for _, f in said)
+    share = lambda source: sum(f.get(source, 0) for _, f in said) / n
+    return {"router": router, "shared": shared, "memory": share("memory"), "remote": share("remote"),
+            "p50_ms": statistics.median(ms for ms, _ in said), "requests": len(said), "tokens": n / len(said),
+            "counts": counts}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("-m", "--model", default=ROOT / "demo/model.gguf")
+    parser.add_argument("--trace", required=True)
+    parser.add_argument("--docs", required=True)
+    parser.add_argument("--replicas", type=int, default=3)
+    parser.add_argument("--clients", type=int, default=3)
+    parser.add_argument("--requests", type=int, default=10**9)
+    parser.add_argument("--tokens", type=int, default=20000, help="that a server's KV memory has room for")
+    parser.add_argument("--routers", default=",".join(ROUTERS))
+    args = parser.parse_args()
+    lines = lambda path: [json.loads(line) for line in open(path, encoding="utf-8") if line.strip()]
+    texts = {d["id"]: d["text"] for d in lines(args.docs)}
+    bodies = [json.dumps({"messages": [{"role": "user", "content": q.get("question", "What do they say?")}],
+                          "max_tokens": 1,
+                          "documents": [{"id": i, "text": texts[i]} for i in q["doc_ids"]]}).encode()
+              for q in lines(args.trace)[:args.requests]]
+    memory = memory_for(args.model, args.tokens)
+    print(f"{len(bodies)} requests, {args.replicas} servers of {memory} MiB", flush=True)
+    for shared in (False, True):
+        for router in args.routers.split(","):
+            row = run(args, router, shared, bodies, memory)
+            print(json.dumps(row), flush=True)
+            remote = format(row["remote"], ".0%") if shared else "-"
+            print(f"| {router} | {row['memory']:.0%} | {remote} | {row['p50_ms']:.0f} ms |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

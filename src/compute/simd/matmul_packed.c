@@ -1,0 +1,48 @@
+/* matmul_packed.c -- products of packed weights in Q4_0 to Q8_0; tiles of unpacked blocks, of all types. */
+#include "compute/simd/matmul_tiles.h"
+
+#define PACKED_TYPES(X) X(Q8_0) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1)
+PACKED_TYPES(DIRECT_TILES)
+static tile_fn *const direct_tiles[SP_DTYPE_N][TILE + 1] = {PACKED_TYPES(DIRECT_ROW)};
+
+EACH_HEIGHT(BLOCK_TILE, Q8_0)
+EACH_HEIGHT(BLOCK_TILE, Q4_1)
+EACH_HEIGHT(BLOCK_TILE, Q5_1)
+EACH_HEIGHT(BLOCK_TILE, Q6_K)
+
+#define BLOCK_NAME(type, k)  [k] = block_##type##_##k,
+#define BLOCK_ROW(type) [SP_##type] = {EACH_HEIGHT(BLOCK_NAME, type)},
+tile_fn *const SP_VARIANT(sp_block_tiles)[SP_DTYPE_N][TILE + 1] = {BLOCK_ROW(Q8_0) BLOCK_ROW(Q4_1) BLOCK_ROW(Q5_1)
+                                                                       BLOCK_ROW(Q6_K)};
+
+PACKED_TYPES(PRODUCT)
+
+void SP_VARIANT(sp_matmul_packed)(const sp_matmul_packed_args *a, int part, int n_parts)
+{
+    typedef void fn(const sp_matmul_packed_args *, int64_t, int64_t);
+#define ENTRY(type) [SP_##type] = product_##type,
+    static fn *const products[SP_DTYPE_N] = {PACKED_TYPES(ENTRY)};
+    int64_t from, to;
+    sp_part(a->w->n_rows, R, part, n_parts, &from, &to);
+    if (from >= to) return;
+    fn *const legacy = products[sp_pack_as(a->w->type)];
+    if (legacy)
+        legacy(a, from, to);
+    else
+        SP_VARIANT(sp_matmul_packed_k)(a, from, to);
+}
+
+int SP_VARIANT(sp_x_bits)(sp_dtype type)
+{
+    return words_of(sp_pack_as(type)) ? 16 : 8;
+}
+
+size_t SP_VARIANT(sp_pack_bytes)(const sp_mat *w)
+{
+    return sp_pack_bytes(w, form_of(sp_pack_as(w->type)));
+}
+
+void SP_VARIANT(sp_pack)(const sp_pack_args *a, int part, int n_parts)
+{
+    sp_pack(a, form_of(sp_pack_as(a->w->type)), part, n_parts);
+}

@@ -1,0 +1,152 @@
+#include "retrieve/tags.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "retrieve/read_int.h"
+#include "retrieve/text.h"
+
+enum { MOST_BYTES = 1 << 20, MOST_TAGS = 16, MOST_TAG_BYTES = 64 /* as of uploaded documents */ };
+
+static const char table_sql[] = "CREATE TABLE IF NOT EXISTS tags (root INTEGER NOT NULL, path TEXT NOT NULL,"
+                                " tag TEXT NOT NULL, PRIMARY KEY (tag, root, path)) WITHOUT ROWID";
+static const char put_sql[] = "INSERT OR IGNORE INTO tags VALUES (?, ?, ?)";
+static const char allowed_sql[] = "SELECT c.id FROM tags AS t JOIN files AS f ON " SP_TAGS_FILE
+                                  " JOIN chunks AS c ON c.file = f.id WHERE t.tag = ?";
+
+sp_err sp_tags_has(sqlite3 *db, const char *path, bool *out)
+{
+    int64_t n;
+    SP_TRY(sp_db_number(db, path, "SELECT count(*) FROM sqlite_schema WHERE name = 'tags'", &n));
+    *out = n > 0;
+    return SP_OK;
+}
+
+/* -- reading `.tags` --------------------------------------------------------------------------- */
+
+/* A `.tags` being read; text is cut into strings. */
+typedef struct tags_file {
+    sp_builder *b;
+    const char *path;
+    sqlite3_stmt *put;
+    int line;
+} tags_file;
+
+/* trim -- without blanks at both ends; writes into the text. */
+static char *trim(char *s)
+{
+    s += strspn(s, " \t\r");
+    size_t n = strlen(s);
+    while (n && strchr(" \t\r", s[n - 1])) n--;
+    s[n] = '\0';
+    return s;
+}
+
+static sp_err bad_line(tags_file *t, const char *why)
+{
+    const sp_err err = sp_fail(SP_E_FORMAT, "%s:%d: %s", t->path, t->line, why);
+    if (t->b->o.strict) return err;
+    t->b->stats->n_bad_lines++;
+    sp_log(SP_LOG_WARN, "skipped: %s", sp_error_detail());
+    return SP_OK;
+}
+
+static sp_err put(tags_file *t, const char *name, const char *tag)
+{
+    sqlite3_bind_int64(t->put, 1, t->b->root->id);
+    sqlite3_bind_text(t->put, 2, name, -1, SQLITE_STATIC);
+    sqlite3_bind_text(t->put, 3, tag, -1, SQLITE_STATIC);
+    const bool done = sqlite3_step(t->put) == SQLITE_DONE;
+    sqlite3_reset(t->put);
+    return done ? SP_OK : sp_db_fail(t->b->db, t->b->path, "cannot write tags");
+}
+
+/* read_line -- "NAME: TAG, TAG". */
+static sp_err read_line(tags_file *t, char *line)
+{
+    char *colon = strstr(line, ": "), *rest = NULL, *tags[MOST_TAGS + 1];
+    int n = 0;
+    line = trim(line);
+    if (!*line || *line == '#') return SP_OK;
+    if (!colon) return bad_line(t, "not NAME: TAG, TAG");
+    *colon = '\0';
+    char *name = trim(line);
+    for (char *tag = strtok_r(colon + 2, ",", &rest); tag && n <= MOST_TAGS; tag = strtok_r(NULL, ",", &rest))
+        if (*(tag = trim(tag))) tags[n++] = tag;
+    for (int i = 0; i < n; i++)
+        if (strlen(tags[i]) > MOST_TAG_BYTES) return bad_line(t, "a tag of more than 64 bytes");
+    if (!n || n > MOST_TAGS || !*name) return bad_line(t, "must be NAME: and 1 to 16 tags");
+    if (strncmp(name, "./", 2) == 0) name += 2;
+    for (size_t end = strlen(name); end && name[end - 1] == '/';) name[--end] = '\0';
+    for (int i = 0; i < n; i++) SP_TRY(put(t, strcmp(name, ".") == 0 ? "" : name, tags[i]));
+    return SP_OK;
+}
+
+static sp_err read_text(tags_file *t, sp_bytes *text)
+{
+    SP_TRY(sp_bytes_add(text, "", 1));
+    if (!sp_utf8_valid(text->v, text->n - 1) || strlen(text->v) != text->n - 1)
+        return bad_line(t, "not UTF-8 without NULs; no tag of it is taken");
+    SP_TRY(sp_db_exec(t->b->db, t->b->path, table_sql));
+    SP_TRY(sp_db_prepare(t->b->db, t->b->path, put_sql, &t->put));
+    sp_err err = SP_OK;
+    for (char *line = text->v, *next; line && err == SP_OK; line = next) {
+        next = strchr(line, '\n');
+        if (next) *next++ = '\0';
+        t->line++;
+        err = read_line(t, line);
+    }
+    sqlite3_finalize(t->put);
+    return err;
+}
+
+sp_err sp_tags_forget(sp_builder *b, int64_t root)
+{
+    bool there;
+    char sql[80];
+    SP_TRY(sp_tags_has(b->db, b->path, &there));
+    snprintf(sql, sizeof sql, "DELETE FROM tags WHERE root = %lld", (long long)root);
+    return there ? sp_db_exec(b->db, b->path, sql) : SP_OK;
+}
+
+sp_err sp_tags_update(sp_builder *b)
+{
+    sp_bytes path = {0}, text = {0};
+    sp_err err = sp_tags_forget(b, b->root->id);
+    if (err == SP_OK) err = sp_bytes_addf(&path, "%s/.tags%c", b->root->folder, '\0');
+    if (err == SP_OK && access(path.v, F_OK) == 0) {
+        tags_file t = {.b = b, .path = path.v};
+        err = sp_file_read(path.v, MOST_BYTES, &text);
+        if (err == SP_OK) err = read_text(&t, &text);
+    }
+    sp_vec_fini(&path);
+    sp_vec_fini(&text);
+    return err;
+}
+
+/* -- searching --------------------------------------------------------------------------------- */
+
+sp_err sp_tags_allowed(sp_index *ix, const char *const *tags, int n, sp_ids *out)
+{
+    sqlite3_stmt *s;
+    bool there;
+    int rc = SQLITE_DONE;
+    SP_TRY(sp_tags_has(ix->db, ix->path, &there));
+    if (!there) return SP_OK;
+    SP_TRY(sp_db_prepare(ix->db, ix->path, allowed_sql, &s));
+    sp_err err = SP_OK;
+    for (int i = 0; i < n && err == SP_OK; i++) {
+        sqlite3_bind_text(s, 1, tags[i], -1, SQLITE_STATIC);
+        while (err == SP_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+            err = sp_vec_reserve(out, 1);
+            if (err == SP_OK) out->v[out->n++] = sqlite3_column_int64(s, 0);
+        }
+        if (err == SP_OK && rc != SQLITE_DONE) err = sp_db_fail(ix->db, ix->path, "cannot search");
+        sqlite3_reset(s);
+    }
+    sqlite3_finalize(s);
+    return err;
+}

@@ -1,0 +1,150 @@
+/* test_shelf_repair.c -- what a repair saves of collections: names, files, tags, counts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "retrieve/shelf_collections.h"
+
+enum { DOCUMENTS = 40 };
+static const char place[] = "t/manual", other_place[] = "/files";
+
+static void count(sp_shelf *s, const char *where, const char *text, int n)
+{
+    sp_shelf_count c = {.n = n};
+    strcpy(c.place, where);
+    assert_int_equal(sp_shelf_chunk_hash("title", text, &c.chunk), SP_OK);
+    assert_int_equal(sp_shelf_count_all(s, &c, 1), SP_OK);
+}
+
+static void make_file(const char *path)
+{
+    sp_shelf *s;
+    assert_int_equal(sp_shelf_open(path, &s), SP_OK);
+    assert_int_equal(sp_shelf_add_collection(s, "t", "manual", 7), SP_OK);
+    assert_int_equal(sp_shelf_add_collection(s, "t", "empty", 8), SP_OK);
+    for (int i = 0; i < DOCUMENTS; i++) {
+        char id[32], file[32], tags[32], text[600];
+        snprintf(id, sizeof id, "manual/d%02d", i);
+        snprintf(file, sizeof file, "f/%02d.md", i);
+        snprintf(tags, sizeof tags, "all\nn%d\n", i);
+        snprintf(text, sizeof text, "%0500d", i);
+        sp_shelf_chunk c = {.title = "title", .text = text, .n_tokens = 1};
+        snprintf((char *)c.ids[0].b, sizeof c.ids[0].b, "a%d", i);
+        snprintf((char *)c.ids[1].b, sizeof c.ids[1].b, "b%d", i);
+        const sp_shelf_row row = {.tenant = "t", .id = id, .title = id, .created_s = i, .file = file, .tags = tags};
+        assert_int_equal(sp_shelf_put(s, &row, &c, 1), SP_OK);
+        if (i % 4 == 0) count(s, place, text, 3 + i);
+    }
+    count(s, other_place, "of a file", 5);
+    count(s, place, "of a passage that is not there", 9);
+    sp_shelf_close(s);
+}
+
+/* What a file has of it: documents with their file and tags, the sum of the counts. */
+typedef struct kept {
+    int n_documents, n_tagged, n_collections;
+    int64_t counts, of_files;
+} kept;
+
+static kept look(const char *path)
+{
+    kept k = {0};
+    sp_shelf *s;
+    sp_document_list l;
+    sp_collection_list all;
+    assert_int_equal(sp_shelf_open(path, &s), SP_OK);
+    const sp_shelf_query q = {.tenant = "t", .collection = "manual", .limit = 1000};
+    assert_int_equal(sp_shelf_list(s, &q, &l), SP_OK);
+    k.n_documents = l.n;
+    for (int i = 0; i < l.n; i++) {
+        char tags[32], file[32];
+        const int n = atoi(l.v[i].id + strlen("manual/d"));
+        snprintf(tags, sizeof tags, "all\nn%d\n", n);
+        snprintf(file, sizeof file, "f/%02d.md", n);
+        const bool good = strcmp(l.v[i].tags, tags) == 0 && strcmp(l.v[i].file, file) == 0;
+        assert_true(good || (!*l.v[i].tags && !*l.v[i].file)); /* never another document's */
+        k.n_tagged += good;
+    }
+    sp_document_list_fini(&l);
+    assert_int_equal(sp_shelf_collections(s, "t", NULL, NULL, &all), SP_OK);
+    k.n_collections = all.n;
+    for (int i = 0; i < all.n; i++)
+        if (strcmp(all.v[i].name, "empty") == 0) assert_int_equal(all.v[i].created_s, 8);
+    sp_collection_list_fini(&all);
+    assert_int_equal(sp_shelf_count_of(s, place, &k.counts), SP_OK);
+    assert_int_equal(sp_shelf_count_of(s, other_place, &k.of_files), SP_OK);
+    sp_shelf_close(s);
+    return k;
+}
+
+static void run(const char *format, const char *a, const char *b)
+{
+    char command[256];
+    snprintf(command, sizeof command, format, a, b);
+    assert_int_equal(system(command), 0);
+}
+
+static const int64_t all_counts = 3 * 10 + (0 + 4 + 8 + 12 + 16 + 20 + 24 + 28 + 32 + 36);
+
+static void a_repair_keeps_collections_tags_and_counts(void **state)
+{
+    char dir[] = "/dev/shm/shelf-XXXXXX", path[64];
+    sp_documents_repaired sum;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/documents.db", dir);
+    make_file(path);
+    assert_int_equal(sp_shelf_repair(path, &(sp_shelf_repair_opts){.save = true}, &sum), SP_OK);
+    assert_int_equal(sum.n_saved, DOCUMENTS);
+    const kept k = look(path);
+    assert_int_equal(k.n_tagged, DOCUMENTS);
+    assert_int_equal(k.n_collections, 2);
+    assert_int_equal(k.counts, all_counts); /* the count of a passage that is in no document leaves */
+    assert_int_equal(k.of_files, 5);
+    run("rm -r %s%s", dir, "");
+}
+
+/* Every page in turn is damaged: what is lost beside it is little. */
+static void a_damaged_page_costs_what_is_on_it(void **state)
+{
+    char dir[] = "/dev/shm/shelf-XXXXXX", path[64], whole[64];
+    int n_pages = 0, n_documents = 0, n_tagged = 0;
+    int64_t counts = 0;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/documents.db", dir);
+    snprintf(whole, sizeof whole, "%s/whole.db", dir);
+    make_file(whole);
+    struct stat st;
+    assert_int_equal(stat(whole, &st), 0);
+    for (long at = 4096; at < st.st_size; at += 4096, n_pages++) {
+        sp_documents_repaired sum;
+        run("cp %s %s", whole, path);
+        FILE *f = fopen(path, "r+b");
+        fseek(f, at, SEEK_SET);
+        for (int i = 0; i < 4096; i++) fputc(at % 8192 ? 0 : 0xA5, f);
+        assert_int_equal(fclose(f), 0);
+        assert_int_equal(sp_shelf_repair(path, &(sp_shelf_repair_opts){.save = true}, &sum), SP_OK);
+        const kept k = look(path);
+        assert_int_equal(k.n_documents, sum.n_saved);
+        n_documents += k.n_documents;
+        n_tagged += k.n_tagged;
+        counts += k.counts;
+    }
+    assert_true(n_pages > 15 && n_tagged > n_documents * 8 / 10 && counts > n_pages * all_counts * 8 / 10);
+    run("rm -r %s%s", dir, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_repair_keeps_collections_tags_and_counts),
+        cmocka_unit_test(a_damaged_page_costs_what_is_on_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
