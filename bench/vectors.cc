@@ -102,17 +102,25 @@ double recall(const found &a, const found &truth)
     return (double)n / (double)all;
 }
 
-/* make -- flat or IVF, built in one call. */
-sp_vectors *make(sp_vectors_kind kind, const std::vector<float> &v, size_t n, size_t dims, double *seconds)
+sp_vectors *create(sp_vectors_kind kind, size_t dims)
 {
     sp_vectors *x;
     sp_vectors_opts o = {};
     o.kind = kind;
     o.n_dims = (int)dims;
+    o.links = M; /* of a graph, as `effort` */
+    o.effort = EFFORT;
+    check(sp_vectors_create(&o, &x));
+    return x;
+}
+
+/* make -- flat or IVF, built in one call. */
+sp_vectors *make(sp_vectors_kind kind, const std::vector<float> &v, size_t n, size_t dims, double *seconds)
+{
     std::vector<int64_t> ids(n);
     for (size_t i = 0; i < n; i++) ids[i] = (int64_t)i;
     const double from = now();
-    check(sp_vectors_create(&o, &x));
+    sp_vectors *x = create(kind, dims);
     check(sp_vectors_train(x, v.data(), n < 25000 ? n : 25000, NULL));
     check(sp_vectors_add(x, ids.data(), v.data(), n, NULL));
     *seconds = now() - from;
@@ -162,15 +170,9 @@ void compare_graphs(const std::vector<float> &v, const std::vector<float> &q, si
                     const found &truth)
 {
     hnswlib::InnerProductSpace space(dims);
-    sp_vectors *graph;
-    sp_vectors_opts o = {};
-    o.kind = SP_VECTORS_HNSW;
-    o.n_dims = (int)dims;
-    o.links = M;
-    o.effort = EFFORT;
+    sp_vectors *graph = create(SP_VECTORS_HNSW, dims);
     double ours = 0, directly = 0, us = 0, direct_us = 0, staged_us = 0, mb = resident_mb(), direct_mb;
     hnswlib::HierarchicalNSW<float> g(&space, n, M, EFFORT);
-    check(sp_vectors_create(&o, &graph));
     check(sp_vectors_reserve(graph, n));
     for (size_t i = 0; i < n; i += SLICE) {
         const size_t end = i + SLICE < n ? i + SLICE : n;
@@ -216,15 +218,10 @@ void build_alone(const std::vector<float> &v, const std::vector<float> &q, size_
 {
     sp_vectors *graph, *opened;
     sp_team *team;
-    sp_vectors_opts o = {};
-    o.kind = SP_VECTORS_HNSW;
-    o.n_dims = (int)dims;
-    o.links = M;
-    o.effort = EFFORT;
     check(sp_team_create(&team, 0));
     const double mb = resident_mb();
     double from = wall();
-    check(sp_vectors_create(&o, &graph));
+    graph = create(SP_VECTORS_HNSW, dims);
     check(sp_vectors_reserve(graph, n));
     for (size_t i = 0; i < n; i += SLICE) {
         const size_t some = std::min((size_t)SLICE, n - i);
@@ -245,7 +242,7 @@ void build_alone(const std::vector<float> &v, const std::vector<float> &q, size_
     sp_vectors_destroy(graph);
     struct stat st = {};
     stat(path, &st);
-    check(sp_vectors_create(&o, &opened));
+    opened = create(SP_VECTORS_HNSW, dims);
     from = wall();
     check(sp_vectors_read(opened, path));
     const double read = wall() - from;

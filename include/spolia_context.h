@@ -142,7 +142,8 @@ typedef struct sp_guard_opts {
 typedef struct sp_machine_opts {
     int n_threads;          /* 0: one for each core */
     const char *device;     /* what computes and holds weights, keys and values; NULL: "cpu" */
-    const char *cpu;        /* its kernels: "ref", "avx2", "avxvnni", "avx512", "vnni"; NULL: SPOLIA_CPU or the best */
+    const char *cpu;        /* its kernels: "ref", "avx2", "avxvnni", "avx512", "vnni", "neon", "i8mm"; NULL:
+                               SPOLIA_CPU or the best */
     bool exact_products;    /* where kernels round the inputs of a product to 8 bits, give them 15: twice the
                                products */
     const char *packs;      /* folder that keeps packed weights, created if need be: the next context maps them

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/model_options.h"
 #include "cli/progress.h"
 #include "cmd/commands.h"
 
@@ -12,9 +13,9 @@ enum { AT_ONCE = 512 }; /* texts of one call, between two looks at Ctrl-C */
 
 typedef struct embedding {
     const char *model, *file, *as;
-    int n_threads, dimensions, step;
+    int dimensions, step;
     bool strict, as_json;
-    const char *cpu;
+    sp_machine_opts machine;
     sp_embed_input *inputs; /* [n] */
     size_t n;
     char *text; /* of the file; the inputs point into it */
@@ -96,8 +97,7 @@ static sp_err compute(embedding *e, sp_embedder *em, const sp_embed_opts *o)
 static int embed(embedding *e, sp_embed_kind kind)
 {
     sp_embedder *em = NULL;
-    const sp_embedder_opts open = {
-        .model = e->model, .step_tokens = e->step, .machine = {.n_threads = e->n_threads, .cpu = e->cpu}};
+    const sp_embedder_opts open = {.model = e->model, .step_tokens = e->step, .machine = e->machine};
     const sp_embed_opts o = {.kind = kind, .dimensions = e->dimensions, .refuse_long = e->strict};
     sp_err err = sp_embedder_open(&open, &em);
     if (err != SP_OK) return cli_fail(err);
@@ -133,8 +133,9 @@ int cmd_embed(int argc, char **argv)
          "what the texts are: text, query, document; the model may want a prompt before them (text)"},
         {OPT_INT, "dimensions", 0, "N", &e.dimensions, "the first N elements of each vector (all)"},
         {OPT_FLAG, "strict", 0, NULL, &e.strict, "a text that is too long for the model is an error; else it is cut"},
-        {OPT_INT, "threads", 't', "N", &e.n_threads, "threads (one for each core)"},
-        {OPT_STRING, "cpu", 0, "NAME", &e.cpu, "kernels: ref, avx2, avxvnni, avx512, vnni, neon, i8mm (the best)"},
+        {OPT_INT, "threads", 't', "N", &e.machine.n_threads, "threads (one for each core)"},
+        OPT_CPU(&e.machine.cpu),
+        OPT_EXACT_PRODUCTS(&e.machine.exact_products),
         {OPT_INT, "batch", 'b', "N", &e.step, "tokens computed together (1024)"},
         {OPT_FLAG, "json", 0, NULL, &e.as_json, "print JSON"},
         {0},

@@ -144,7 +144,9 @@ static const char *file_name(const char *path)
 static bool open_encoder(const serving *s, const char *path, bool scores, sp_embedder **out, const char **name)
 {
     const sp_machine_opts *m = &s->model.ctx.machine;
-    const sp_embedder_opts o = {.model = path, .machine = {.n_threads = m->n_threads, .cpu = m->cpu}};
+    const sp_embedder_opts o = {
+        .model = path,
+        .machine = {.n_threads = m->n_threads, .cpu = m->cpu, .exact_products = m->exact_products}};
     if (!path) return true;
     *name = file_name(path);
     const sp_err err = sp_embedder_open(&o, out);

@@ -56,17 +56,17 @@ sp_err sp_ranking_words(sp_index *ix, const char *question, int k, const sp_ids 
     }
 }
 
-static const char allowed_sql[] =
+static const char in_files_sql[] =
     "SELECT id FROM hits WHERE file = ?1 OR substr(file, 1, length(rtrim(?1, '/')) + 1) = rtrim(?1, '/') || '/'";
 
-static sp_err in_files(sp_index *ix, const sp_retrieve_query *q, sp_ids *out)
+sp_err sp_ranking_ids(sp_index *ix, const char *sql, const char *const *texts, int n, sp_ids *out)
 {
     sqlite3_stmt *s;
     int rc = SQLITE_DONE;
     sp_err err = SP_OK;
-    SP_TRY(sp_db_prepare(ix->db, ix->path, allowed_sql, &s));
-    for (int i = 0; i < q->n_files && err == SP_OK; i++) {
-        sqlite3_bind_text(s, 1, q->files[i], -1, SQLITE_STATIC);
+    SP_TRY(sp_db_prepare(ix->db, ix->path, sql, &s));
+    for (int i = 0; i < n && err == SP_OK; i++) {
+        sqlite3_bind_text(s, 1, texts[i], -1, SQLITE_STATIC);
         while (err == SP_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
             err = sp_vec_reserve(out, 1);
             if (err == SP_OK) out->v[out->n++] = sqlite3_column_int64(s, 0);
@@ -92,7 +92,7 @@ sp_err sp_ranking_allowed(sp_index *ix, const sp_retrieve_query *q, sp_ids *out)
 {
     sp_ids tagged = {0};
     size_t n = 0;
-    sp_err err = q->n_files ? in_files(ix, q, out) : SP_OK;
+    sp_err err = q->n_files ? sp_ranking_ids(ix, in_files_sql, q->files, q->n_files, out) : SP_OK;
     if (err == SP_OK && q->n_tags) err = sp_tags_allowed(ix, q->tags, q->n_tags, q->n_files ? &tagged : out);
     arrange(out);
     arrange(&tagged);

@@ -20,6 +20,8 @@ void sp_ranking_sort(sp_ranking *r);
 /* sp_ranking_words -- the k best by BM25, of the chunks in `allowed` (ascending; NULL: of all). */
 sp_err sp_ranking_words(sp_index *ix, const char *question, int k, const sp_ids *allowed,
                         sp_ranking *out) SP_MUST_CHECK;
+/* sp_ranking_ids -- adds the ids that a statement with one parameter returns for each of n texts. */
+sp_err sp_ranking_ids(sp_index *ix, const char *sql, const char *const *texts, int n, sp_ids *out) SP_MUST_CHECK;
 /* sp_ranking_allowed -- ids of the chunks that a query's files and tags allow, ascending: of these files, and of all
  * files in these folders; of files with one of these tags (tags.h); both must hold. */
 sp_err sp_ranking_allowed(sp_index *ix, const sp_retrieve_query *q, sp_ids *out) SP_MUST_CHECK;

@@ -131,22 +131,7 @@ sp_err sp_tags_update(sp_builder *b)
 
 sp_err sp_tags_allowed(sp_index *ix, const char *const *tags, int n, sp_ids *out)
 {
-    sqlite3_stmt *s;
     bool there;
-    int rc = SQLITE_DONE;
     SP_TRY(sp_tags_has(ix->db, ix->path, &there));
-    if (!there) return SP_OK;
-    SP_TRY(sp_db_prepare(ix->db, ix->path, allowed_sql, &s));
-    sp_err err = SP_OK;
-    for (int i = 0; i < n && err == SP_OK; i++) {
-        sqlite3_bind_text(s, 1, tags[i], -1, SQLITE_STATIC);
-        while (err == SP_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
-            err = sp_vec_reserve(out, 1);
-            if (err == SP_OK) out->v[out->n++] = sqlite3_column_int64(s, 0);
-        }
-        if (err == SP_OK && rc != SQLITE_DONE) err = sp_db_fail(ix->db, ix->path, "cannot search");
-        sqlite3_reset(s);
-    }
-    sqlite3_finalize(s);
-    return err;
+    return there ? sp_ranking_ids(ix, allowed_sql, tags, n, out) : SP_OK;
 }

@@ -184,10 +184,8 @@ int speed_bench_run(speed_bench *b, const speed_kind *kind, const opt *own, int 
         {OPT_GROUP, "Measurement"},
         {OPT_INT, "rounds", 0, "N", &b->rounds, "runs of each setting, alternating (3)"},
         {OPT_INT, "threads", 't', "N", &b->n_threads, "threads (one for each core)"},
-        {OPT_STRING, "cpu", 0, "NAME", &b->cpu,
-         "kernels: ref, avx2, avxvnni, avx512, vnni, neon, i8mm (the best for this CPU)"},
-        {OPT_FLAG, "exact-products", 0, NULL, &b->mo.m.ctx.machine.exact_products,
-         "where these kernels round a product's inputs to 8 bits, give them 15"},
+        OPT_CPU(&b->cpu),
+        OPT_EXACT_PRODUCTS(&b->mo.m.ctx.machine.exact_products),
         {OPT_STRING, "csv", 0, "FILE", &b->csv_path, "write a line for each run"},
         {0},
     };

@@ -220,10 +220,12 @@ static sp_miss why_failed(sp_err err)
                                   : SP_MISS_NO_ROOM;
 }
 
-/* learn_speed -- a mean in which the last time counts a quarter. */
+/* learn_speed -- a mean in which the last time counts a quarter; that time alone if the tier was left alone, since the
+ * mean is of long ago then. */
 static void learn_speed(sp_level *l, double byte_us)
 {
-    l->byte_us = l->byte_us == 0 ? byte_us : l->byte_us * 0.75 + byte_us * 0.25;
+    const bool alone = l->byte_us == 0 || l->slow_pause_us;
+    l->byte_us = alone ? byte_us : l->byte_us * 0.75 + byte_us * 0.25;
 }
 
 /* note_speed -- of all loads since none was under way. */
