@@ -271,6 +271,11 @@ bool sp_tier_answers(sp_tier *t)
     return !t->type->answers || t->type->answers(t);
 }
 
+bool sp_tier_takes(sp_tier *t)
+{
+    return t->type->takes && t->type->takes(t);
+}
+
 bool sp_tier_is_writer(sp_tier *t)
 {
     return !t->type->is_writer || t->type->is_writer(t);

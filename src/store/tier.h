@@ -135,6 +135,9 @@ bool sp_tier_knows(sp_tier *t, const sp_tier_key *key);
 /* sp_tier_answers -- false: the tier is lost for now, operations would end with SP_E_IO. Cost: reads a flag. */
 bool sp_tier_answers(sp_tier *t);
 
+/* sp_tier_takes -- the tier is handing over what its store has sent: it is not the store that is silent. */
+bool sp_tier_takes(sp_tier *t);
+
 /* sp_tier_is_writer -- this process may put and drop; fixed when the tier is opened. */
 bool sp_tier_is_writer(sp_tier *t);
 

@@ -40,6 +40,7 @@ typedef struct sp_tier_type {
     sp_err (*run)(sp_tier *t, const sp_tier_op *op);
     bool (*knows)(sp_tier *t, const sp_tier_key *key);
     bool (*answers)(sp_tier *t);   /* NULL: always */
+    bool (*takes)(sp_tier *t);     /* NULL: never */
     bool (*is_writer)(sp_tier *t); /* NULL: it is */
     /* NULL: only this process puts copies there */
     sp_err (*news)(sp_tier *t, sp_err (*each)(void *user, const sp_tier_info *info), void *user);

@@ -367,15 +367,17 @@ static void abandon(sp_load *x)
     sp_tier_op_cancel(x->move.op); /* not withdrawn: its end shows that the tier answers */
 }
 
-/* silent_us -- until when the remote tier may be silent: longer than it usually is, or a small share of computing. A
- * request thus hardly pays for a store that hangs, and one that is slow, but sooner than computing, is waited for. */
+/* silent_us -- until when the remote tier may be silent: longer than it usually is, or a small share of computing, since
+ * its store has sent something. A request thus hardly pays for a store that hangs, and one that is slow, but sooner than
+ * computing, is waited for. */
 static int64_t silent_us(const sp_load *x)
 {
     const sp_tiers *t = x->tiers;
     const sp_level *l = x->from;
     if (l->gap_us == 0) return INT64_MAX;
     const double usual_us = l->gap_us + GAP_DEVS * l->gap_dev_us;
-    return atomic_load(&t->heard_us) + (int64_t)SP_MAX(usual_us, SILENT_SHARE * t->busy_cost_us);
+    const int64_t heard_us = sp_tier_takes(l->tier) ? sp_clock_us() : atomic_load(&t->heard_us);
+    return heard_us + (int64_t)SP_MAX(usual_us, SILENT_SHARE * t->busy_cost_us);
 }
 
 /* late_us -- until when a load may take: the remote tier as long as all loads of now may, unless it falls silent,

@@ -42,7 +42,7 @@ typedef struct remote_tier {
     sp_op_queue gets, others; /* a get does not wait for a put */
     pthread_t reader, writer, listener;
     int n_threads; /* of these, in this order */
-    atomic_bool stop, some_news;
+    atomic_bool stop, some_news, taking;
     line in, out; /* the reader's and the writer's */
     atomic_bool up;           /* tier.h I3 */
     _Atomic int64_t n_failed; /* how often it has ceased to be */
@@ -412,7 +412,10 @@ static sp_err take_part(void *user, int part, const uint8_t *data, size_t n)
 {
     getting *g = user;
     if (!data) g->is_gone = true;
-    return part == SP_PART_HEAD ? take_head(g, data, n) : take_group(g, part, data, n);
+    atomic_store(&g->t->taking, true);
+    sp_err err = part == SP_PART_HEAD ? take_head(g, data, n) : take_group(g, part, data, n);
+    atomic_store(&g->t->taking, false);
+    return err;
 }
 
 static bool is_wanted(void *user)
@@ -638,6 +641,11 @@ static bool answers(sp_tier *tier)
     return atomic_load(&remote_of(tier)->up);
 }
 
+static bool takes(sp_tier *tier)
+{
+    return atomic_load(&remote_of(tier)->taking);
+}
+
 static sp_tier_stats stats_of(sp_tier *tier)
 {
     remote_tier *t = remote_of(tier);
@@ -700,8 +708,8 @@ static sp_err news(sp_tier *tier, sp_err (*each)(void *user, const sp_tier_info 
 }
 
 static const sp_tier_type remote_type = {
-    .name = "remote", .queue_of = queue_of, .knows = knows, .answers = answers, .news = news, .stats = stats_of,
-    .close = close_tier};
+    .name = "remote", .queue_of = queue_of, .knows = knows, .answers = answers, .takes = takes, .news = news,
+    .stats = stats_of, .close = close_tier};
 
 static sp_err start(remote_tier *t)
 {
