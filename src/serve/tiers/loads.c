@@ -367,9 +367,9 @@ static void abandon(sp_load *x)
     sp_tier_op_cancel(x->move.op); /* not withdrawn: its end shows that the tier answers */
 }
 
-/* silent_us -- until when the remote tier may be silent: longer than it usually is, or a small share of computing, since
- * its store has sent something. A request thus hardly pays for a store that hangs, and one that is slow, but sooner than
- * computing, is waited for. */
+/* silent_us -- until when the remote tier may be silent: longer than it usually is, or a small share of computing,
+ * since its store has sent something. A request thus hardly pays for a store that hangs, and one that is slow, but
+ * sooner than computing, is waited for. */
 static int64_t silent_us(const sp_load *x)
 {
     const sp_tiers *t = x->tiers;
