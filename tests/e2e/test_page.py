@@ -132,13 +132,16 @@ def resident(s):
 
 @pytest.fixture(scope="module")
 def many():
-    """A server with 10,000 copies of short documents below one system prompt."""
+    """A server with 10,000 copies of short documents below one system prompt, and 10,000 registered documents."""
     s = Server("--reuse", "full", "--kv-memory", 1024)
     for i in range(0, N_COPIES, AT_ONCE):
         given = [{"text": f"Boat {k} is at pier {k * 7919 % N_COPIES}."} for k in range(i, i + AT_ONCE)]
         body = {"model": "any", "messages": [BRIEF, {"role": "user", "content": "Where?"}], "documents": given, "max_tokens": 1}
         status, o = s.call("/v1/chat/completions", body)
         assert status == 200, o
+    for k in range(N_COPIES):
+        status, o = s.call("/v1/documents", {"id": f"crane-{k}", "title": f"Crane {k}", "text": f"Crane {k} lifts {k % 97} tons."})
+        assert status in (200, 201), o
     yield s
     assert s.stop() == 0, s.said
 
@@ -182,8 +185,9 @@ def reports(server, prefixed, many, tmp_path_factory):
     keys = tmp_path_factory.mktemp("page") / "keys"
     keys.write_text("the-key\n")
     keyed = Server("--api-keys", str(keys))
-    done = subprocess.run([CLIENTS, ROOT / "tests/support/page.py", CHROMIUM, server.url, keyed.url, prefixed, many.url], capture_output=True, text=True,
-                          timeout=1500)
+    pictures = [os.environ["SPOLIA_PICTURES"]] if "SPOLIA_PICTURES" in os.environ else []
+    done = subprocess.run([CLIENTS, ROOT / "tests/support/page.py", CHROMIUM, server.url, keyed.url, prefixed, many.url, *pictures],
+                          capture_output=True, text=True, timeout=1500)
     keyed.stop()
     assert done.returncode == 0, done.stderr[-3000:]
     return {r["flow"]: r["error"] for r in map(json.loads, done.stdout.splitlines())}

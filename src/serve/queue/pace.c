@@ -1,9 +1,9 @@
 #include "serve/queue/pace.h"
 
-#include "base/mem.h"
+#include <stdlib.h>
+#include <string.h>
 
-#define WEIGHT 0.25 /* of a step of MANY tokens or more, against all before it */
-#define MANY   64
+#include "base/mem.h"
 
 double sp_pace_sight(const sp_model *m)
 {
@@ -27,6 +27,12 @@ static double sum_below(int n)
     return 0.5 * n * (n - 1.0);
 }
 
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
 void sp_pace_guess(sp_pace *p, int n, double us)
 {
     if (!p->measured && n > 0) p->token_us = us / cost(p, n, sum_below(n));
@@ -35,8 +41,12 @@ void sp_pace_guess(sp_pace *p, int n, double us)
 void sp_pace_learn(sp_pace *p, int n, double positions, double us)
 {
     if (n <= 0 || us <= 0) return;
-    const double each = us / cost(p, n, positions), weight = WEIGHT * SP_MIN(n, MANY) / MANY;
-    p->token_us = p->measured ? p->token_us + weight * (each - p->token_us) : each;
+    p->each_us[p->n++ % SP_PACE_STEPS] = us / cost(p, n, positions);
+    double sorted[SP_PACE_STEPS];
+    const size_t n_steps = (size_t)SP_MIN(p->n, SP_PACE_STEPS);
+    memcpy(sorted, p->each_us, n_steps * sizeof *sorted);
+    qsort(sorted, n_steps, sizeof *sorted, by_value);
+    p->token_us = sorted[(n_steps - 1) / 4];
     p->measured = true;
 }
 

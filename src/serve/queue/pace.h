@@ -3,16 +3,21 @@
  *   us of a prompt's tokens = token_us * (how many + positions that they look at / sight)
  *
  * The model's shape decides `sight`. token_us is guessed from a few layers (serve/request/guess.c) until steps have
- * shown it; of these, recent ones count most. Pure: time is passed in. */
+ * shown it: the lower quartile of the last ones, since a step that reads weights from a disk, computes a few tokens or
+ * shares the machine takes longer than those of a long prompt, and none takes less. Pure: time is passed in. */
 #ifndef SP_SERVE_PACE_H
 #define SP_SERVE_PACE_H
 
 #include "model/model.h"
 
+enum { SP_PACE_STEPS = 16 };
+
 typedef struct sp_pace {
     double token_us; /* of a token that looks at nothing; 0: unknown */
     double sight;    /* positions whose attention costs as much as the rest of a token; 0: infinitely many */
     bool measured;   /* by steps */
+    double each_us[SP_PACE_STEPS]; /* token_us as the last steps show it, in a ring ... */
+    int64_t n;                     /* ... of which so many were put in */
 } sp_pace;
 
 /* sp_pace_sight -- of a model: the multiply-adds with weights by those that a position costs in attention. Layers with

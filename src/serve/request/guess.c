@@ -110,6 +110,7 @@ void sp_context_learn_pace(sp_context *c, int n_slices, double us)
         for (int i = 0; i < slice->n; i++) positions += slice->plan->todo[slice->from + i].pos;
     }
     if (n < LEAST_TOKENS) return;
+    if (c->step.n_decoding && 2 * c->step.budget.decode_us > us) return; /* what remains is noise */
     if (c->step.n_decoding) us -= c->step.budget.decode_us;
     if (c->pace.sight <= 0) c->pace.sight = sp_pace_sight(c->model);
     sp_pace_learn(&c->pace, n, positions, us);
