@@ -44,10 +44,10 @@ INLINE void bytes_of_group(const group_range *r, const group32 *g, bytes_group *
 }
 
 /* What the bytes of a group leave of x. */
-INLINE group32 rest_of(const float x[32], const bytes_group *bytes)
+INLINE group32 rest_of(const float x[32], const bytes_group *whole)
 {
     float rest[32];
-    for (int i = 0; i < 32; i++) rest[i] = fmaf(-(float)bytes->x[i], bytes->scale, x[i]);
+    for (int i = 0; i < 32; i++) rest[i] = fmaf(-(float)whole->x[i], whole->scale, x[i]);
     return group_load(rest);
 }
 
