@@ -68,7 +68,8 @@ all: $(BUILD)/spolia $(BUILD)/libspolia.a
 
 # -- the two commands of the README ---------------------------------------------------------------
 
-demo: setup
+demo:
+	@scripts/setup --demo
 	@$(MAKE) --no-print-directory -j$(JOBS) $(BUILD)/spolia
 	@.venv/bin/python scripts/demo
 

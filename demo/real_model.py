@@ -84,6 +84,12 @@ def reused(answer: dict) -> int:
 # -- what is shown ------------------------------------------------------------------------------------------------
 
 
+def shown(path: pathlib.Path) -> str:
+    """The path as a command takes it: relative below this folder, else whole."""
+    path = pathlib.Path(os.path.abspath(path))
+    return str(path.relative_to(pathlib.Path.cwd())) if path.is_relative_to(pathlib.Path.cwd()) else str(path)
+
+
 def show_row(question: dict, cold: dict, known: dict) -> None:
     marks = ["right" if is_right(a, question) else "wrong" for a in (cold, known)]
     print(f"{ttft(cold):7.0f} ms {ttft(known):7.0f} ms {reused(known):6}/{known['usage']['prompt_tokens']:<5} "
@@ -149,7 +155,6 @@ def run(spolia: pathlib.Path, model: pathlib.Path, build: pathlib.Path, quality:
     summarise(questions, pairs, quality)
     show_picture(pairs)
     write_svg(pairs, picture)
-    print(f"\nThe picture: {os.path.relpath(picture)}. A model of 135 M parameters reads badly: the order of the "
-          f"documents alone changes its answers (demo/countries/README.md).\nAsk your own: {os.path.relpath(spolia)} index FOLDER -o mine.db && {os.path.relpath(spolia)} ask "
-          f"-m {model} --index mine.db \"...\"\n"
-          f"In a browser: {os.path.relpath(spolia)} serve -m {model}, then http://127.0.0.1:8080/: drop a folder, ask, and see what was reused")
+    print(f"\nThe picture: {shown(picture)}. A model of 135 M parameters reads badly: the order of the "
+          f"documents alone changes its answers (demo/countries/README.md).\nAsk your own: {shown(spolia)} index FOLDER -o mine.db "
+          f"&& {shown(spolia)} ask -m {shown(model)} --index mine.db \"...\"")

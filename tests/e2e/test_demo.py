@@ -26,6 +26,7 @@ def test_every_question_is_asked_twice_and_reused(tmp_path, capsys):
     assert "of 20" in out and "reused" in out
     share = int(out.split("tokens reused  ")[1].split("%")[1])
     assert share > 60
+    assert "../" not in out, "paths are relative below this folder alone"
     picture = ElementTree.parse(tmp_path / "demo-ttft.svg").getroot()
     assert len(picture.findall("{*}rect")) == 41  # two bars a question
 
@@ -53,3 +54,20 @@ def test_it_runs_in_a_copy_of_the_checkout_with_its_build_folder(tmp_path):
                           timeout=300)
     assert done.returncode == 0, done.stderr
     assert str(ROOT / "demo/docs") not in done.stderr
+
+
+def test_a_path_is_relative_below_this_folder_only(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert real_model.shown(tmp_path / "build/spolia") == "build/spolia"
+    assert real_model.shown(ROOT / "demo/model.gguf") == str(ROOT / "demo/model.gguf")
+
+
+def test_it_needs_no_packages_of_the_tests(tmp_path):
+    """`make demo` sets up with --demo, and then an empty environment is enough: the scripts import the standard library."""
+    make = subprocess.run(["make", "-n", "-C", ROOT, "demo"], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "scripts/setup --demo" in make and not [line for line in make.splitlines() if line.endswith("scripts/setup")]
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    env = {**os.environ, "SPOLIA_MODELS": str(tmp_path)}
+    done = subprocess.run([tmp_path / "bare/bin/python", ROOT / "scripts/demo", "--build", PROGRAM.parent, "--bundled",
+                           "--questions", "1"], capture_output=True, text=True, env=env, timeout=300)
+    assert done.returncode == 0, done.stderr
