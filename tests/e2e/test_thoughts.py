@@ -51,6 +51,13 @@ def test_json_has_thoughts_apart(thinking):
     assert json.loads(succeed("run", *prompt[:3], "Where do boats", *prompt[4:]))["text"]
 
 
+def test_an_answer_bound_to_a_schema_has_no_thoughts(thinking, tmp_path):
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"const": "At nine."}')
+    said = json.loads(succeed("run", "-m", thinking, "-p", "When?\n<think>\n", "--json-schema", schema, "--json"))
+    assert json.loads(said["text"]) == "At nine." and "thoughts" not in said
+
+
 def test_a_model_without_thoughts_says_all(thinking):
     plain = chat(MODEL).stdout
     assert plain == chat(MODEL, "--thoughts", "text").stdout and plain.strip()

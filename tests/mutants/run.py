@@ -50,6 +50,7 @@ def copy_tree():
                     symlinks=True)
     shutil.copytree(ROOT / "build" / "obj", COPY / "build" / "obj")
     shutil.copy2(ROOT / "build" / "libspolia.a", COPY / "build")
+    (COPY / ".venv").symlink_to(ROOT / ".venv")  # servers that a test starts: it is skipped without them
 
 
 def build(programs, cc):

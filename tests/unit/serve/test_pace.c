@@ -84,6 +84,126 @@ static void the_shape_says_what_a_position_costs(void **state)
     close_clean(c);
 }
 
+/* Of experts those count that a token uses, and the shared one. */
+static void of_experts_those_count_that_are_used(void **state)
+{
+    sp_layer layers[2] = {0};
+    sp_model m = {.layers = layers,
+                  .hp = {.n_layers = 2, .n_embd = 10, .n_heads = 4, .n_kv_heads = 2, .head = 8, .n_ff = 1000}};
+    assert_near(sp_pace_sight(&m), 10 * (2 * 32 + 2 * 16 + 3 * 1000) / 64.0, 1e-9);
+    m.hp.moe = (sp_moe){.n = 8, .n_used = 2, .n_ff = 100, .n_shared = 50};
+    assert_near(sp_pace_sight(&m), 10 * (2 * 32 + 2 * 16 + 3 * 250) / 64.0, 1e-9);
+    layers[0].window = layers[1].window = 4;
+    assert_near(sp_pace_sight(&m), 0, 0);
+}
+
+/* A step of one prompt of 64 tokens and of one answer, as the scheduler describes it. */
+typedef struct fake_step {
+    sp_context *c;
+    sp_request prompt, answer;
+    sp_plan plans[2];
+    sp_todo todo[64];
+} fake_step;
+
+static fake_step *fake_begin(void)
+{
+    fake_step *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    f->c = open_with((sp_context_opts){.reuse.policy = "full", .n_batch = 80, .max_requests = 2});
+    f->prompt.state = SP_REQ_PREFILL;
+    f->answer.state = SP_REQ_DECODE;
+    for (int i = 0; i < 2; i++) {
+        f->plans[i].todo = f->todo;
+        f->c->step.slices[i] = (sp_slice){.plan = &f->plans[i], .n = i ? 1 : 64};
+    }
+    f->c->step.of[0] = &f->prompt;
+    f->c->step.of[1] = &f->answer;
+    return f;
+}
+
+/* token_us -- as a step of so many us has shown it; 0: it has shown nothing. */
+static double token_us(const fake_step *f, double us)
+{
+    f->c->pace = (sp_pace){.sight = 100};
+    sp_context_learn_pace(f->c, 2, us);
+    return f->c->pace.token_us;
+}
+
+static void fake_end(fake_step *f)
+{
+    f->c->step.n_decoding = 0;
+    close_clean(f->c);
+    free(f);
+}
+
+static void answers_are_no_part_of_a_prompts_pace(void **state)
+{
+    fake_step *f = fake_begin();
+    f->todo[0].pos = 1 << 20; /* of the answer's token */
+    f->c->step.slices[0].from = 1;
+    f->c->step.slices[0].n = 63;
+    assert_near(token_us(f, 6300), 100, 1e-9);
+    for (int i = 1; i < 64; i++) f->todo[i].pos = 100;
+    assert_near(token_us(f, 6300), 50, 1e-9);
+    f->c->step.n_decoding = 1;
+    f->c->step.budget.decode_us = 3000;
+    assert_near(token_us(f, 9300), 50, 1e-9);
+    assert_near(token_us(f, 5999), 0, 0); /* most of it is the answer's */
+    fake_end(f);
+}
+
+static void steps_of_a_few_tokens_show_nothing(void **state)
+{
+    fake_step *f = fake_begin();
+    f->c->step.slices[0].n = 15;
+    assert_near(token_us(f, 1500), 0, 0);
+    f->c->step.slices[0].n = 16;
+    assert_near(token_us(f, 1600), 100, 1e-9);
+    fake_end(f);
+}
+
+static void after_layer(void *user, const sp_gate_view *view)
+{
+}
+
+/* Rows that leave after a few layers, wait for a load or are probed take another time. */
+static void plans_that_are_not_plain_show_nothing(void **state)
+{
+    fake_step *f = fake_begin();
+    assert_near(token_us(f, 6400), 100, 1e-9);
+    f->prompt.cut = true;
+    assert_near(token_us(f, 6400), 0, 0);
+    f->prompt.cut = false;
+    f->prompt.loads.state = SP_LOADS_EARLY;
+    assert_near(token_us(f, 6400), 0, 0);
+    f->prompt.loads.state = SP_LOADS_ANY;
+    f->prompt.plans.now.gate.after_layer = after_layer;
+    assert_near(token_us(f, 6400), 0, 0);
+    f->prompt.plans.now.gate.after_layer = NULL;
+    f->prompt.plans.now.probe.kind = SP_PROBE_NONE + 1;
+    assert_near(token_us(f, 6400), 0, 0);
+    f->prompt.plans.now.probe.kind = SP_PROBE_NONE;
+    assert_near(token_us(f, 6400), 100, 1e-9);
+    fake_end(f);
+}
+
+/* Nothing is guessed once something is known, and not while requests are under way. */
+static void a_guess_holds_up_nobody(void **state)
+{
+    sp_context *c = open_policy(&(policy){"full", 0});
+    sp_request *r = submit(c, "012", "Why?", 1);
+    assert_ok(sp_context_guess(c));
+    assert_true(c->pace.token_us == 0); /* one waits */
+    sp_request_destroy(run(c, r));
+    c->pace = (sp_pace){.token_us = 7};
+    assert_ok(sp_context_guess(c));
+    assert_true(c->pace.token_us == 7 && !c->pace.measured);
+    c->pace = (sp_pace){0};
+    assert_ok(sp_context_guess(c));
+    assert_true(c->pace.token_us > 0);
+    close_clean(c);
+}
+
 static void a_context_guesses_and_then_measures(void **state)
 {
     sp_context *c = open_policy(&(policy){"full", 0});
@@ -136,6 +256,11 @@ int main(void)
         cmocka_unit_test(steps_that_are_held_up_count_little),
         cmocka_unit_test(recent_steps_count),
         cmocka_unit_test(the_shape_says_what_a_position_costs),
+        cmocka_unit_test(of_experts_those_count_that_are_used),
+        cmocka_unit_test(answers_are_no_part_of_a_prompts_pace),
+        cmocka_unit_test(steps_of_a_few_tokens_show_nothing),
+        cmocka_unit_test(plans_that_are_not_plain_show_nothing),
+        cmocka_unit_test(a_guess_holds_up_nobody),
         cmocka_unit_test(a_context_guesses_and_then_measures),
         cmocka_unit_test(the_account_says_what_cold_would_have_been),
         cmocka_unit_test(a_request_without_an_answer_says_nothing),

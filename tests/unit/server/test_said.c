@@ -57,6 +57,7 @@ static const struct {
     {THOUGHTS_CHANNELS, CALL "nothing", "", "nothing", NULL},
     {THOUGHTS_CHANNELS, "<|channel|>analysis to=python code<|message|>1 + 1<|call|>", "1 + 1", "", NULL},
     {THOUGHTS_CHANNELS, "<|channel|>analysis", "", "", NULL},
+    {THOUGHTS_CHANNELS, "<|channel|>final to=user<|message|>Yes.<|return|>", "", "Yes.", NULL},
     {THOUGHTS_CHANNELS, ANALYSIS "x<|channel|>final<|message|>y", "x", "y", NULL},
 };
 

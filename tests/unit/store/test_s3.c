@@ -356,6 +356,22 @@ static void a_table_of_sizes_that_is_damaged_is_refused(void **state)
     assert_int_equal(sp_s3_table_bytes(&(sp_remote_shape){.n_groups = N}), 0);
 }
 
+static sp_err count_row(void *user, const sp_s3_row *row)
+{
+    ++*(int *)user;
+    return SP_OK;
+}
+
+static int count_objects(const sp_remote_site *site, bool uploads)
+{
+    int n = 0;
+    sp_s3_http *h;
+    assert_ok(sp_s3_http_open(site, &h));
+    assert_ok(sp_s3_list(h, &(sp_s3_which){.prefix = sp_s3_http_prefix(h), .uploads = uploads}, count_row, &n));
+    sp_s3_http_close(h);
+    return n;
+}
+
 static void the_first_of_two_writers_wins(void **state)
 {
     bool taken, late;
@@ -372,27 +388,12 @@ static void the_first_of_two_writers_wins(void **state)
         assert_ok(add_part(two, SP_PART_HEAD, n_groups));
         assert_ok(sp_remote_s3.finish(two, &late));
         assert_true(late);
+        assert_int_equal(count_objects(&site, true), 0); /* its parts are gone */
         get_all_ranges(two, n_groups);
         assert_ok(sp_remote_s3.drop(one, name_of_all));
         sp_remote_s3.close(one);
         sp_remote_s3.close(two);
     }
-}
-
-static sp_err count_row(void *user, const sp_s3_row *row)
-{
-    ++*(int *)user;
-    return SP_OK;
-}
-
-static int count_objects(const sp_remote_site *site, bool uploads)
-{
-    int n = 0;
-    sp_s3_http *h;
-    assert_ok(sp_s3_http_open(site, &h));
-    assert_ok(sp_s3_list(h, &(sp_s3_which){.prefix = sp_s3_http_prefix(h), .uploads = uploads}, count_row, &n));
-    sp_s3_http_close(h);
-    return n;
 }
 
 static void a_put_that_is_abandoned_leaves_nothing(void **state)

@@ -1,0 +1,87 @@
+/* canned.h -- a server on a free port of this machine that answers as a test says: for what no real one does. */
+#ifndef SP_TESTS_CANNED_H
+#define SP_TESTS_CANNED_H
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "support/redis.h"
+
+enum { CANNED_CLIENTS = 16 };
+
+typedef struct canned canned;
+
+/* canned_fn -- the answer to what a client has sent at once. Thread: the server's. */
+typedef void canned_fn(canned *c, const char *request, char *answer, size_t size);
+
+struct canned {
+    canned_fn *answer;
+    const char *end; /* of a request */
+    int port, fd;
+    atomic_bool stop;
+    atomic_int n_requests;
+    pthread_t thread;
+};
+
+/* canned_serve -- false: the client has gone. */
+static inline bool canned_serve(canned *c, int fd)
+{
+    static _Thread_local char request[1 << 16], answer[1 << 16];
+    size_t n = 0;
+    const size_t k = strlen(c->end);
+    do {
+        const ssize_t got = recv(fd, request + n, sizeof request - 1 - n, 0);
+        if (got <= 0) return false;
+        n += (size_t)got;
+        request[n] = '\0';
+    } while (n < k || strcmp(request + n - k, c->end) != 0);
+    c->n_requests++;
+    *answer = '\0';
+    c->answer(c, request, answer, sizeof answer);
+    return *answer && send(fd, answer, strlen(answer), MSG_NOSIGNAL) > 0;
+}
+
+static inline void *canned_run(void *arg)
+{
+    canned *c = arg;
+    struct pollfd v[1 + CANNED_CLIENTS] = {{.fd = c->fd, .events = POLLIN}};
+    int n = 1;
+    while (!c->stop) {
+        if (poll(v, (nfds_t)n, 20) <= 0) continue;
+        for (int i = n - 1; i > 0; i--)
+            if (v[i].revents && !canned_serve(c, v[i].fd)) {
+                close(v[i].fd);
+                v[i] = v[--n];
+            }
+        if (v[0].revents && n <= CANNED_CLIENTS)
+            v[n++] = (struct pollfd){.fd = accept(c->fd, NULL, NULL), .events = POLLIN};
+    }
+    while (n) close(v[--n].fd);
+    return NULL;
+}
+
+/* canned_start -- end: the bytes that end a request, as "\r\n\r\n" of HTTP without a body. */
+static inline void canned_start(canned *c, const char *end, canned_fn *answer)
+{
+    *c = (canned){.answer = answer, .end = end, .port = free_port(), .fd = socket(AF_INET, SOCK_STREAM, 0)};
+    const int one = 1;
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)c->port)};
+    setsockopt(c->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    assert_int_equal(bind(c->fd, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(c->fd, 16), 0);
+    assert_int_equal(pthread_create(&c->thread, NULL, canned_run, c), 0);
+}
+
+static inline void canned_stop(canned *c)
+{
+    c->stop = true;
+    pthread_join(c->thread, NULL);
+}
+
+#endif

@@ -1,0 +1,123 @@
+/* What `.tags` says of the files below it, as an index has it. */
+#include "folder.h"
+
+#include "retrieve/pick.h"
+
+static int setup(void **state)
+{
+    if (folder_setup(state) != 0) return -1;
+    folder *f = *state;
+    folder_write(f, "a.txt", "Apples.");
+    folder_write(f, "b.txt", "Bananas.");
+    if (mkdir(folder_path(f, "old"), 0755) != 0) return -1;
+    folder_write(f, "old/c.txt", "Cherries.");
+    return 0;
+}
+
+#define TAGS_TEST(test) cmocka_unit_test_setup_teardown(test, setup, folder_teardown)
+
+/* tags_of -- of all files, "NAME=TAG,TAG, NAME=..."; in a buffer that the next call uses. */
+static const char *tags_of(const folder *f)
+{
+    static char out[4096];
+    sp_index *ix;
+    sp_file_list l;
+    size_t n = 0;
+    assert_int_equal(sp_index_open(f->index, &ix), SP_OK);
+    assert_int_equal(sp_index_list(ix, &(sp_file_query){0}, &l), SP_OK);
+    for (int i = 0; i < l.n; i++)
+        n += (size_t)snprintf(out + n, sizeof out - n, "%s%s=%s", i ? " " : "", l.v[i].name, l.v[i].tags);
+    for (char *c = out; *c; c++)
+        if (*c == '\n') *c = ',';
+    sp_file_list_fini(&l);
+    sp_index_close(ix);
+    return out;
+}
+
+static int64_t build(folder *f, const char *tags)
+{
+    folder_write(f, ".tags", tags);
+    return folder_index(f).n_bad_lines;
+}
+
+static void names_are_files_folders_or_all(void **state)
+{
+    folder *f = *state;
+    assert_int_equal(
+        build(f, "# what they are\n\n  a.txt :  red,  sweet ,\r\n./b.txt: long\nold/: kept\n.: fruit\n"), 0);
+    assert_string_equal(tags_of(f), "a.txt=fruit,red,sweet, b.txt=fruit,long, old/c.txt=fruit,kept,");
+    assert_int_equal(build(f, "ol: x\nold//: y\nold/c.txt/: z\n"), 0);
+    assert_string_equal(tags_of(f), "a.txt= b.txt= old/c.txt=y,z,");
+}
+
+static void the_last_build_counts(void **state)
+{
+    folder *f = *state;
+    build(f, "a.txt: red\n");
+    build(f, "a.txt: green\n");
+    assert_string_equal(tags_of(f), "a.txt=green, b.txt= old/c.txt=");
+    assert_int_equal(remove(folder_path(f, ".tags")), 0);
+    folder_index(f);
+    assert_string_equal(tags_of(f), "a.txt= b.txt= old/c.txt=");
+}
+
+/* Sixteen tags of a line, and 64 bytes of a tag: one more of either is a line that is skipped. */
+static void limits_are_those_of_uploaded_documents(void **state)
+{
+    folder *f = *state;
+    char text[1024], wanted[1024];
+    const int n = 64;
+    assert_int_equal(build(f, "a.txt: 0,1,2,3,4,5,6,7,8,9,a,b,c,d,e,f\n"), 0);
+    assert_string_equal(tags_of(f), "a.txt=0,1,2,3,4,5,6,7,8,9,a,b,c,d,e,f, b.txt= old/c.txt=");
+    assert_int_equal(build(f, "a.txt: 0,1,2,3,4,5,6,7,8,9,a,b,c,d,e,f,g\nb.txt: long\n"), 1);
+    assert_string_equal(tags_of(f), "a.txt= b.txt=long, old/c.txt=");
+    snprintf(text, sizeof text, "a.txt: %0*d\nb.txt: %0*d\n", n, 1, n + 1, 1);
+    assert_int_equal(build(f, text), 1);
+    snprintf(wanted, sizeof wanted, "a.txt=%0*d, b.txt= old/c.txt=", n, 1);
+    assert_string_equal(tags_of(f), wanted);
+}
+
+static void bad_lines_are_counted_or_errors(void **state)
+{
+    folder *f = *state;
+    assert_int_equal(build(f, "a.txt:red\nno colon\n: red\nb.txt: \nb.txt: ,,\nold/c.txt: kept\n"), 5);
+    assert_string_equal(tags_of(f), "a.txt= b.txt= old/c.txt=kept,");
+    assert_int_equal(build(f, "a.txt: \xff\n"), 1);
+    assert_string_equal(tags_of(f), "a.txt= b.txt= old/c.txt=");
+    folder_write(f, ".tags", "a.txt: red\nno colon\n");
+    sp_index_stats stats;
+    assert_int_equal(folder_build_as(f, (sp_index_opts){.strict = true}, &stats), SP_E_FORMAT);
+    assert_non_null(strstr(sp_error_detail(), ".tags:2: "));
+}
+
+static void each_root_has_its_own(void **state)
+{
+    folder *f = *state;
+    char other[256];
+    build(f, "a.txt: here\n");
+    snprintf(other, sizeof other, "%s/other", f->root);
+    assert_int_equal(mkdir(other, 0755), 0);
+    folder_write(f, "../other/a.txt", "Almonds.");
+    folder_write(f, "../other/.tags", "a.txt: there\n");
+    const char *root = other, *both[] = {f->docs, other};
+    sp_index_stats stats;
+    assert_int_equal(sp_index_build(&root, 1, f->index, &(sp_index_opts){.add = true}, &stats), SP_OK);
+    assert_string_equal(tags_of(f), "docs/a.txt=here, docs/b.txt= docs/old/c.txt= other/a.txt=there,");
+    assert_int_equal(sp_index_build(both, 2, f->index, NULL, &stats), SP_OK);
+    assert_string_equal(tags_of(f), "docs/a.txt=here, docs/b.txt= docs/old/c.txt= other/a.txt=there,");
+    root = f->docs;
+    assert_int_equal(sp_index_build(&root, 1, f->index, &(sp_index_opts){.replace = true}, &stats), SP_OK);
+    assert_null(strstr(tags_of(f), "there"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TAGS_TEST(names_are_files_folders_or_all),
+        TAGS_TEST(the_last_build_counts),
+        TAGS_TEST(limits_are_those_of_uploaded_documents),
+        TAGS_TEST(bad_lines_are_counted_or_errors),
+        TAGS_TEST(each_root_has_its_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

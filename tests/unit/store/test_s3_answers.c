@@ -1,0 +1,208 @@
+/* test_s3_answers.c -- what becomes of an object store's answers, also of those that moto never gives. */
+#include "support/check.h"
+
+#include <time.h>
+
+#include "store/remote/s3/clean.h"
+#include "store/remote/s3/list.h"
+#include "store/remote/tier.h"
+#include "support/canned.h"
+#include "support/s3.h"
+
+static canned store;
+static char heard[1 << 14]; /* the first lines of all requests */
+
+static void begin(canned_fn *answer)
+{
+    static char endpoint[64];
+    *heard = '\0';
+    canned_start(&store, "\r\n\r\n", answer);
+    snprintf(endpoint, sizeof endpoint, "http://127.0.0.1:%d", store.port);
+    setenv("AWS_ACCESS_KEY_ID", "any", 1);
+    setenv("AWS_SECRET_ACCESS_KEY", "any", 1);
+    setenv("AWS_REGION", "eu-west-1", 1);
+    setenv("AWS_ENDPOINT_URL", endpoint, 1);
+    setenv("AWS_CONFIG_FILE", "/no/such/file", 1);
+    setenv("AWS_SHARED_CREDENTIALS_FILE", "/no/such/file", 1);
+}
+
+static void reply(char *answer, size_t size, const char *request, const char *status, const char *body)
+{
+    const size_t n = strlen(heard);
+    snprintf(heard + n, sizeof heard - n, "%.*s\n", (int)strcspn(request, "\r"), request);
+    snprintf(answer, size, "HTTP/1.1 %s\r\nContent-Length: %zu\r\n\r\n%s", status, strlen(body), body);
+}
+
+/* -- errors ------------------------------------------------------------------------------------------- */
+
+static const struct wrong {
+    const char *status, *code;
+    bool if_absent;
+    sp_err err;
+    bool broken, is_there;
+    const char *names;
+} errors[] = {
+    {"503 Slow Down", "SlowDown", false, SP_E_IO, true, false, "503 SlowDown"},
+    {"500 Error", "InternalError", true, SP_E_IO, true, false, "500"},
+    {"429 Too Many", "", false, SP_E_IO, true, false, "429"},
+    {"400 Bad", "InvalidArgument", false, SP_E_IO, false, false, "InvalidArgument"},
+    {"412 No", "PreconditionFailed", true, SP_OK, false, true, NULL},
+    {"409 No", "ConditionalRequestConflict", true, SP_OK, false, true, NULL},
+    {"412 No", "PreconditionFailed", false, SP_E_IO, false, false, "412"},
+    {"501 No", "NotImplemented", true, SP_E_UNSUPPORTED, false, false, "If-None-Match"},
+    {"404 No", "NoSuchKey", false, SP_E_NOTFOUND, false, false, "some/key"},
+    {"404 No", "NoSuchBucket", false, SP_E_IO, true, false, "no bucket first"},
+    {"416 No", "InvalidRange", false, SP_E_FORMAT, false, false, "cut short"},
+    {"301 Moved", "PermanentRedirect", false, SP_E_IO, true, false, "eu-west-1"},
+    {"400 Bad", "AuthorizationHeaderMalformed", false, SP_E_IO, true, false, "AWS_REGION"},
+    {"403 No", "AccessDenied", false, SP_E_IO, true, false, "AccessDenied with the key of AWS_ACCESS_KEY_ID"},
+};
+static const struct wrong *error;
+
+static void answer_with_the_error(canned *c, const char *request, char *answer, size_t size)
+{
+    char body[256];
+    snprintf(body, sizeof body, "<Error><Code>%s</Code><Message>m</Message></Error>", error->code);
+    reply(answer, size, request, error->status, body);
+}
+
+/* broken: the next request would meet the same. */
+static void each_error_is_what_it_means(void **state)
+{
+    begin(answer_with_the_error);
+    const sp_remote_site site = s3_site("s3://first");
+    for (error = errors; error < errors + SP_COUNT(errors); error++) {
+        sp_s3_http *h;
+        sp_s3_request r = {
+            .method = error->if_absent ? "PUT" : "GET", .key = "some/key", .if_absent = error->if_absent};
+        assert_ok(sp_s3_http_open(&site, &h));
+        const sp_err err = sp_s3_run(h, &r, 1);
+        if (err != error->err || sp_s3_http_is_broken(h) != error->broken || r.is_there != error->is_there ||
+            (err != SP_OK && !strstr(sp_error_detail(), error->names)))
+            fail_msg("%s %s: %d %d %d %s", error->status, error->code, err, sp_s3_http_is_broken(h), r.is_there,
+                     r.detail);
+        sp_s3_request_fini(&r);
+        sp_s3_http_close(h);
+    }
+    canned_stop(&store);
+}
+
+/* -- lists -------------------------------------------------------------------------------------------- */
+
+static bool repeats; /* the store gives one page for ever */
+
+static void answer_in_pages(canned *c, const char *request, char *answer, size_t size)
+{
+    const bool second = strstr(request, "continuation-token=t1") != NULL;
+    reply(answer, size, request, "200 OK",
+          second && !repeats ? "<L><Contents><Key>b</Key></Contents></L>"
+                             : "<L><Contents><Key>a</Key></Contents>"
+                               "<NextContinuationToken>t1</NextContinuationToken></L>");
+}
+
+static sp_err add_key(void *user, const sp_s3_row *row)
+{
+    strcat(user, row->key);
+    return SP_OK;
+}
+
+static void a_list_has_all_its_pages(void **state)
+{
+    begin(answer_in_pages);
+    const sp_remote_site site = s3_site("s3://first");
+    for (int i = 0; i < 2; i++) {
+        char keys[64] = "";
+        sp_s3_http *h;
+        repeats = i;
+        assert_ok(sp_s3_http_open(&site, &h));
+        sp_err err = sp_s3_list(h, &(sp_s3_which){.prefix = "p/", .after = "p/x"}, add_key, keys);
+        assert_int_equal(err, repeats ? SP_E_FORMAT : SP_OK);
+        if (!repeats) assert_string_equal(keys, "ab");
+        sp_s3_http_close(h);
+    }
+    assert_non_null(strstr(heard, "start-after=p%2Fx"));
+    canned_stop(&store);
+}
+
+/* -- news --------------------------------------------------------------------------------------------- */
+
+#define SPACE "00112233445566778899aabbccddeeff" /* of s3_site */
+#define NEWS(time, name) "<Contents><Key>" SPACE "/index/" time "." name ".1_2_3_0_4_5000_0</Key></Contents>"
+
+static bool late; /* a put that began before the newest one has its notice now */
+
+static void answer_with_news(canned *c, const char *request, char *answer, size_t size)
+{
+    reply(answer, size, request, "200 OK",
+          late ? "<L>" NEWS("018f0a1b0000", "late") NEWS("018f0a1b2c3d", "new") "</L>"
+               : "<L>" NEWS("018f0a1b2c3d", "new") "</L>");
+}
+
+static sp_err learn(void *user, const char *name, const char *says)
+{
+    strcat(strcat(user, name), " ");
+    return SP_OK;
+}
+
+/* Clocks differ, and an upload takes time: ten minutes before the newest are read once more. */
+static void what_comes_late_is_heard_of_once(void **state)
+{
+    char names[256] = "";
+    sp_remote_link *l;
+    begin(answer_with_news);
+    const sp_remote_site site = s3_site("s3://first");
+    const sp_remote_ears ears = {.learn = learn, .user = names};
+    assert_ok(sp_remote_s3.open(&site, &l));
+    assert_ok(sp_remote_s3.hear(l, &ears));
+    assert_string_equal(names, "new ");
+    late = true;
+    for (int i = 0; i < 200 && !strstr(names, "late"); i++) assert_ok(sp_remote_s3.hear(l, &ears));
+    assert_string_equal(names, "new late ");
+    assert_non_null(strstr(heard, "start-after=" SPACE "%2Findex%2F018f0a12047d" /* 600,000 ms before */));
+    sp_remote_s3.close(l);
+    canned_stop(&store);
+}
+
+/* -- cleaning ----------------------------------------------------------------------------------------- */
+
+static void answer_with_uploads(canned *c, const char *request, char *answer, size_t size)
+{
+    static const int ages_s[] = {60, 80000, 90000};
+    char body[2048] = "<L>", when[32];
+    size_t n = strlen(body);
+    for (size_t i = 0; i < SP_COUNT(ages_s) && strstr(request, "&uploads="); i++) {
+        struct tm t;
+        const time_t began = time(NULL) - ages_s[i];
+        strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S.000Z", gmtime_r(&began, &t));
+        n += (size_t)snprintf(body + n, sizeof body - n,
+                              "<Upload><Key>k</Key><UploadId>u%d</UploadId><Initiated>%s</Initiated></Upload>",
+                              ages_s[i], when);
+    }
+    snprintf(body + n, sizeof body - n, "</L>");
+    reply(answer, size, request, strncmp(request, "DELETE", 6) == 0 ? "204 Gone" : "200 OK",
+          strncmp(request, "DELETE", 6) == 0 ? "" : body);
+}
+
+static void uploads_of_more_than_a_day_are_stopped(void **state)
+{
+    int64_t n_orphans = 0, n_gone = 0;
+    begin(answer_with_uploads);
+    const sp_remote_site site = s3_site("s3://first");
+    assert_ok(sp_s3_clean(&site, &n_orphans, &n_gone));
+    assert_true(n_orphans == 0 && n_gone == 0);
+    assert_non_null(strstr(heard, "DELETE /first/k?uploadId=u90000 "));
+    assert_null(strstr(heard, "u60"));
+    assert_null(strstr(heard, "u80000"));
+    canned_stop(&store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_error_is_what_it_means),
+        cmocka_unit_test(a_list_has_all_its_pages),
+        cmocka_unit_test(what_comes_late_is_heard_of_once),
+        cmocka_unit_test(uploads_of_more_than_a_day_are_stopped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
