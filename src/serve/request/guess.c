@@ -8,7 +8,8 @@ enum {
     GUESS_TOKENS = 64,
     GUESS_US = 20000, /* of a run: the layer that is computed then is the last */
     GUESS_RUNS = 5,   /* while they take no more than two such times together; 2 at least */
-    LEAST_TOKENS = 16 /* of a step whose time says what a token of a prompt costs */
+    LEAST_TOKENS = 16, /* of a step whose time says what a token of a prompt costs */
+    FEW_SPANS = 16     /* of a plan: their attention takes what that of one span would */
 };
 
 /* -- guessing ----------------------------------------------------------------------------------- */
@@ -91,11 +92,19 @@ sp_err sp_context_guess(sp_context *c)
 
 /* -- learning ----------------------------------------------------------------------------------- */
 
-/* is_plain -- all rows pass through all layers, and none waits for a load. */
+/* is_crowded -- many spans are shorter than a block: attention reads their blocks whole, which takes a multiple of the
+ * same prompt's time without reuse. */
+static bool is_crowded(const sp_plan *p, int n_tokens)
+{
+    return p->n_spans > FEW_SPANS && (int64_t)p->n_spans * SP_BLOCK_TOKENS > n_tokens;
+}
+
+/* is_plain -- all rows pass through all layers, none waits for a load, and attention is that of a prompt in one piece. */
 static bool is_plain(const sp_request *r)
 {
     const sp_plan *p = &r->plans.now;
-    return !r->cut && r->loads.state != SP_LOADS_EARLY && !p->gate.after_layer && p->probe.kind == SP_PROBE_NONE;
+    return !r->cut && r->loads.state != SP_LOADS_EARLY && !p->gate.after_layer && p->probe.kind == SP_PROBE_NONE &&
+           !is_crowded(p, r->prompt.n_tokens);
 }
 
 void sp_context_learn_pace(sp_context *c, int n_slices, double us)

@@ -219,6 +219,24 @@ static void a_context_guesses_and_then_measures(void **state)
     close_clean(c);
 }
 
+/* Attention over many tiny spans takes a multiple of what the same tokens take in one piece: it says nothing of that. */
+static void prompts_of_many_tiny_chunks_teach_nothing(void **state)
+{
+    sp_context *c = open_policy(&(policy){"prefix", 0});
+    sp_prompt *p = prompt_of(c, "", NULL);
+    char text[] = "a";
+    for (int i = 0; i < 24; i++, text[0]++) assert_ok(sp_prompt_chunk(p, NULL, text));
+    assert_ok(sp_prompt_question(p, "Why?"));
+    sp_request *r = run(c, submit_prompt(c, p, 1));
+    const sp_result *res = sp_request_result(r);
+    assert_true(res->n_prompt > 24 && res->n_prompt < 24 * SP_BLOCK_TOKENS);
+    sp_request_destroy(r);
+    assert_false(c->pace.measured);
+    sp_request_destroy(run(c, submit(c, "012012012", "Why?", 1)));
+    assert_true(c->pace.measured);
+    close_clean(c);
+}
+
 /* A request that reused nothing was cold; another would have been what the pace says of its whole prompt. */
 static void the_account_says_what_cold_would_have_been(void **state)
 {
@@ -262,6 +280,7 @@ int main(void)
         cmocka_unit_test(plans_that_are_not_plain_show_nothing),
         cmocka_unit_test(a_guess_holds_up_nobody),
         cmocka_unit_test(a_context_guesses_and_then_measures),
+        cmocka_unit_test(prompts_of_many_tiny_chunks_teach_nothing),
         cmocka_unit_test(the_account_says_what_cold_would_have_been),
         cmocka_unit_test(a_request_without_an_answer_says_nothing),
     };
