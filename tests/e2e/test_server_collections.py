@@ -70,6 +70,13 @@ def test_passages_are_ranked_again(server):
     assert server.call("/v1/chat/completions", chat("x", collection="docs", rerank=3))[0] == 400
 
 
+def test_a_model_name_that_names_no_collection_is_any_model_name(server):
+    ask = {"messages": [{"role": "user", "content": "Who keeps the lighthouse?"}], "max_tokens": 1}
+    for name in ("nowhere@any", "org/model@main", "@", "docs"):
+        status, answer = server.call("/v1/chat/completions", {**ask, "model": name})
+        assert status == 200 and "retrieval" not in answer["spolia"], (name, answer)
+
+
 def test_a_model_name_is_enough(server):
     ids = [m.id for m in server.client().models.list()]
     assert ids == [MODEL.name, f"docs@{MODEL.name}", f"ready@{MODEL.name}"]

@@ -155,10 +155,12 @@ static bool has_created(const srv_call *call, const char *name)
 bool srv_collection_find(const srv_call *call, const char *name, size_t n, srv_found *out)
 {
     if (n == 0 || n > SRV_MAX_NAME) return false;
-    *out = (srv_found){.served = find_served(call->s, name, n)};
-    memcpy(out->name, name, n);
-    out->mean_us = out->served ? &out->served->mean_us : &call->s->collections->mean_us;
-    return out->served || has_created(call, out->name);
+    srv_found found = {.served = find_served(call->s, name, n)};
+    memcpy(found.name, name, n);
+    found.mean_us = found.served ? &found.served->mean_us : &call->s->collections->mean_us;
+    if (!found.served && !has_created(call, found.name)) return false;
+    *out = found;
+    return true;
 }
 
 bool srv_collection_of_model(const srv_call *call, const char *model, srv_found *out)

@@ -29,7 +29,7 @@ void srv_collections_close(srv_server *s);
 const srv_collection *srv_collections_served(const srv_server *s, int *n);
 
 /* srv_collection_find -- by a name of n bytes. srv_collection_of_model -- that of "docs@model". False: there is
- * none. */
+ * none, and out is as it was. */
 bool srv_collection_find(const srv_call *call, const char *name, size_t n, srv_found *out);
 bool srv_collection_of_model(const srv_call *call, const char *model, srv_found *out);
 /* srv_collections_models -- adds "NAME@MODEL" of each collection that the caller may use to a list of models. */
