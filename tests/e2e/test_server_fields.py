@@ -88,6 +88,12 @@ def test_errors_of_grammars_name_line_and_column(server):
         assert status == 400 and answer["error"]["param"] == field and said in answer["error"]["message"]
 
 
+def test_errors_of_sparse_decoding_name_the_field(server):
+    for value in ("nonsense", "sparse:0%", "sparse:10%,depth=x"):
+        status, answer = server.call("/v1/chat/completions", {**chat(), "decode": value})
+        assert status == 400 and answer["error"]["param"] == "decode", answer
+
+
 def test_tokens_that_end_an_answer(server):
     boats = server.call("/tokenize", {"content": " boats"})[1]["tokens"][0]
     ask = {**TEXT, "logprobs": 0, "min_tokens": 0, "ignore_eos": True, "logit_bias": {str(boats): 100}}
