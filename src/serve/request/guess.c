@@ -99,7 +99,7 @@ static bool is_crowded(const sp_plan *p, int n_tokens)
     return p->n_spans > FEW_SPANS && (int64_t)p->n_spans * SP_BLOCK_TOKENS > n_tokens;
 }
 
-/* is_plain -- all rows pass through all layers, none waits for a load, and attention is that of a prompt in one piece. */
+/* is_plain -- all rows pass through all layers, none waits for a load, and attention is that of one piece. */
 static bool is_plain(const sp_request *r)
 {
     const sp_plan *p = &r->plans.now;

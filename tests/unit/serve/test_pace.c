@@ -219,7 +219,7 @@ static void a_context_guesses_and_then_measures(void **state)
     close_clean(c);
 }
 
-/* Attention over many tiny spans takes a multiple of what the same tokens take in one piece: it says nothing of that. */
+/* Attention over many tiny spans takes a multiple of what the same tokens take in one piece. */
 static void prompts_of_many_tiny_chunks_teach_nothing(void **state)
 {
     sp_context *c = open_policy(&(policy){"prefix", 0});
