@@ -6,7 +6,7 @@
 
 #include "cli/show.h"
 
-#define RATE_FROM 64 /* tokens: fewer say little about long prompts */
+#define SAYS_PACE 256 /* tokens computed: a process's first ones take longer, and say little about a prompt */
 
 const char *finish_name(sp_finish f)
 {
@@ -224,20 +224,17 @@ static void print_reuse(const sp_result *r)
     if (r->n_recomputed) fprintf(stderr, ", %d recomputed", r->n_recomputed);
 }
 
-void account_summary(const sp_result *r, account_rate *rate)
+void account_summary(const sp_result *r, int64_t n_computed)
 {
-    int64_t us = r->ttft_us - r->queue_us;
-    if (r->n_computed >= rate->n_tokens && us > 0)
-        *rate = (account_rate){.n_tokens = r->n_computed, .us = us};
     fputs(show_dim(stderr), stderr);
     print_reuse(r);
     if (r->ttft_us > 0) {
         fputs("; first token ", stderr);
         print_duration((double)r->ttft_us / 1e3);
     }
-    if (r->ttft_us > 0 && r->n_reused > 0 && rate->n_tokens >= RATE_FROM) {
+    if (r->ttft_us > 0 && r->n_reused > 0 && r->cold_us > 0 && n_computed >= SAYS_PACE) {
         fputs(", about ", stderr);
-        print_duration((double)rate->us / 1e3 * r->n_prompt / rate->n_tokens);
+        print_duration((double)r->cold_us / 1e3);
         fputs(" without", stderr);
     }
     if (r->decode.n_sparse)

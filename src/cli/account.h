@@ -6,22 +6,16 @@
 
 #include "spolia.h"
 
-/* Prefill of the prompt of which most tokens were computed so far: what a prompt without reuse takes
- * is estimated from it. */
-typedef struct account_rate {
-    int n_tokens;
-    int64_t us;
-} account_rate;
-
 /* account_json -- prints the result as one JSON object; `extra` (may be NULL) is merged and
  * consumed. Where it has "chunks", these are left out of "segments". docs/json.md is its schema. */
 void account_json(const sp_result *r, json_t *extra);
 /* account_line -- tokens reused and computed, time to first token, tokens per second, on standard
  * error. */
 void account_line(const sp_result *r);
-/* account_summary -- one line on standard error: chunks and tokens reused, time to first token, and,
- * where the rate is known, about how long it takes without reuse. The rate is brought up to date. */
-void account_summary(const sp_result *r, account_rate *rate);
+/* account_summary -- one line on standard error: chunks and tokens reused, time to first token, and
+ * about how long it takes without reuse (cold_us), unless the process has computed too little to say:
+ * n_computed tokens so far. */
+void account_summary(const sp_result *r, int64_t n_computed);
 /* account_error -- prints {"error": {"code", "message"}} with `extra`, which is consumed. */
 void account_error(const char *code, const char *message, json_t *extra);
 const char *finish_name(sp_finish f);

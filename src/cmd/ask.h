@@ -35,7 +35,6 @@ typedef struct asking {
     const volatile sig_atomic_t *stop; /* nonzero: end the answer; NULL: Ctrl-C ends the program */
     ask_turn *turns;                   /* [n_turns] earlier questions of the conversation */
     int n_turns;
-    account_rate rate;
     sp_grammar *grammar; /* of answers; NULL: any text */
     saying said;
     bool hinted;         /* a line has named the policy that would use stored copies */

@@ -156,7 +156,8 @@ static void warn_dropped(const asking *a, int n_turns, int n_chunks, int n_found
         cli_warn("the context of %d tokens is full: the oldest %d questions are dropped", n_ctx,
                  n_turns);
     if (n_chunks)
-        cli_warn("%d of %d chunks are left out: the context has %d tokens (-c N sets more)",
+        cli_warn("%d of %d chunks are left out: the context has %d tokens (-c N sets more, as far as the model was "
+                 "trained)",
                  n_chunks, n_found, n_ctx);
 }
 
@@ -297,7 +298,7 @@ static void show(asking *a, const ask_turn *t, const sp_result *r, int first_seg
         account_line(r);
     } else {
         ask_show_sources(t, first);
-        account_summary(r, &a->rate);
+        account_summary(r, sp_context_describe(a->ctx).n_computed);
     }
 }
 
@@ -308,9 +309,9 @@ static void hint(asking *a, const sp_result *r)
     for (int i = 0; i < r->n_segments; i++) n += strcmp(r->segments[i].missed, "other policy") == 0;
     if (!n || a->hinted) return;
     a->hinted = true;
-    cli_warn("copies of %d chunks are stored that --reuse %s cannot use; --reuse fusion does "
+    cli_warn("copies of %d chunk%s are stored that --reuse %s cannot use; --reuse fusion does "
              "(approximate)",
-             n, r->policy);
+             n, n == 1 ? "" : "s", r->policy);
 }
 
 /* answer -- a turn whose chunks are known. */
