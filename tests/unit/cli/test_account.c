@@ -27,11 +27,11 @@ static const char *summary(const sp_result *r, int64_t n_computed)
     return said;
 }
 
-/* What was recomputed takes longer for each token than a prompt does: the estimate is the result's, not one of it. */
+/* What was recomputed takes longer for each token than a prompt does: it is no measure of one. */
 static void the_time_without_reuse_is_the_results_estimate(void **state)
 {
-    const sp_result r = {.policy = "inplace", .n_prompt = 1000, .n_reused = 800, .n_recomputed = 180, .n_computed = 200,
-                         .ttft_us = 400000, .cold_us = 1000000};
+    const sp_result r = {.policy = "inplace", .n_prompt = 1000, .n_reused = 800, .n_recomputed = 180,
+                         .n_computed = 200, .ttft_us = 400000, .cold_us = 1000000};
     assert_non_null(strstr(summary(&r, 300), "first token 400 ms, about 1000 ms without"));
 }
 
