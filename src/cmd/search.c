@@ -74,6 +74,8 @@ static sp_err find(const search_options *o, sp_hits *hits)
                              .breadth = o->breadth};
     sp_err err = o->embedding ? sp_embedder_open(&(sp_embedder_opts){.model = o->embedding}, &e) : SP_OK;
     if (err == SP_OK) err = sp_retriever_open(o->path, e, &f);
+    if (err == SP_OK && e && !*sp_retriever_describe(f).kind)
+        cli_warn("%s has no vectors: it is searched by words (spolia index --embedding)", o->path);
     if (err == SP_OK) err = sp_retriever_search(f, &q, hits);
     sp_retriever_close(f);
     sp_embedder_close(e);

@@ -147,7 +147,8 @@ def test_what_is_wrong_is_named(tiny, docs, tmp_path):
     assert build(other, index)["embedded"] == 20  # replaces them
     plain = tmp_path / "plain.db"
     succeed("index", docs, "-o", plain, "--quiet")
-    assert search(plain, "lamp", "--embedding", tiny)  # no vectors: by words
+    assert search(plain, "lamp", "--embedding", tiny)  # no vectors: by words, and says so
+    assert "has no vectors" in run("search", "-i", plain, "lamp", "--embedding", tiny).stderr
     refuse("search", "-i", plain, "--like", "1", "--similar", "vectors", naming=("no vectors",))
     db = sqlite3.connect(index)
     db.execute("UPDATE vectors SET v = x'00' WHERE chunk = 3")
