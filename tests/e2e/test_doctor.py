@@ -41,6 +41,10 @@ def test_a_model(tmp_path):
     assert told["model", "memory"]["weight_bytes"] > told["model", "model"]["n_params"]
     assert told["model", "prefill"]["tokens_per_second"] > 0 and told["model", "decode"]["tokens_per_second"] > 0
     assert told["store", "folder"]["free_bytes"] > 0 and ("model", "store") in told
+    room = told["model", "store"]["tokens"] * told["model", "KV memory"]["bytes_per_token"]
+    assert 0.45 < room / told["store", "folder"]["free_bytes"] < 0.55  # what a store without --store-max takes
+    small = doctor("-m", MODEL, "-ctk", "f16", "--store", tmp_path, "--store-max", "3M")["model", "store"]
+    assert small["tokens"] == 2048
     assert not (tmp_path / "new").exists()
     few = doctor("-m", MODEL, "--kv-memory", 1, "-c", 4096)["model", "KV memory"]
     assert few["state"] == "warning" and "--kv-memory" in few["advice"]

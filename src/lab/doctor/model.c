@@ -77,6 +77,17 @@ static double token_bytes(doctor *d, const sp_model *m, sp_dtype *type)
     return 0;
 }
 
+/* say_store -- a store without a limit takes half of what is free. */
+static void say_store(doctor *d, double per_token)
+{
+    const double half = (double)d->disk_bytes / 2, limit = (double)d->o->ctx.tiers.store_bytes;
+    const double bytes = limit > 0 && limit < (double)d->disk_bytes ? limit : half;
+    json_t *f = doctor_say(d, DOCTOR_OK, "store", NULL, "room for %.2g million tokens of documents in %.1f GiB%s",
+                           bytes / per_token / 1e6, bytes / MIB / 1024,
+                           limit > 0 ? "" : ", half of what is free (--store-max sets another limit)");
+    doctor_number(f, "tokens", bytes / per_token);
+}
+
 static void say_kv(doctor *d, const sp_model *m, double per_token)
 {
     double memory = (double)(d->o->ctx.cache.kv_bytes ? d->o->ctx.cache.kv_bytes : KV_BYTES);
@@ -94,8 +105,7 @@ static void say_kv(doctor *d, const sp_model *m, double per_token)
     doctor_number(f, "tokens", memory / per_token);
     doctor_number(f, "bytes_per_token", per_token);
     if (d->disk_bytes)
-        doctor_say(d, DOCTOR_OK, "store", NULL, "room for %.2g million tokens of documents",
-                   (double)d->disk_bytes / per_token / 1e6);
+        say_store(d, per_token);
 }
 
 static void say_memory(doctor *d, sp_model *m, const sp_ops *ops)
