@@ -14,7 +14,7 @@
 #include "retrieve/read_int.h"
 
 enum {
-    BATCH = 512,       /* chunks that are embedded and written at a time */
+    BATCH = 64,        /* chunks that are embedded and written at a time: a user who interrupts it waits for these */
     MOST_FLAT = 20000, /* chunks of an index that is searched exhaustively unless a kind is named */
     SAMPLE = 64        /* vectors of each cluster that is found */
 };
