@@ -231,6 +231,7 @@ void sp_tier_op_cancel(sp_tier_op *op)
 
 void sp_tier_op_withdraw(sp_tier_op *op)
 {
+    atomic_store(&op->withdrawn, true);
     sp_tier_op_cancel(op);
     if (op->queue && sp_op_queue_remove(op->queue, op))
         sp_tier_op_finish(op, sp_fail(SP_E_CANCELED, "an operation was cancelled"));
@@ -239,6 +240,11 @@ void sp_tier_op_withdraw(sp_tier_op *op)
 bool sp_tier_op_is_cancelled(const sp_tier_op *op)
 {
     return atomic_load(&op->cancelled);
+}
+
+bool sp_tier_op_is_withdrawn(const sp_tier_op *op)
+{
+    return atomic_load(&op->withdrawn);
 }
 
 sp_err sp_tier_op_begin(const sp_tier_op *op)

@@ -113,9 +113,10 @@ bool sp_tier_op_is_done(sp_tier_op *op);
 /* sp_tier_op_wait -- until it is done, or timeout_us elapse (negative: no limit); false: it is not
  * done. */
 bool sp_tier_op_wait(sp_tier_op *op, int64_t timeout_us);
-/* sp_tier_op_cancel -- asks the operation to end early; it is done when its turn comes, not at once. */
+/* sp_tier_op_cancel -- asks the operation to end early; it is done when its turn comes, not at once. The remote tier
+ * receives what it has asked for (store/remote/tier.h I5). */
 void sp_tier_op_cancel(sp_tier_op *op);
-/* sp_tier_op_withdraw -- the same; a queued operation is done when this returns. */
+/* sp_tier_op_withdraw -- the same, without an exception; a queued operation is done when this returns. */
 void sp_tier_op_withdraw(sp_tier_op *op);
 /* sp_tier_op_result -- of one that is done; records the detail for this thread.
  * SP_E_NOTFOUND    no such copy; put: a copy that it continues is missing

@@ -22,7 +22,7 @@ typedef struct sp_op_queue {
 struct sp_tier_op {
     sp_tier_job job;
     atomic_int refs; /* the tier's and the submitter's */
-    atomic_bool cancelled;
+    atomic_bool cancelled, withdrawn; /* the second: also what is under way */
     bool is_done; /* under lock, as is the result */
     pthread_mutex_t lock;
     pthread_cond_t done;
@@ -65,6 +65,8 @@ bool sp_op_queue_remove(sp_op_queue *q, sp_tier_op *op);
 void sp_op_queue_close(sp_op_queue *q);
 
 bool sp_tier_op_is_cancelled(const sp_tier_op *op);
+/* sp_tier_op_is_withdrawn -- cancelled, and nobody wants to know how long it takes. */
+bool sp_tier_op_is_withdrawn(const sp_tier_op *op);
 /* sp_tier_op_begin -- what a tier asks before it runs an operation. Errors: SP_E_CANCELED, SP_E_IO (its deadline
  * has passed). */
 sp_err sp_tier_op_begin(const sp_tier_op *op) SP_MUST_CHECK;

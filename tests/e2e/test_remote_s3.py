@@ -154,7 +154,7 @@ def test_a_store_that_crawls_is_not_waited_for(store, replica, monkeypatch):
 
 @pytest.mark.parametrize("seconds", [0, 0.02, 0.1])
 def test_a_store_killed_during_loads_costs_no_answer(store, replica, seconds):
-    names = [f"Place {i}" for i in range(12)]
+    names = [f"Place {i}" for i in range(7)]
     one = replica()
     wanted = ask(one, *names)["choices"][0]["message"]["content"]
     wait_for(lambda: len(store.keys("index")) == len(names))

@@ -24,8 +24,9 @@ enum {
     LATE_TIMES = 8,       /* a load may take this many times what was expected ... */
     LEAST_LATE_US = 5000, /* ... and at least this long */
     GAP_DEVS = 4,         /* a tier is silent once it is so for the usual time and this many deviations from it */
-    LEAST_RETRY_US = 1000000,  /* a tier that was slower than computing is tried again; the pause doubles */
+    LEAST_RETRY_US = 1000000, /* a tier that was slower than computing is tried again; the pause doubles */
     MOST_RETRY_US = 64000000,
+    MOST_REMOTE_RETRY_US = 8000000, /* of the remote one: a try wastes SILENT_SHARE at most */
 };
 
 /* Of the time that computing takes: */
@@ -54,6 +55,80 @@ struct sp_load {
 static sp_load *load_of(sp_post *post)
 {
     return (sp_load *)(void *)((char *)post - offsetof(sp_load, post));
+}
+
+/* -- how fast a tier is ---------------------------------------------------------------------- */
+
+static double bytes_of(const sp_move *m, int n_layers)
+{
+    return (double)sp_blocks_for(m->seg.n) * (double)sp_kv_pool_layer_block_bytes(m->pool) *
+           n_layers;
+}
+
+/* all_bytes -- of a copy of n tokens. */
+static double all_bytes(const sp_tiers *t, int32_t n)
+{
+    return sp_blocks_for(n) * (double)sp_kv_pool_layer_block_bytes(t->pool) * sp_kv_pool_shape(t->pool)->n_layers;
+}
+
+/* is_slow -- whether loading this many bytes would take longer than computing the copy did. A disk reads while the
+ * engine computes something else, so it must be slower by far, and what requests wait for anyway is loaded. */
+static bool is_slow(const sp_level *l, const sp_tiers_key *key, double bytes)
+{
+    const double us = bytes * l->byte_us, cost_us = (double)key->copy->facts.cost_us;
+    if (cost_us <= 0 || l->place == SP_AT_HOST) return false;
+    if (l->place == SP_AT_DISK) return us >= SP_MAX(DISK_TIMES * cost_us, (double)key->patience_us);
+    return us >= cost_us;
+}
+
+/* is_left_alone -- a slow tier; false now and then, so that its speed is measured again. */
+static bool is_left_alone(sp_level *l, const sp_tiers_key *key, double bytes)
+{
+    const int64_t now_us = sp_clock_us();
+    if (!is_slow(l, key, bytes)) {
+        l->slow_pause_us = 0;
+        return false;
+    }
+    if (l->slow_pause_us && now_us - l->slow_us < l->slow_pause_us) return true;
+    l->slow_us = now_us;
+    const int64_t most_us = l->place == SP_AT_REMOTE ? MOST_REMOTE_RETRY_US : MOST_RETRY_US;
+    l->slow_pause_us = SP_MIN(SP_MAX(2 * l->slow_pause_us, LEAST_RETRY_US), most_us);
+    return false;
+}
+
+/* limit_us -- how long a load from the remote tier may take: as long as expected, a few times over, but not longer
+ * than computing; a small share of that where a delay is all that can be expected. */
+static double limit_us(const sp_level *l, double cost_us, double bytes)
+{
+    const double expected_us = bytes * l->byte_us;
+    if (l->byte_us == 0) return SP_MAX(cost_us, LEAST_LATE_US);
+    if (cost_us > 0 && expected_us >= cost_us) return SILENT_SHARE * cost_us;
+    return SP_MAX(LEAST_LATE_US, SP_MIN(cost_us, SP_MAX(LATE_SHARE * cost_us, LATE_TIMES * expected_us)));
+}
+
+/* is_busy -- a load from there is under way. */
+static bool is_busy(const sp_tiers *t, const sp_level *l)
+{
+    const sp_load *x = t->loading;
+    while (x && x->from != l) x = x->next;
+    return x != NULL;
+}
+
+/* come_from -- the load takes its time from there. */
+static void come_from(sp_load *x, sp_level *l)
+{
+    sp_tiers *t = x->tiers;
+    const bool is_remote = l->place == SP_AT_REMOTE;
+    if (is_remote) atomic_store(&t->heard_us, sp_clock_us());
+    if (x->from == l) return; /* it is tried again */
+    if (!is_busy(t, l)) {
+        l->busy_since_us = sp_clock_us();
+        l->busy_bytes = l->busy_limit_us = l->busy_cost_us = 0;
+        if (is_remote) t->gap_us = 0;
+    }
+    x->from = l;
+    l->busy_limit_us += limit_us(l, (double)x->copy->facts.cost_us, all_bytes(t, x->move.seg.n));
+    l->busy_cost_us += (double)x->copy->facts.cost_us;
 }
 
 /* -- a get ---------------------------------------------------------------------------------- */
@@ -109,8 +184,9 @@ static void got(void *user, sp_tier_op *op)
 static sp_err get(sp_load *x)
 {
     sp_tiers *t = x->tiers;
-    x->from = sp_tiers_highest(t, x->copy, NULL);
-    if (!x->from) return sp_fail(SP_E_NOTFOUND, "no tier has the copy");
+    sp_level *from = sp_tiers_highest(t, x->copy, NULL);
+    if (!from) return sp_fail(SP_E_NOTFOUND, "no tier has the copy");
+    come_from(x, from);
     x->n_tries++;
     x->arrived = false;
     x->ended = false;
@@ -148,52 +224,6 @@ bool sp_tiers_await(sp_tiers *t, const sp_copy *c, int layer, int64_t deadline_u
     return atomic_load_explicit(there, memory_order_acquire) > layer;
 }
 
-static double bytes_of(const sp_move *m, int n_layers)
-{
-    return (double)sp_blocks_for(m->seg.n) * (double)sp_kv_pool_layer_block_bytes(m->pool) *
-           n_layers;
-}
-
-/* all_bytes -- of a copy of n tokens. */
-static double all_bytes(const sp_tiers *t, int32_t n)
-{
-    return sp_blocks_for(n) * (double)sp_kv_pool_layer_block_bytes(t->pool) * sp_kv_pool_shape(t->pool)->n_layers;
-}
-
-/* is_slow -- whether loading this many bytes would take longer than computing the copy did. A disk reads while the
- * engine computes something else, so it must be slower by far, and what requests wait for anyway is loaded. */
-static bool is_slow(const sp_level *l, const sp_tiers_key *key, double bytes)
-{
-    const double us = bytes * l->byte_us, cost_us = (double)key->copy->facts.cost_us;
-    if (cost_us <= 0 || l->place == SP_AT_HOST) return false;
-    if (l->place == SP_AT_DISK) return us >= SP_MAX(DISK_TIMES * cost_us, (double)key->patience_us);
-    return us >= cost_us;
-}
-
-/* is_left_alone -- a slow tier; false now and then, so that its speed is measured again. */
-static bool is_left_alone(sp_level *l, const sp_tiers_key *key, double bytes)
-{
-    const int64_t now_us = sp_clock_us();
-    if (!is_slow(l, key, bytes)) {
-        l->slow_pause_us = 0;
-        return false;
-    }
-    if (l->slow_pause_us && now_us - l->slow_us < l->slow_pause_us) return true;
-    l->slow_us = now_us;
-    l->slow_pause_us = SP_MIN(SP_MAX(2 * l->slow_pause_us, LEAST_RETRY_US), MOST_RETRY_US);
-    return false;
-}
-
-/* limit_us -- how long a load from the remote tier may take: as long as expected, a few times over, but not longer
- * than computing; a small share of that where a delay is all that can be expected. */
-static double limit_us(const sp_level *l, const sp_tiers_key *key, double bytes)
-{
-    const double cost_us = (double)key->copy->facts.cost_us, expected_us = bytes * l->byte_us;
-    if (l->byte_us == 0) return SP_MAX(cost_us, LEAST_LATE_US);
-    if (is_slow(l, key, bytes)) return SILENT_SHARE * cost_us;
-    return SP_MAX(LEAST_LATE_US, SP_MIN(cost_us, SP_MAX(LATE_SHARE * cost_us, LATE_TIMES * expected_us)));
-}
-
 int sp_tiers_n_there(sp_tiers *t, const sp_copy *c, double *left_us)
 {
     sp_load *x = find(t, c);
@@ -228,13 +258,13 @@ static void learn_speed(sp_level *l, double byte_us)
     l->byte_us = alone ? byte_us : l->byte_us * 0.75 + byte_us * 0.25;
 }
 
-/* note_speed -- of all loads since none was under way. */
+/* note_speed -- of all loads from there since none was under way. */
 static void note_speed(sp_load *x)
 {
     const sp_move *m = &x->move;
-    sp_tiers *t = x->tiers;
-    t->busy_bytes += bytes_of(m, sp_kv_pool_shape(m->pool)->n_layers);
-    learn_speed(x->from, (double)(sp_clock_us() - t->busy_since_us) / t->busy_bytes);
+    sp_level *l = x->from;
+    l->busy_bytes += bytes_of(m, sp_kv_pool_shape(m->pool)->n_layers);
+    learn_speed(l, (double)(sp_clock_us() - l->busy_since_us) / l->busy_bytes);
 }
 
 /* note_gap -- of a load that has come: how long the tier was silent at most (RFC 6298). */
@@ -345,9 +375,10 @@ static void done(sp_post *post)
 static void abandon(sp_load *x)
 {
     sp_tiers *t = x->tiers;
+    sp_level *l = x->from;
     const sp_copy *c = x->copy;
-    sp_log(SP_LOG_WARN, "the %s tier did not deliver a copy within %lld ms: it is computed instead",
-           x->from->name, (long long)((sp_clock_us() - t->busy_since_us) / 1000));
+    sp_log(SP_LOG_WARN, "the %s tier did not deliver a copy within %lld ms: it is computed instead", l->name,
+           (long long)((sp_clock_us() - l->busy_since_us) / 1000));
     x->cancelled = true;
     x->holds = !sp_move_cut(&x->move);
     if (x->holds) sp_kv_retain(t->pool, x->move.blocks, n_blocks_of(x));
@@ -355,11 +386,11 @@ static void abandon(sp_load *x)
     x->copy = NULL;
     x->next = t->abandoned;
     t->abandoned = x;
-    if (x->from->n_abandoned++ == 0) {
-        x->from->late_since_us = t->busy_since_us;
-        x->from->late_bytes = 0;
+    if (l->n_abandoned++ == 0) {
+        l->late_since_us = l->busy_since_us;
+        l->late_bytes = 0;
     }
-    x->from->gap_us *= 2; /* it may be slower now than it was */
+    l->gap_us = SP_MAX(l->gap_us, SP_MIN(2 * l->gap_us, l->busy_limit_us)); /* it may be slower now than it was */
     t->load_failed(t->user, c, SP_MISS_LATE);
     sp_err err = sp_ledger_load_end(t->ledger, c, NULL, (sp_place)0, x->now);
     assert(err == SP_OK); /* a load that ends without contents cannot fail */
@@ -377,17 +408,17 @@ static int64_t silent_us(const sp_load *x)
     if (l->gap_us == 0) return INT64_MAX;
     const double usual_us = l->gap_us + GAP_DEVS * l->gap_dev_us;
     const int64_t heard_us = sp_tier_takes(l->tier) ? sp_clock_us() : atomic_load(&t->heard_us);
-    return heard_us + (int64_t)SP_MAX(usual_us, SILENT_SHARE * t->busy_cost_us);
+    return heard_us + (int64_t)SP_MAX(usual_us, SILENT_SHARE * l->busy_cost_us);
 }
 
 /* late_us -- until when a load may take: the remote tier as long as all loads of now may, unless it falls silent,
  * another one as long as layers come. */
 static int64_t late_us(const sp_load *x)
 {
-    const sp_tiers *t = x->tiers;
-    const int64_t end = x->since_us + t->timeout_us;
-    if (x->from->place != SP_AT_REMOTE || x->copy->facts.cost_us <= 0) return end;
-    return SP_MIN(SP_MIN(end, silent_us(x)), t->busy_since_us + (int64_t)t->busy_limit_us);
+    const sp_level *l = x->from;
+    const int64_t end = x->since_us + x->tiers->timeout_us;
+    if (l->place != SP_AT_REMOTE || x->copy->facts.cost_us <= 0) return end;
+    return SP_MIN(SP_MIN(end, silent_us(x)), l->busy_since_us + (int64_t)l->busy_limit_us);
 }
 
 /* has_expired -- whether a load has timed out; notes its progress. */
@@ -464,14 +495,6 @@ sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, bool is_ahead, int64_
         sp_free(x);
         return err;
     }
-    if (!t->loading) {
-        t->busy_since_us = sp_clock_us();
-        t->busy_bytes = t->busy_limit_us = t->busy_cost_us = 0;
-        t->gap_us = 0;
-    }
-    atomic_store(&t->heard_us, sp_clock_us());
-    t->busy_limit_us += from ? limit_us(from, key, bytes) : 0;
-    t->busy_cost_us += (double)key->copy->facts.cost_us;
     x->next = t->loading;
     t->loading = x;
     err = begin(x, key, is_ahead);
@@ -482,10 +505,16 @@ sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, bool is_ahead, int64_
     return err;
 }
 
-void sp_tiers_cancel_loads(sp_tiers *t)
+static void withdraw_all(sp_load *list)
 {
-    for (sp_load *x = t->loading; x; x = x->next) {
+    for (sp_load *x = list; x; x = x->next) {
         x->cancelled = true;
         if (x->move.op) sp_tier_op_withdraw(x->move.op);
     }
+}
+
+void sp_tiers_cancel_loads(sp_tiers *t)
+{
+    withdraw_all(t->loading);
+    withdraw_all(t->abandoned);
 }

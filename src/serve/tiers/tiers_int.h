@@ -27,6 +27,10 @@ typedef struct sp_level {
     int64_t late_since_us; /* when the abandoned loads began ... */
     double late_bytes;     /* ... and what those that have ended have read */
     double gap_us, gap_dev_us; /* the remote tier's: the longest silence of lately, and how it varies; 0: not known */
+    int64_t busy_since_us; /* when the first of the loads under way began */
+    double busy_bytes;     /* that were loaded since */
+    double busy_limit_us;  /* that they and those under way may take: of the remote tier (loads.c) */
+    double busy_cost_us;   /* computing them would take: likewise */
 } sp_level;
 
 enum { SP_LEVELS = SP_N_TIERS - 1 }; /* all but the device: tiers.c */
@@ -69,11 +73,7 @@ struct sp_tiers {
     int piece;            /* layers of a get; 0: all */
     pthread_mutex_t lock; /* with `more`: a layer has arrived, or a get has ended */
     pthread_cond_t more;
-    int64_t busy_since_us; /* when the first of these began */
-    double busy_bytes;     /* that were loaded since */
-    double busy_limit_us;  /* that they and those under way may take: of the remote tier (loads.c) */
-    double busy_cost_us;   /* computing them would take: likewise */
-    _Atomic int64_t heard_us; /* when the remote tier's last layer came, or the last load began ... */
+    _Atomic int64_t heard_us; /* when the remote tier's last layer came, or the last load from it began ... */
     _Atomic int64_t gap_us;   /* ... and the longest time between two of these */
     bool admit_cheaper;
     SP_VEC(sp_digest) path; /* scratch: sp_tiers_path_of */

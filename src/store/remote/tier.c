@@ -326,6 +326,7 @@ typedef struct getting {
     uint8_t *head;     /* what the record points into */
     sp_record record;
     bool is_gone; /* the store has dropped it, or should */
+    bool skips;   /* nobody takes the rest */
 } getting;
 
 /* prepare -- fills in what to ask for. Errors: SP_E_NOTFOUND without a message: the index does not have the copy. */
@@ -408,31 +409,36 @@ static sp_err take_group(const getting *g, int group, const uint8_t *data, size_
     return err;
 }
 
+/* take_part -- what was cancelled is received to its end: its time is that of the store (tier.h I5). */
 static sp_err take_part(void *user, int part, const uint8_t *data, size_t n)
 {
     getting *g = user;
+    if (g->skips) return SP_OK;
     if (!data) g->is_gone = true;
     atomic_store(&g->t->taking, true);
     sp_err err = part == SP_PART_HEAD ? take_head(g, data, n) : take_group(g, part, data, n);
     atomic_store(&g->t->taking, false);
-    return err;
+    g->skips = err == SP_E_CANCELED;
+    return g->skips ? SP_OK : err;
 }
 
 static bool is_wanted(void *user)
 {
-    return !sp_tier_op_is_cancelled(((const getting *)user)->op);
+    return !sp_tier_op_is_withdrawn(((const getting *)user)->op);
 }
 
 static void end_get(void *user, sp_err err)
 {
     getting *g = user;
     remote_tier *t = g->t;
+    const bool whole = err == SP_OK;
+    if (whole && g->skips) err = sp_fail(SP_E_CANCELED, "a load was cancelled");
     const bool gone = err == SP_E_NOTFOUND || err == SP_E_FORMAT;
     pthread_mutex_lock(&t->lock);
     t->stats.n_got += err == SP_OK;
     t->stats.n_damaged += err == SP_E_FORMAT;
     t->stats.n_failed += err != SP_OK && err != SP_E_CANCELED && !gone;
-    if (err == SP_OK) t->stats.bytes_read += (int64_t)stride_of(&g->record) * g->op->job.n_layers;
+    if (whole) t->stats.bytes_read += (int64_t)stride_of(&g->record) * g->op->job.n_layers;
     if (gone) forget(t, &g->op->job.key);
     pthread_mutex_unlock(&t->lock);
     if (err == SP_E_FORMAT) sp_log(SP_LOG_WARN, "%s", sp_error_detail());

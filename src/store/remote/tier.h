@@ -17,7 +17,9 @@
  *  I2  no operation waits longer than timeout_us for a byte.
  *  I3  after a failure no operation reaches for the store before the listener has: no request pays for finding out
  *      that it is still lost (sp_tier_answers).
- *  I4  a copy whose time is over is not found, whatever the store does. */
+ *  I4  a copy whose time is over is not found, whatever the store does.
+ *  I5  a get that is cancelled while it is under way ends when all of it has come, so that its time is the store's;
+ *      one that is withdrawn may end before. */
 #ifndef SP_STORE_REMOTE_TIER_H
 #define SP_STORE_REMOTE_TIER_H
 

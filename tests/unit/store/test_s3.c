@@ -555,6 +555,59 @@ static void a_copy_whose_time_is_over_is_not_found(void **state)
     sp_tier_close(later);
 }
 
+/* A get that ends itself at its first layer. */
+typedef struct ending {
+    noise copy;
+    sp_tier_op *_Atomic op;
+    void (*how)(sp_tier_op *op);
+} ending;
+
+static sp_err end_at_once(void *user, int layer, const void *from)
+{
+    ending *e = user;
+    SP_UNUSED(layer);
+    SP_UNUSED(from);
+    while (!e->op) usleep(100);
+    e->how(e->op);
+    return SP_OK;
+}
+
+static sp_err take_any_head(void *user, const sp_record *r)
+{
+    SP_UNUSED(user);
+    SP_UNUSED(r);
+    return SP_OK;
+}
+
+/* What nobody waits for is received whole: how long it takes is the store's speed. Withdrawn, it may end before. */
+static void a_cancelled_get_is_received_to_its_end(void **state)
+{
+    void (*const ways[])(sp_tier_op *) = {sp_tier_op_cancel, sp_tier_op_withdraw};
+    if (!s3_start()) skip();
+    sp_tier *t = open_tier("s3://first/cancelled", NULL, 0);
+    assert_ok(noise_put(t, 1, 1));
+    assert_ok(noise_get(t, 1, 1));
+    const int64_t whole = sp_tier_stats_of(t).bytes_read;
+    assert_true(whole > 0);
+    for (int i = 0; i < 2; i++) {
+        ending e = {.how = ways[i]};
+        sp_tier_op *op;
+        noise_init(&e.copy, 1, 1);
+        sp_tier_job job = noise_get_job(&e.copy, 0, NOISE_LAYERS);
+        job.head = take_any_head;
+        job.sink = end_at_once;
+        job.user = &e;
+        assert_ok(sp_tier_submit(t, &job, &op));
+        e.op = op;
+        assert_true(sp_tier_op_wait(op, -1));
+        assert_int_equal(sp_tier_op_result(op), SP_E_CANCELED);
+        sp_tier_op_release(op);
+        if (i == 0) assert_int_equal(sp_tier_stats_of(t).bytes_read, 2 * whole);
+    }
+    assert_int_equal(sp_tier_stats_of(t).n_got, 1);
+    sp_tier_close(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -576,6 +629,7 @@ int main(void)
         cmocka_unit_test(what_one_puts_the_others_have),
         cmocka_unit_test(a_copy_of_somebody_without_the_key_is_a_miss),
         cmocka_unit_test(a_copy_whose_time_is_over_is_not_found),
+        cmocka_unit_test(a_cancelled_get_is_received_to_its_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
