@@ -596,6 +596,23 @@ def test_a_folder_that_cannot_be_written_is_named(model, index, tmp_path):
     assert "--dry-run" in said
 
 
+def test_an_index_of_one_chunk_measures_nothing_and_says_so(model, tmp_path):
+    """No chunk follows another one, so nothing is recomputed: a result is saved by --force alone, and has no share of it."""
+    (tmp_path / "a.txt").write_text("Boats leave the harbour of Velm at nine, and who keeps the lighthouse is Anna Berg.")
+    index, file = tmp_path / "one.db", tmp_path / "model.gguf.reuse.json"
+    succeed("index", tmp_path / "a.txt", "-o", index, "--quiet")
+    refuse("calibrate", "-m", model, "--index", index, naming=["one.db", "no chunk is long enough", "--questions"])
+    command = ["calibrate", "-m", model, "-q", FILE, "--index", index, "--limit", "20", "--ratios", "0.2", "--quiet"]
+    done = run(*command)
+    assert done.returncode == 1 and "nothing can be told apart" in done.stderr and "nan" not in done.stdout
+    assert not file.exists()
+    succeed(*command, "--force")
+    assert json.loads(file.read_text())["qualities"]["balanced"]["recomputed"] == 0
+    (tmp_path / "b.txt").write_text("Boats leave the harbour of Velm at nine every day of the week. " * 12)
+    succeed("index", tmp_path / "b.txt", "-o", tmp_path / "long.db", "--quiet")
+    refuse("calibrate", "-m", model, "--index", tmp_path / "long.db", naming=["too few passages", "--questions"])
+
+
 def test_passages_of_the_index_calibrate_without_questions(model, tmp_path):
     """No labels: the divergence along passages of the index; what recomputes everything loses nothing."""
     index = tmp_path / "pages.db"

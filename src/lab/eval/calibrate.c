@@ -65,6 +65,8 @@ static bool measure(calibrating *c)
     if (!done && progress_interrupted()) cli_fail_with("interrupted; nothing was saved");
     c->sums = cli_alloc(block, sizeof *c->sums);
     if (done) eval_summarise(c->rows, n, &c->settings, NULL, c->sums);
+    for (int s = 0; done && s < c->settings.n; s++) /* undefined where no chunk was reused that could need it */
+        if (!isfinite(c->sums[s].recomputed)) c->sums[s].recomputed = 0;
     c->differs = done && any_differs(c);
     eval_run_close(e);
     return done;
@@ -208,8 +210,12 @@ static bool can_write(const calibrating *c)
 static bool enough_questions(const calibrating *c)
 {
     if (c->force || c->in.n_questions >= FEWEST) return true;
-    cli_fail_with("calibrate: %d questions are too few: give at least %d, or --force",
-                  c->in.n_questions, FEWEST);
+    if (c->passages)
+        cli_fail_with("calibrate: the index has too few passages that can be quoted: %d, where %d are needed; give "
+                      "--questions, or --force",
+                      c->in.n_questions, FEWEST);
+    else
+        cli_fail_with("calibrate: %d questions are too few: give at least %d, or --force", c->in.n_questions, FEWEST);
     return false;
 }
 

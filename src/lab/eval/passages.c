@@ -98,6 +98,9 @@ bool eval_passages_write(const char *index, int n, char **path)
     char *draft = eval_temporary(&fd);
     FILE *f = draft ? cli_checked(fdopen(fd, "w")) : NULL;
     bool good = f && put_all(ix, n, f);
+    if (good && ftell(f) == 0)
+        good = (cli_fail_with("%s: no chunk is long enough to be quoted (%d words); give --questions", index, FEWEST),
+                false);
     if (f && fclose(f) != 0 && good) good = (cli_fail_with("%s: %s", draft, strerror(errno)), false);
     sp_index_close(ix);
     if (draft && !good) unlink(draft);
