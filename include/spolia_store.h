@@ -35,6 +35,7 @@ typedef struct sp_store_need {
     int64_t n_chunks, n_tokens; /* chunks whose texts differ */
     int64_t bytes;              /* of their copies, at most */
     int64_t new_bytes;          /* of those that the store does not have after this system text */
+    int64_t plain_bytes, new_plain_bytes; /* the same without the fused copies */
 } sp_store_need;
 
 /* sp_store_estimate -- before sp_chunk_fuse computes them: tokenizes the index, computes nothing.

@@ -292,6 +292,17 @@ static sp_err take_chunk(run *r, const sp_hit *chunk)
 
 /* -- all of them ---------------------------------------------------------------------------- */
 
+/* is_plain -- no chunk gets a fused copy. */
+static bool is_plain(const run *r)
+{
+    return r->o->n_similar == 0;
+}
+
+static int64_t bytes_expected(const run *r)
+{
+    return is_plain(r) ? r->need.plain_bytes : r->need.bytes;
+}
+
 /* check_size -- says what is to come, and refuses what cannot fit: nothing is computed then. */
 static bool check_size(run *r, bool quiet)
 {
@@ -301,28 +312,28 @@ static bool check_size(run *r, bool quiet)
     sp_err err = look_at_store(r, &store);
     if (err == SP_OK) err = sp_store_estimate(r->ctx, r->index, r->o->system, &r->need);
     if (err != SP_OK) return cli_fail(err), false;
-    if (r->need.bytes)
-        r->n_tokens = (int64_t)(2.0 * (double)r->need.n_tokens * (double)r->need.new_bytes /
-                                (double)r->need.bytes);
-    show_size(need, r->need.bytes);
-    show_size(more, r->need.new_bytes);
+    const bool plain = is_plain(r);
+    const int64_t bytes = bytes_expected(r), new_bytes = plain ? r->need.new_plain_bytes : r->need.new_bytes;
+    if (bytes)
+        r->n_tokens = (int64_t)((plain ? 1.0 : 2.0) * (double)r->need.n_tokens * (double)new_bytes / (double)bytes);
+    show_size(need, bytes);
+    show_size(more, new_bytes);
     show_size(token, store.token_bytes);
     if (!quiet)
         fprintf(stderr,
-                "spolia: %" PRId64 " chunks of %" PRId64
-                " tokens take %s (two copies of %s a token), "
+                "spolia: %" PRId64 " chunks of %" PRId64 " tokens take %s (%s of %s a token), "
                 "%s of it new; %s are free\n",
-                r->need.n_chunks, r->need.n_tokens, need, token, more,
+                r->need.n_chunks, r->need.n_tokens, need, plain ? "a copy" : "two copies", token, more,
                 show_size(room, store.disk_free));
     const int64_t usable = store.max_bytes / 8 * 7; /* the rest is for moving copies */
     const int64_t room_left = store.disk_free - store.disk_reserve;
     if (!store.writes)
         cli_fail_with("%s: another process writes this store", r->store);
-    else if (r->need.new_bytes > room_left)
+    else if (new_bytes > room_left)
         cli_fail_with("%s: the copies need %s more, and the disk has %s to give; nothing was "
                       "computed",
                       r->store, more, show_size(room, room_left > 0 ? room_left : 0));
-    else if (r->need.bytes > usable)
+    else if (bytes > usable)
         cli_fail_with("%s: the copies need %s, and the store may take %s of them; --store-max "
                       "SIZE sets more; nothing was computed",
                       r->store, need, show_size(room, usable));
@@ -363,7 +374,7 @@ static void print_json(const run *r, double took)
         "unchanged", (json_int_t)n->n_unchanged, "alone", (json_int_t)n->n_alone, "too_long", (json_int_t)n->n_long,
         "duplicates", (json_int_t)n->n_twins, "others", (json_int_t)n->n_others, "similar", (json_int_t)n->n_similar,
         "removed", (json_int_t)n->n_removed, "complete", (int)(n->n_done == r->n_chunks), "bytes",
-        (json_int_t)r->bytes, "bytes_expected", (json_int_t)r->need.bytes, "seconds", took);
+        (json_int_t)r->bytes, "bytes_expected", (json_int_t)bytes_expected(r), "seconds", took);
     json_dumpf(o, stdout, 0);
     putchar('\n');
     json_decref(o);

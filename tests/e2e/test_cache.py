@@ -124,7 +124,7 @@ def test_stores_of_several_models(store, tmp_path):
     name = cache("list", other)["copies"][0]["namespace"]
     refuse("cache", "import", archive, "--store", other, naming=[archive, other])
     cache("import", other, archive, "-m", MODEL)
-    refuse("cache", "export", archive, "--store", other, naming=["several"])
+    refuse("cache", "export", archive, "--store", other, naming=["several", "--namespace"])
     assert cache("export", other, archive, "--namespace", name[:10])["copies"] == len(ids(other)) - 25
 
 

@@ -306,3 +306,16 @@ def test_separators_make_chunks(tmp_path):
         options = ["--separator", separator] if separator else []
         out = succeed("run", "-m", MODEL, "-p", text, "-n", "2", "-t", "1", "--json", *options)
         assert [s["kind"] for s in json.loads(out)["segments"]] == kinds
+
+
+def test_plain_copies_take_what_is_said_and_no_more(tmp_path):
+    """--fuse 0 makes one copy of a chunk: size, room and what is new are of that one."""
+    options = ("index", ROOT / "demo/docs", "-o", tmp_path / "x.db", "--precompute", "-m", MODEL, "--fuse", "0", "--json")
+    done = run(*options)
+    store = json.loads(done.stdout.splitlines()[1])
+    assert store["bytes_expected"] * 0.7 < store["bytes"] <= store["bytes_expected"], store
+    assert "(a copy of" in done.stderr
+    again = run(*options)
+    assert " 0 bytes of it new" in again.stderr, again.stderr
+    fused = json.loads(run(*options[:-2], "1", "--json").stdout.splitlines()[1])
+    assert fused["bytes_expected"] > 1.8 * store["bytes_expected"]

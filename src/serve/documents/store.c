@@ -16,7 +16,8 @@ typedef SP_VEC(sp_digest) digests;
 typedef struct sized {
     sp_digest id;
     int32_t n;
-    int64_t bytes, new_bytes; /* of its copies; of those that the store lacks */
+    int64_t one; /* bytes of a copy */
+    bool has_plain, has_fused;
 } sized;
 
 static sp_err need_store(const sp_context *c)
@@ -125,8 +126,11 @@ static void measure_head(const sp_context *c, const sp_segment *head, const sp_d
     for (int i = 0; i < n_head; i++) {
         const sp_tiers_key key = {.seg = &head[i], .head = ids, .n_head = i};
         const int64_t bytes = sp_move_bytes(c->pool, head[i].n, i);
+        const int64_t fresh = sp_tiers_has(c->tiers, &key, SP_COPY_PATH) ? 0 : bytes;
         need->bytes += bytes;
-        need->new_bytes += sp_tiers_has(c->tiers, &key, SP_COPY_PATH) ? 0 : bytes;
+        need->plain_bytes += bytes;
+        need->new_bytes += fresh;
+        need->new_plain_bytes += fresh;
     }
 }
 
@@ -142,9 +146,11 @@ static sp_err measure(sp_context *c, const sp_segment *head, int n_head, const s
     const sp_tiers_key key = {.seg = seg, .head = ids, .n_head = n_head};
     const int64_t one = sp_move_bytes(c->pool, seg->n, n_head + MOST_SIMILAR);
     sp_err err = sp_vec_reserve(&a->all, 1);
-    sized s = {.id = seg->id, .n = seg->n, .bytes = 2 * one};
-    s.new_bytes = sp_tiers_has(c->tiers, &key, SP_COPY_PLAIN) ? 0 : one;
-    s.new_bytes += sp_tiers_has(c->tiers, &key, SP_COPY_FUSED) ? 0 : one;
+    const sized s = {.id = seg->id,
+                     .n = seg->n,
+                     .one = one,
+                     .has_plain = sp_tiers_has(c->tiers, &key, SP_COPY_PLAIN),
+                     .has_fused = sp_tiers_has(c->tiers, &key, SP_COPY_FUSED)};
     if (err == SP_OK) a->all.v[a->all.n++] = s;
     sp_free(ids);
     return err;
@@ -166,8 +172,10 @@ static sp_err estimate(sp_context *c, void *arg)
         if (i && by_id(s, s - 1) == 0) continue; /* equal texts share a copy */
         a->need.n_chunks++;
         a->need.n_tokens += s->n;
-        a->need.bytes += s->bytes;
-        a->need.new_bytes += s->new_bytes;
+        a->need.bytes += 2 * s->one;
+        a->need.plain_bytes += s->one;
+        a->need.new_plain_bytes += s->has_plain ? 0 : s->one;
+        a->need.new_bytes += (s->has_plain ? 0 : s->one) + (s->has_fused ? 0 : s->one);
     }
     sp_vec_fini(&a->all);
     return err;

@@ -439,8 +439,8 @@ static sp_err find_part(const sp_store *s, const char *space, const part **out)
         if (space && strncmp(p->hex, space, strlen(space)) != 0) continue;
         if (found)
             return sp_fail(SP_E_ARG,
-                           "%s: copies of several models or KV types: which of them? "
-                           "spolia cache list shows their names",
+                           "%s: copies of several models or KV types: name one of them (--namespace; "
+                           "spolia cache list shows them)",
                            s->dir);
         found = p;
     }
