@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""remote_forms.py -- copies in Redis as they are, in q8_0, compressed: bytes, time to store them, time to the first token.
+"""remote_forms.py -- copies in Redis or an object store as they are, in q8_0, compressed: bytes, time to store them, time to the first token.
 
-    bench/remote_forms.py -m MODEL [--chunks 8] [--words 180] [--rounds 5] [--slow BYTES_A_SECOND]
+    bench/remote_forms.py -m MODEL [--chunks 8] [--words 180] [--rounds 5] [--slow BYTES_A_SECOND] [--s3]
 
-Each form has a database of its own in a redis-server of the bench. In each round a fresh server for each form gets a prompt of chunks
+Each form has a database of its own in a redis-server of the bench, with --s3 a prefix of its own in a bucket of moto's server. In each round a fresh server for each form gets a prompt of chunks
 that it has not read, in rotating order. --slow: the server is behind a proxy that passes that many bytes a second. Quality is measured
 by spolia eval --from-host --host-kv q8_0, which rounds in the same way.
 """
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.parse
 
@@ -31,12 +33,58 @@ def cli(url, *words):
     return subprocess.run(["redis-cli", "-u", url, *words], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def fill(model, url, options, texts, copies):
+class InRedis:
+    def __init__(self, rate):
+        self.redis, self.url = start_redis()
+        self.proxy = Proxy(urllib.parse.urlparse(self.url).port)
+        self.proxy.rate = rate
+
+    def way(self, i):
+        """Where form i is."""
+        return f"redis://127.0.0.1:{self.proxy.port}/{i}"
+
+    def is_full(self, i, copies):
+        url = f"{self.url}/{i}"
+        return int(cli(url, "EVAL", "return #redis.call('KEYS', 'SPOLIA:*:copy:*')", "0")) >= copies and not cli(url, "KEYS", "*:lock")
+
+    def bytes(self, i):
+        return int(cli(f"{self.url}/{i}", "EVAL", BYTES, "0"))
+
+    def stop(self):
+        self.redis.kill()
+
+
+class InS3:
+    def __init__(self, rate):
+        from support.object_store import Store
+        self.store = Store(pathlib.Path(tempfile.mkdtemp()), verifies=False)
+        self.proxy = Proxy(self.store.port)
+        self.proxy.rate = rate
+        os.environ.update(self.store.env, AWS_ENDPOINT_URL=f"http://127.0.0.1:{self.proxy.port}")
+
+    def way(self, i):
+        return f"s3://{self.store.bucket}/{i}"
+
+    def objects(self, i, part):
+        found = self.store.s3.list_objects_v2(Bucket=self.store.bucket, Prefix=f"{i}/").get("Contents", [])
+        return [o["Size"] for o in found if f"/{part}/" in o["Key"]]
+
+    def is_full(self, i, copies):
+        return len(self.objects(i, "index")) >= copies
+
+    def bytes(self, i):
+        return sum(self.objects(i, "copy"))
+
+    def stop(self):
+        self.store.stop()
+
+
+def fill(model, store, i, options, texts):
     """Seconds from the answer to the last copy."""
-    s = Server(model, "--remote", url, *options)
+    s = Server(model, "--remote", store.way(i), *options)
     s.ask(texts)
     began = time.time()
-    while int(cli(url, "EVAL", "return #redis.call('KEYS', 'SPOLIA:*:copy:*')", "0")) < copies or cli(url, "KEYS", "*:lock"):
+    while not store.is_full(i, len(texts)):
         time.sleep(0.01)
     took = time.time() - began
     s.stop()
@@ -50,27 +98,26 @@ def main():
     parser.add_argument("--words", type=int, default=180)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--slow", type=float, default=0)
+    parser.add_argument("--s3", action="store_true")
     args = parser.parse_args()
     texts = texts_of(args.chunks, args.words)
-    redis, url = start_redis()
-    proxy = Proxy(urllib.parse.urlparse(url).port)
-    proxy.rate = args.slow
+    store = (InS3 if args.s3 else InRedis)(args.slow)
     rows = {form: {"ttft": [], "loaded": []} for form in FORMS}
     for i, (form, options) in enumerate(FORMS.items()):
-        rows[form]["put_s"] = fill(args.model, f"{url}/{i}", options, texts, args.chunks)
-        rows[form]["bytes"] = int(cli(f"{url}/{i}", "EVAL", BYTES, "0"))
+        rows[form]["put_s"] = fill(args.model, store, i, options, texts)
+        rows[form]["bytes"] = store.bytes(i)
     for r in range(args.rounds):
         for k in range(len(FORMS)):
             i = (k + r) % len(FORMS)
-            s = Server(args.model, "--remote", f"redis://127.0.0.1:{proxy.port}/{i}")
-            s.ask(["Something else. " * 20])  # the server is warm, and knows what is there
+            s = Server(args.model, "--remote", store.way(i))
+            s.ask([f"Something else, {r} {i}. " * 20])  # nobody has read it: the server is warm, and knows what is there
             time.sleep(1)
             answer = s.ask(texts)
             row = rows[list(FORMS)[i]]
             row["ttft"].append(answer["timings"]["ttft_ms"])
             row["loaded"].append(sum(d["from"] == "remote" for d in answer["spolia"]["documents"]))
             s.stop()
-    redis.kill()
+    store.stop()
     plain = rows["as they are"]
     print(json.dumps(rows))
     for form, row in rows.items():
