@@ -148,6 +148,9 @@ def test_a_chat_is_filtered(server):
         assert {d["id"] for d in told(server, "Who keeps the lighthouse of Velm?", **given)["documents"]} == {"hotels", "ferry"}
     assert [d["id"] for d in told(server, "The mill?", collection="files", filter={"file": "note.md"})["documents"]] == ["note.md"]
     assert told(server, "The mill?", collection="files", filter={"file": "other.md"})["documents"] == []
+    for field in ("filter", "filters"):  # an answer from nothing is not the one that was asked for
+        status, o = server.call("/v1/chat/completions", {"messages": [{"role": "user", "content": "The mill?"}], field: {"tag": "x"}})
+        assert status == 400 and o["error"]["param"] == "filter" and "collection" in o["error"]["message"], o
 
 
 # -- what is wrong ----------------------------------------------------------------------------------------------------------

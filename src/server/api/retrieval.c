@@ -43,6 +43,8 @@ void srv_retrieval_read(const srv_call *call, srv_fields *f, srv_retrieval *out)
     }
     if (!given && srv_collection_of_model(call, srv_field_string(f, "model"), &out->from))
         srv_filter_read(f, &out->filter);
+    else if (!given && (srv_field(f, "filter") || srv_field(f, "filters")))
+        srv_fields_refuse(f, "filter", "filter needs a collection to choose documents from");
     if (!name) return;
     if (!srv_collection_find(call, name, strlen(name), &out->from))
         srv_fields_refuse(f, "collection", "there is no collection \"%.64s\"", name);
