@@ -357,6 +357,9 @@ class Moving(Fault):
         self.stop, self.failed, self.n_moved = threading.Event(), None, 0
         self.thread = threading.Thread(target=self.move, args=(world.cluster,))
         self.thread.start()
+        limit = time.time() + 60
+        while not self.n_moved and self.thread.is_alive() and time.time() < limit:
+            time.sleep(0.005)  # requests begin amid it, however fast they are
 
     def move(self, cluster):
         try:
