@@ -1,6 +1,7 @@
 /* faults.c -- to be preloaded into a server: calls fail at random while a test says so. The file SPOLIA_FAULTS, which
  * the test writes and this maps, says which: `one_in` of a kind is how many calls there are to one that fails (0:
  * none). Calls for files count only below the folder SPOLIA_FAULTS_DIR. io_uring is refused, so that all are seen.
+ * Before a sanitizer's library (ASAN_OPTIONS=verify_asan_link_order=0) memory is the sanitizer's.
  * A disk with a set bandwidth: read_mb_s, of all threads together. */
 #include <dlfcn.h>
 #include <errno.h>
@@ -28,6 +29,13 @@ void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
 void *__libc_memalign(size_t at, size_t n);
+
+/* Those of a sanitizer, if there is one. */
+#define WEAK __attribute__((weak))
+WEAK void *__interceptor_malloc(size_t n);
+WEAK void *__interceptor_calloc(size_t n, size_t size);
+WEAK void *__interceptor_realloc(void *p, size_t n);
+WEAK int __interceptor_posix_memalign(void **p, size_t at, size_t n);
 
 enum { MOST_FILES = 4096 };
 static control none, *c = &none;
@@ -69,30 +77,36 @@ static void *without(void)
 
 void *malloc(size_t n)
 {
-    return fails(ALLOCATION) ? without() : __libc_malloc(n);
+    if (fails(ALLOCATION)) return without();
+    return __interceptor_malloc ? __interceptor_malloc(n) : __libc_malloc(n);
 }
 
 void *calloc(size_t n, size_t size)
 {
-    return fails(ALLOCATION) ? without() : __libc_calloc(n, size);
+    if (fails(ALLOCATION)) return without();
+    return __interceptor_calloc ? __interceptor_calloc(n, size) : __libc_calloc(n, size);
 }
 
 void *realloc(void *p, size_t n)
 {
-    return n && fails(ALLOCATION) ? without() : __libc_realloc(p, n);
-}
-
-void *aligned_alloc(size_t at, size_t n)
-{
-    return fails(ALLOCATION) ? without() : __libc_memalign(at, n);
+    if (n && fails(ALLOCATION)) return without();
+    return __interceptor_realloc ? __interceptor_realloc(p, n) : __libc_realloc(p, n);
 }
 
 int posix_memalign(void **p, size_t at, size_t n)
 {
-    void *q = fails(ALLOCATION) ? NULL : __libc_memalign(at, n);
+    if (fails(ALLOCATION)) return ENOMEM;
+    if (__interceptor_posix_memalign) return __interceptor_posix_memalign(p, at, n);
+    void *q = __libc_memalign(at, n);
     if (!q) return ENOMEM;
     *p = q;
     return 0;
+}
+
+void *aligned_alloc(size_t at, size_t n)
+{
+    void *p;
+    return posix_memalign(&p, at, n) == 0 ? p : without();
 }
 
 /* -- files ------------------------------------------------------------------------------------ */

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 import zipfile
 
+OPTIONS = "allocator_may_return_null=1:verify_asan_link_order=0"  # of sanitizers
 KINDS = ["allocation", "read", "write", "full", "short", "sync", "hang"]
 STORY = "The keeper of the northern lighthouse is called {} and came to the island by boat in 1931."
 SYSTEM = {"role": "system", "content": "A harbour town in the north, with boats of many colours."}
@@ -126,7 +127,7 @@ class Server:
         self.folder, self.log = folder, open(folder.parent / "log", "a+")
         command = [program, "serve", "-m", model, "--port", "0", "--reuse", "prefix", "--store", folder, *more]
         command += ["--embedding", embedding] if embedding else []
-        env = {**os.environ, **faults.env(folder), "ASAN_OPTIONS": "allocator_may_return_null=1"}
+        env = {**os.environ, **faults.env(folder), "ASAN_OPTIONS": OPTIONS, "TSAN_OPTIONS": OPTIONS}
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=self.log, text=True,
                                         env=env)
         line = self.process.stdout.readline()

@@ -2,6 +2,7 @@
  * the right answer or a clear error, and what lower tiers have serves the next ones. */
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "serve/documents/erase.h"
 #include "support/far_device.h"
 #include "support/folder.h"
@@ -11,6 +12,8 @@
 
 static const policy full = {"full", 0};
 static const char question[] = "Which?";
+
+enum { LONG_MS = 60000 /* more than any disk takes */ };
 
 static int n_missed(const sp_request *r, const char *why)
 {
@@ -88,6 +91,7 @@ static void a_load_times_out(void **state)
         c->tiers->timeout_us = 60000000; /* as long as a slow machine takes */
         tiers_rest(c->tiers);            /* what was asked for ends late */
         assert_int_equal(sp_tiers_level(c->tiers, SP_AT_DISK)->n_abandoned, 0);
+        assert_true(sp_tiers_level(c->tiers, SP_AT_DISK)->byte_us > 0); /* slow, but it has read */
         assert_null(c->tiers->abandoned);
         assert_int_equal(n_free(c), sp_kv_pool_n_blocks(c->pool));
         r = ask(c, "01", question, 6);
@@ -97,6 +101,46 @@ static void a_load_times_out(void **state)
         close_clean(c);
         remove_folder(dir);
     }
+}
+
+/* in_seconds -- until a load of the remote tier, which fell silent a moment ago, is given up. */
+static int in_seconds(sp_context *c, double gap_us, double dev_us, double cost_us)
+{
+    sp_level *l = sp_tiers_level(c->tiers, SP_AT_DISK);
+    l->place = SP_AT_REMOTE;
+    l->gap_us = gap_us;
+    l->gap_dev_us = dev_us;
+    c->tiers->busy_limit_us = 1e12;
+    c->tiers->busy_cost_us = cost_us;
+    int64_t us;
+    do { /* the machine may be busy */
+        c->tiers->heard_us = sp_clock_us();
+        us = sp_tiers_until_expiry(c->tiers);
+    } while (sp_clock_us() - c->tiers->heard_us > 500000);
+    l->place = SP_AT_DISK;
+    return (int)((us + 999999) / 1000000);
+}
+
+/* As long as it usually is silent and four deviations more, or a twentieth of computing; not 10 s, the longest wait. */
+static void a_remote_tier_may_be_as_silent_as_it_is(void **state)
+{
+    const char *dir = *state;
+    barrier b;
+    sp_context *c = open_held_up(dir, "full", "01", LONG_MS, &b);
+    sp_request *r = submit(c, "01", question, 2);
+    step(c);
+    assert_true(n_loading(c) > 0);
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+        ((sp_copy *)(uintptr_t)v)->facts.cost_us = 1e9F;
+    assert_int_equal(in_seconds(c, 0, 0, 0), 10);
+    assert_int_equal(in_seconds(c, 3e6, 0, 0), 3);
+    assert_int_equal(in_seconds(c, 1e6, 1e6, 0), 5);
+    assert_int_equal(in_seconds(c, 1e6, 1e6, 120e6), 6);
+    assert_int_equal(in_seconds(c, 1e6, 1e6, 40e6), 5);
+    barrier_open(&b);
+    barrier_end(&b);
+    sp_request_destroy(run(c, r));
+    close_clean(c);
 }
 
 /* The answer of the tier comes while what was computed instead is in use. */
@@ -139,8 +183,6 @@ static void forgetting_does_not_wait(void **state)
     const sp_context_opts wrong = {.model = MODEL, .tiers.load_timeout_ms = -1};
     assert_fails(sp_context_open(&wrong, &c), SP_E_ARG, "load_timeout_ms");
 }
-
-enum { LONG_MS = 60000 /* more than any disk takes */ };
 
 /* A header that does not come in time is an error, and what arrives late harms nobody. */
 static void a_header_times_out(void **state)
@@ -497,6 +539,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_load_times_out),
+        FOLDER_TEST(a_remote_tier_may_be_as_silent_as_it_is),
         FOLDER_TEST(a_late_answer_changes_nothing),
         FOLDER_TEST(forgetting_does_not_wait),
         FOLDER_TEST(a_header_times_out),

@@ -24,6 +24,7 @@ static const struct {
     {THOUGHTS_OPENED, "still", "still", "", NULL},
     {THOUGHTS_TAGS, "<seed:think>It is</seed:think>Nine.", "It is", "Nine.", NULL},
     {THOUGHTS_TAGS, "[THINK]It is [/b][/THINK]Nine.", "It is [/b]", "Nine.", NULL},
+    {THOUGHTS_TAGS, "<think>It is</think>Nine [/THINK].", "It is", "Nine [/THINK].", NULL},
     {THOUGHTS_TAGS, "[1] is nine.", "", "[1] is nine.", NULL},
     {THOUGHTS_TAGS, "<|START_THINKING|>It is<|END_THINKING|>Nine.", "It is", "Nine.", NULL},
     {THOUGHTS_OPENED, "It is</seed:think>\nNine.", "It is", "Nine.", NULL},

@@ -72,6 +72,13 @@ static void files_have_profiles(void **state)
     setenv("AWS_PROFILE", "nobody", 1);
     assert_fails(sp_s3_account_find(&a), SP_E_ARG, "nobody");
     remove_folder(dir);
+    begin_account(dir, "", "[profile team]\nregion = eu-west-1\n[default]\nregion = us-east-2\n");
+    setenv("AWS_PROFILE", "team", 1);
+    setenv("AWS_ACCESS_KEY_ID", "E", 1);
+    setenv("AWS_SECRET_ACCESS_KEY", "es", 1);
+    assert_ok(sp_s3_account_find(&a)); /* other profiles may follow it */
+    assert_string_equal(a.region, "eu-west-1");
+    remove_folder(dir);
 }
 
 static void the_environment_comes_before_files(void **state)
@@ -298,6 +305,22 @@ static void get_all_ranges(sp_remote_link *l, int n_groups)
     }
 }
 
+static sp_err count_row(void *user, const sp_s3_row *row)
+{
+    ++*(int *)user;
+    return SP_OK;
+}
+
+static int count_objects(const sp_remote_site *site, bool uploads)
+{
+    int n = 0;
+    sp_s3_http *h;
+    assert_ok(sp_s3_http_open(site, &h));
+    assert_ok(sp_s3_list(h, &(sp_s3_which){.prefix = sp_s3_http_prefix(h), .uploads = uploads}, count_row, &n));
+    sp_s3_http_close(h);
+    return n;
+}
+
 static void come_back_in_any_range(const char *url)
 {
     bool taken;
@@ -310,6 +333,7 @@ static void come_back_in_any_range(const char *url)
         put(l, n_groups, &taken);
         assert_true(taken);
         assert_ok(sp_remote_s3.drop(l, name_of_all));
+        assert_int_equal(count_objects(&site, false), 0); /* its notice is gone, too */
         assert_ok(sp_remote_s3.drop(l, name_of_all));
         taking t = {.n_groups = n_groups};
         const sp_remote_ask ask = ask_of(&t, 1, 1);
@@ -354,22 +378,6 @@ static void a_table_of_sizes_that_is_damaged_is_refused(void **state)
         assert_int_equal(sp_s3_read_table(&shape, bad, out), SP_E_FORMAT);
     }
     assert_int_equal(sp_s3_table_bytes(&(sp_remote_shape){.n_groups = N}), 0);
-}
-
-static sp_err count_row(void *user, const sp_s3_row *row)
-{
-    ++*(int *)user;
-    return SP_OK;
-}
-
-static int count_objects(const sp_remote_site *site, bool uploads)
-{
-    int n = 0;
-    sp_s3_http *h;
-    assert_ok(sp_s3_http_open(site, &h));
-    assert_ok(sp_s3_list(h, &(sp_s3_which){.prefix = sp_s3_http_prefix(h), .uploads = uploads}, count_row, &n));
-    sp_s3_http_close(h);
-    return n;
 }
 
 static void the_first_of_two_writers_wins(void **state)
