@@ -401,6 +401,39 @@ static void a_long_queue_loses_no_request(void **state)
     close_all(c, r, N);
 }
 
+/* minutes -- from when r was submitted until the first of those that wait expires. */
+static int minutes(const sp_context *c, const sp_request *r)
+{
+    const int64_t us = c->waiting.next_expiry_us - r->account.submit_us, minute = 60000000;
+    return us % minute ? -1 : (int)(us / minute);
+}
+
+static void the_first_to_expire_is_looked_at(void **state)
+{
+    static const int waits[] = {20, 10, 30};
+    sp_context *c = open_policy(&(policy){"full", 0});
+    sp_request *r[3];
+    for (int i = 0; i < 3; i++) {
+        sp_prompt *p = prompt_of(c, "0", "Why?");
+        const sp_request_opts o = {
+            .sampling = sp_sampling_default(), .max_tokens = 1, .max_wait_ms = waits[i] * 60000};
+        assert_ok(sp_request_submit(c, p, &o, &r[i]));
+        sp_prompt_destroy(p);
+        assert_int_equal(minutes(c, r[i < 1 ? 0 : 1]), i < 1 ? 20 : 10);
+    }
+    sp_request_cancel(r[1]);
+    sp_queue_expire(c);
+    assert_int_equal(minutes(c, r[0]), 20);
+    sp_request_cancel(r[0]);
+    sp_queue_expire(c);
+    assert_int_equal(minutes(c, r[2]), 30);
+    sp_request_cancel(r[2]);
+    sp_queue_expire(c);
+    assert_int_equal(c->waiting.next_expiry_us, 0);
+    for (int i = 0; i < 3; i++) sp_request_destroy(run(c, r[i]));
+    close_clean(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -422,6 +455,7 @@ int main(void)
         cmocka_unit_test(priorities_and_tenants_come_first),
         cmocka_unit_test(a_request_that_cannot_begin_in_time_fails),
         cmocka_unit_test(a_long_queue_loses_no_request),
+        cmocka_unit_test(the_first_to_expire_is_looked_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,7 +121,7 @@ static int in_seconds(sp_context *c, double gap_us, double dev_us, double cost_u
     return (int)((us + 999999) / 1000000);
 }
 
-/* As long as it usually is silent and four deviations more, or a twentieth of computing; not 10 s, the longest wait. */
+/* As long as it usually is silent and four deviations more, or a twentieth of computing; 10 s is the longest wait. */
 static void a_remote_tier_may_be_as_silent_as_it_is(void **state)
 {
     const char *dir = *state;
