@@ -110,8 +110,8 @@ static int in_seconds(sp_context *c, double gap_us, double dev_us, double cost_u
     l->place = SP_AT_REMOTE;
     l->gap_us = gap_us;
     l->gap_dev_us = dev_us;
-    c->tiers->busy_limit_us = 1e12;
-    c->tiers->busy_cost_us = cost_us;
+    l->busy_limit_us = 1e12;
+    l->busy_cost_us = cost_us;
     int64_t us;
     do { /* the machine may be busy */
         c->tiers->heard_us = sp_clock_us();
