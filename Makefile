@@ -375,11 +375,13 @@ fuzz-short:
 fuzz-keep: $(FUZZ_BIN)
 	@for f in $(FUZZ_BIN); do n=$$(basename $$f); mkdir -p build/fuzz/new/$$n tests/fuzz/corpus/$$n; \
 		$$f -merge=1 -rss_limit_mb=2048 tests/fuzz/corpus/$$n build/fuzz/new/$$n 2>&1 | tail -1; done
+# hnswlib is in C++.
+FUZZ_LINK := -fsanitize=address,undefined,fuzzer -fno-sanitize-recover=all -fsanitize-link-c++-runtime
 build/fuzz/%: tests/fuzz/%.c $(LIB_SRC)
 	@mkdir -p $(@D)
 	@$(MAKE) --no-print-directory BUILD=build/fuzzlib CC=clang CXX=clang++ SIMD= \
 		OPT="-O1 -g -fno-omit-frame-pointer" SAN="-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all" build/fuzzlib/libspolia.a
-	clang $(CFLAGS) -fsanitize=address,undefined,fuzzer -fno-sanitize-recover=all $< build/fuzzlib/libspolia.a $(LDLIBS) -o $@
+	clang $(CFLAGS) $(FUZZ_LINK) $< build/fuzzlib/libspolia.a $(LDLIBS) -o $@
 # Parsers of the program: bodies of requests, and files.
 PROGRAM_FUZZ_BIN := build/fuzz/fuzz_body build/fuzz/fuzz_files
 $(PROGRAM_FUZZ_BIN): build/fuzz/%: tests/fuzz/%.c $(LIB_SRC) $(CMD_SRC)
@@ -387,7 +389,7 @@ $(PROGRAM_FUZZ_BIN): build/fuzz/%: tests/fuzz/%.c $(LIB_SRC) $(CMD_SRC)
 	@$(MAKE) --no-print-directory BUILD=build/fuzzlib CC=clang CXX=clang++ SIMD= OPT="-O1 -g -fno-omit-frame-pointer" \
 		SAN="-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all" \
 		build/fuzzlib/libspolia.a build/fuzzlib/libprogram.a
-	clang $(CFLAGS) -fsanitize=address,undefined,fuzzer -fno-sanitize-recover=all $< build/fuzzlib/libprogram.a \
+	clang $(CFLAGS) $(FUZZ_LINK) $< build/fuzzlib/libprogram.a \
 		build/fuzzlib/libspolia.a $(PROGRAM_LIBS) $(LDLIBS) -o $@
 
 # -- installation -------------------------------------------------------------------------------
