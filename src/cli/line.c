@@ -10,7 +10,7 @@
 
 #include "cli/alloc.h"
 
-#define KEPT_LINES 1000
+enum { KEPT_LINES = 1000, CTRL_D = 4 };
 
 struct line_reader {
     EditLine *el;
@@ -60,6 +60,21 @@ static void open_history(line_reader *l)
     el_set(l->el, EL_HIST, history, l->history);
 }
 
+/* end_or_delete -- Ctrl-D: the end on an empty line, otherwise deletes a character. One that was typed while the
+ * terminal changed its mode is in the line as a character, and does not make it less empty. */
+static unsigned char end_or_delete(EditLine *el, int key)
+{
+    const LineInfo *line = el_line(el);
+    const char *at = line->buffer;
+    (void)key;
+    while (at < line->lastchar && *at == CTRL_D) at++;
+    if (at == line->lastchar) return CC_EOF;
+    if (line->cursor == line->lastchar) return CC_ERROR;
+    el_cursor(el, 1);
+    el_deletestr(el, 1);
+    return CC_REFRESH;
+}
+
 line_reader *line_open(const char *prompt)
 {
     setlocale(LC_CTYPE, ""); /* libedit moves by characters */
@@ -78,6 +93,8 @@ line_reader *line_open(const char *prompt)
     el_set(l->el, EL_SETTY, "-d", "-isig", NULL);
     el_set(l->el, EL_BIND, "^C", "em-kill-line", NULL);
     el_set(l->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_set(l->el, EL_ADDFN, "end-or-delete", "ends input, or deletes a character", end_or_delete);
+    el_set(l->el, EL_BIND, "^D", "end-or-delete", NULL);
     return l;
 }
 

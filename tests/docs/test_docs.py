@@ -195,7 +195,7 @@ def test_every_route_is_described():
             methods = "GET"
             for method, path in re.findall(r"`(?:([A-Z]+) )?(/[^`?]*)", cell):
                 methods = method or methods
-                described.add((methods, re.sub(r"(?<=/)(ID|NAME)(/.*)?$", "", path)))
+                described.add((methods, re.sub(r"(?<=/)(ID|NAME|FILE)(/.*)?$", "", path)))
     below = {p for _, p in routes if p.endswith("/")}
     unknown = {(m, p) for m, p in described if (m, p) not in routes}
     assert not unknown, f"described, but no route: {unknown}"

@@ -15,7 +15,7 @@ from conftest import PROGRAM, ROOT, succeed
 
 MODEL = ROOT / "demo/model.gguf"
 QUESTIONS = [json.loads(line)["question"] for line in (ROOT / "demo/questions.jsonl").read_text().splitlines()]
-PROMPT, CTRL_C, CTRL_D = "> ", "\x03", "\x04"
+PROMPT, CTRL_A, CTRL_C, CTRL_D, CTRL_V = "> ", "\x01", "\x03", "\x04", "\x16"
 WAIT = 120
 
 
@@ -117,6 +117,18 @@ def test_earlier_turns_are_reused(chat):
     ((_, cleared),) = reused(t.ask(QUESTIONS[0]))
     assert cleared == first
     assert t.end() == 0
+
+
+def test_ctrl_d_ends_a_line_that_has_nothing_else_and_deletes_in_others(chat):
+    t = chat()
+    t.until_edited()
+    t.type("x/help" + CTRL_A + CTRL_D + "\n")
+    assert "/sources" in t.until(r"\n> $|\n> [^\n]*$")
+    t.until_edited()
+    t.type(CTRL_V + CTRL_D) # as a character: so it comes when the terminal changes its mode meanwhile
+    t.until(r"\^D")
+    t.type(CTRL_D)
+    assert t.program.wait(WAIT) == 0
 
 
 def test_ctrl_c_at_the_prompt_clears_the_line(chat):

@@ -81,7 +81,7 @@ def test_copies_that_the_policy_cannot_use_are_named_once(ask, index):
     succeed("index", "-o", index, "--precompute", "-m", MODEL, "--fuse", "2")
     answer, said = ask()
     assert {c["missed"] for c in answer["chunks"]} == {"other policy"}
-    assert said.count("\n") == 1 and "--reuse fusion" in said and f"{len(answer['chunks'])} chunks" in said
+    assert said.count("\n") == 1 and "--reuse fusion" in said and f"copies of {len(answer['chunks'])} chunk" in said
     answer, said = ask("--store", f"{index}.kv", "--reuse", "prefix")  # the paths are there now
     assert reused(answer) > 0 and said == ""
 
