@@ -7,7 +7,10 @@ DATA/SET/questions.dev.jsonl becomes OUT/SET.tune.jsonl and OUT/SET.report.jsonl
 shuffled with seed 7 and cut in the middle. Nothing that is tuned may look at the report half.
 
 --stream N also writes OUT/SET.HALF.stream.jsonl: N questions about each of the documents that have most (four articles
-of SQuAD, 16 documents of other sets), in turn, as so many users would ask them.
+of SQuAD, 16 documents of other sets, 16 conversations), in turn, as so many users would ask them.
+
+Questions of DragonBall get a `kind`: how much of the documents an answer needs. A conversation becomes a question for
+each of its turns, which begins with the turns before it; first turns come first.
 
 --small also writes OUT/small: a few questions of each set whose licence allows shipping, their documents, and four
 solved examples of the tuning half; bench/questions has them (its README names sources and licences).
@@ -19,14 +22,35 @@ import json
 import pathlib
 import random
 
-SETS = ["squad_v1", "hotpotqa", "2wiki", "musique", "multihop_rag", "dragonball_en"]
+SETS = ["squad_v1", "hotpotqa", "2wiki", "musique", "multihop_rag", "dragonball_en", "mtrag_un"]
+NEEDS = {"Factual": "one chunk", "Multi-hop Reasoning": "several of a document", "Summarization": "a whole document",
+         "Multi-document Information Integration": "two documents", "Multi-document Comparison": "two documents",
+         "Multi-document Time Sequence": "two documents", "Unanswerable": "none", "Irrelevant Unsolvable": "none"}
+
+
+def turns(line):
+    """The questions of a conversation, each after what was said before it; other lines as they are, with their kind."""
+    value = json.loads(line)
+    said = [turn["text"] for turn in value.get("history", [])]
+    if "history" not in value:
+        need = NEEDS.get(str(value.get("type")).removesuffix(" Question"))
+        return [json.dumps(value | {"kind": need}, ensure_ascii=False) + "\n" if need else line]
+    asked, answers = [*said[::2], value["question"]], [*said[1::2], value["answers"][0]]
+    out = []
+    for i, answer in enumerate(answers):
+        before = "".join(f"{q}\nAnswer: {a}\n\nQuestion: " for q, a in zip(asked[:i], answers[:i]))
+        out.append({"id": f"{value['conversation']}-{i + 1}", "question": before + asked[i], "answers": [answer],
+                    "kind": "a later turn" if i else "a first turn", "doc_ids": [value["conversation"]]})
+    return [json.dumps(turn, ensure_ascii=False) + "\n" for turn in out]
 
 
 def split(lines):
     """Both halves; the first one is for tuning."""
     lines = [line for line in lines if line.strip()]
     random.Random(7).shuffle(lines)
-    return lines[: len(lines) // 2], lines[len(lines) // 2 :]
+    halves = lines[: len(lines) // 2], lines[len(lines) // 2 :]
+    first_turns_first = lambda line: json.loads(line).get("kind") == "a later turn"
+    return tuple(sorted([turn for line in half for turn in turns(line)], key=first_turns_first) for half in halves)
 
 
 def stream(name, lines, n):

@@ -31,10 +31,12 @@ MODELS = {"SmolLM2 135M": "SmolLM2-135M-Instruct.Q4_1.gguf", "Gemma 3 270M": "ge
 STREAM = "full,random@0.15,fusion@0.15,craft@0.15,inplace@0,inplace@0.15"
 CURVE = "full,fusion@0.15,inplace@0,inplace@0.15,inplace@0.3,inplace@0.5"
 PAPERS = "full,random@0.15,blend@0.15,fusion@0.15,full+fused,blend+fused@0.15,fusion+fused@0.15"
-FUSED = "full,full+fused,fusion+fused@0.15"
-STREAMED = ("squad_v1", "dragonball_en")   # questions about the same documents follow one another
+FUSED = "full,full+fused,fusion+fused@0.15,blend+fused@0.15,craft+fused@0.15"
+LONG = "full,fusion@0.15,craft@0.15,inplace@0,inplace@0.15"
+STREAMED = ("squad_v1", "dragonball_en", "mtrag_un")   # questions about the same documents follow one another
 TUNE = "{tune}"                                 # among options: the half of the set that is for tuning
 CRAFT = "craft@0,craft@0.15,craft:focus=0@0.15,craft:alpha=0.25,craft:alpha=1"
+COPIES = "craft@0,craft@0.15"
 
 
 @dataclass
@@ -44,6 +46,7 @@ class Table:
     policies: str
     options: list = field(default_factory=list)
     measure: str = "both"                       # likelihood: without answers, so without F1
+    chunk_words: int = 150                      # of documents that are longer
 
 
 TABLES = {
@@ -52,8 +55,14 @@ TABLES = {
     "2wiki": Table("2WikiMultihopQA, all paragraphs known", "2wiki", CURVE, ["--order", "shuffled"]),
     "musique": Table("MuSiQue, all paragraphs known", "musique", CURVE, ["--order", "shuffled"]),
     "multihop": Table("MultiHop-RAG as a stream, from an empty cache", "multihop_rag", STREAM, ["-k", "6", "--cold"]),
-    "dragonball": Table("DragonBall, long documents in chunks of 256 tokens, as a stream from an empty cache",
-                        "dragonball_en", STREAM, ["-k", "6", "--cold"]),
+    "dragonball": Table("DragonBall, long documents in chunks of 200 words, as a stream from an empty cache",
+                        "dragonball_en", STREAM, ["-k", "6", "--cold"], "likelihood", 200),
+    "dragonball-100": Table("The same in chunks of 100 words", "dragonball_en", LONG, ["-k", "12", "--cold"],
+                            "likelihood", 100),
+    "dragonball-400": Table("The same in chunks of 400 words", "dragonball_en", LONG, ["-k", "3", "--cold"],
+                            "likelihood", 400),
+    "mtrag": Table("MT-RAG, conversations as a stream from an empty cache", "mtrag_un", STREAM, ["-k", "6", "--cold"],
+                   "likelihood"),
     "papers": Table("HotpotQA, the papers' policies, on plain copies and on copies fused with one similar paragraph",
                     "hotpotqa", PAPERS, ["--order", "shuffled", "--fuse", "1"], "likelihood"),
     "bm25": Table("SQuAD, six paragraphs known, on copies fused with the one most similar by words", "squad_v1", FUSED,
@@ -62,10 +71,18 @@ TABLES = {
                       ["-k", "6", "--fuse", "1", "--similar", "together", "--asked", TUNE], "likelihood"),
     "random": Table("The same, fused with a random one", "squad_v1", FUSED,
                     ["-k", "6", "--fuse", "1", "--similar", "random"], "likelihood"),
+    "neighbour": Table("DragonBall, six chunks of 200 words known, fused with the chunk before them", "dragonball_en",
+                       FUSED, ["-k", "6", "--fuse", "1", "--similar", "neighbour"], "likelihood", 200),
+    "long-bm25": Table("The same, fused with the one most similar by words", "dragonball_en", FUSED,
+                       ["-k", "6", "--fuse", "1"], "likelihood", 200),
     "craft": Table("SQuAD as a stream: Cache-Craft's shares, alpha, focused chunks", "squad_v1", CRAFT,
                    ["-k", "6", "--cold"], "likelihood"),
-    "craft-1": Table("The same with one copy of a chunk", "squad_v1", CRAFT,
+    "craft-1": Table("The same with one copy of a chunk", "squad_v1", COPIES,
                      ["-k", "6", "--cold", "--max-variants", "1"], "likelihood"),
+    "craft-2": Table("The same with two", "squad_v1", COPIES, ["-k", "6", "--cold", "--max-variants", "2"],
+                     "likelihood"),
+    "craft-3": Table("The same with three", "squad_v1", COPIES, ["-k", "6", "--cold", "--max-variants", "3"],
+                     "likelihood"),
     "speed": Table("Time to the first token, 8 known chunks of 256 tokens in a new order", "", "full,fusion,inplace"),
 }
 
@@ -100,9 +117,10 @@ def command_of(given, name, model, prefix):
                 "--ratios", "0,0.15", "--policies", table.policies, "--rounds", given.rounds, "-t", "1",
                 "--csv", f"{prefix}.csv", "--resume"]
     questions, docs, examples = files_of(given, table.questions)
-    index = given.out / f"{table.questions}.db"
+    index = given.out / f"{table.questions}.{table.chunk_words}.db"
     if not index.exists():
-        subprocess.run([given.program, "index", docs, "-o", index, "--quiet"], check=True)
+        subprocess.run([given.program, "index", docs, "-o", index, "--chunk-words", str(table.chunk_words), "--quiet"],
+                       check=True)
     options = [examples if option == TUNE else option for option in table.options]
     given_docs = [] if "-k" in options else ["-d", docs]
     limit = ["--limit", given.limit] if given.limit else []
@@ -161,7 +179,7 @@ def compared(settings, setting):
     kl = column(rows, "kl_all")
     reused = column(rows, "n_reused").sum() / column(rows, "n_prompt").sum()
     return {"nll": nll.mean(), "f1": f1.mean(), "more": more.mean() / nll.mean() * 100,
-            "more_range": interval(more * 100, nll), "better": better.mean(), "better_range": interval(better),
+            "more_range": interval(more * 100, nll), "better": better.mean(), "better_range": interval(better), "better_each": better,
             "up": (better > 0.001).sum(), "down": (better < -0.001).sum(),
             "kl": kl.mean(), "kl_range": interval(kl), "reused": reused * 100,
             "speedup": statistics.median(column(rows, "speedup"))}
@@ -201,6 +219,42 @@ def over_time(path, width=50):
         cells = [f"{ranged(c['more'], c['more_range'], ' %')}, {c['kl']:.3f}" for c in of.values()]
         lines.append(f"| {first + 1} to {first + width} | {of[shown[0]]['reused']:.0f} % | {' | '.join(cells)} |")
     return lines if len(ids) >= 2 * width else []
+
+
+def by_kind(path):
+    """Of questions that have kinds: what each kind loses."""
+    settings = rows_of(path)
+    kinds = {}
+    for i, row in settings["off", 0.0].items():
+        kinds.setdefault(row["kind"], []).append(i)
+    kinds = {kind: ids for kind, ids in kinds.items() if kind and len(ids) >= 8}
+    shown = [s for s in settings if s[0] in ("full", "fusion", "craft", "inplace")]
+    lines = ["", f"| an answer needs | n | {' | '.join(label(s) for s in shown)} |", "|---" * (len(shown) + 2) + "|"]
+    for kind, ids in kinds.items():
+        part = {s: {i: rows[i] for i in ids} for s, rows in settings.items()}
+        of = [compared(part, s) for s in shown]
+        cells = [f"{ranged(c['more'], c['more_range'], ' %')}, {c['kl']:.3f}" for c in of]
+        lines.append(f"| {kind} | {len(ids)} | {' | '.join(cells)} |")
+    return lines if len(kinds) > 1 else []
+
+
+def n_for_f1(spread):
+    """How many questions show that F1 is within 1 point and its interval within 2, for differences of this standard
+    deviation in points: where nothing is lost, nine in ten samples of so many show it."""
+    return math.ceil((spread * (1.96 + 1.645) / 2) ** 2)      # an interval's half and what means vary by, in 2 points
+
+
+def power(path):
+    """Of a table with F1: how many questions it would take."""
+    settings = rows_of(path)
+    lines = ["", "| F1 | deviation of differences, points | questions needed |", "|---|---|---|"]
+    for setting in settings:
+        of = compared(settings, setting)
+        if setting[0] != "inplace" or math.isnan(of["f1"]):
+            continue
+        spread = of["better_each"].std(ddof=1)
+        lines.append(f"| {label(setting)} | {spread:.1f} | {n_for_f1(spread):,} |")
+    return lines if len(lines) > 3 and len(settings["off", 0.0]) >= 8 else []
 
 
 def in_order(path):
@@ -268,7 +322,8 @@ def section(given, name, prefixes):
         seen = prefix.with_name(prefix.name + ".machine")
         where = seen.read_text().strip() if seen.exists() else "machine unknown"
         lines += over_time(path) if "--cold" in table.options else []
-        lines += in_order(path) if table.questions else []
+        if table.questions:
+            lines += by_kind(path) + power(path) + in_order(path)
         out += [f"{model}: {about} {where}.", "", *lines, ""]
     return out
 

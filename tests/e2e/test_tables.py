@@ -3,6 +3,7 @@ import csv
 import json
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 
@@ -58,6 +59,58 @@ def test_intervals_hold_the_truth():
     width = [np.diff(interval(v)) for v in (more[0], more[0] + off[0])]
     assert width[0] < width[1] / 4
     assert np.isnan(interval(more[0, :7])).all()
+
+
+def test_so_many_questions_show_that_f1_is_kept():
+    """Of answers that keep their F1 nine samples in ten show it; with a third of the questions half do not."""
+    sys.path.insert(0, str(ROOT / "bench"))
+    from tables import n_for_f1
+    rng = np.random.default_rng(6)
+
+    def shown(n):
+        means = rng.normal(0, 8, (2000, n)).mean(axis=1)
+        return np.mean((abs(means) <= 1) & (abs(means) + 1.96 * 8 / n ** 0.5 <= 2))
+
+    n = n_for_f1(8)
+    assert 0.87 < shown(n) < 0.93 and shown(n // 3) < 0.5
+
+
+def test_conversations_are_asked_turn_by_turn():
+    sys.path.insert(0, str(ROOT / "bench"))
+    from split_questions import split, stream
+    said = [{"speaker": s, "text": f"{s} {i}"} for i in (1, 2) for s in ("user", "agent")]
+    lines = [json.dumps({"conversation": f"c{c}", "history": said, "question": "user 3", "answers": [f"last {c}"]})
+             for c in range(4)]
+    for half in split(lines):
+        asked = [json.loads(line) for line in half]
+        assert [q["kind"] for q in asked] == ["a first turn"] * 2 + ["a later turn"] * 4
+        assert [q["question"] for q in asked[:2]] == ["user 1"] * 2
+        first, second = {q["id"].split("-")[0] for q in asked}
+        assert [json.loads(line)["id"] for line in stream("mtrag_un", half, 3)] == [
+            f"{c}-{turn}" for turn in (1, 2, 3) for c in sorted((first, second))]
+        third = next(q for q in asked if q["id"] == f"{first}-3")
+        assert third["question"] == "user 1\nAnswer: agent 1\n\nQuestion: user 2\nAnswer: agent 2\n\nQuestion: user 3"
+        assert third["answers"] == [f"last {first[1:]}"]
+
+
+def test_long_documents_are_cut_as_the_table_says(tmp_path):
+    """Chunks of 100 and of 400 words, and a line for each kind of question."""
+    shutil.copy(ROOT / "demo/model.gguf", tmp_path / FILE)
+    folder = tmp_path / "data/dragonball_en"
+    folder.mkdir(parents=True)
+    text = " ".join(f"The harbour of town {i} was built in the year {1500 + i}." for i in range(80))
+    (folder / "docs.jsonl").write_text(json.dumps({"id": "d", "text": text}) + "\n")
+    types = ["Factual Question", "Summarization Question"]
+    (folder / "questions.dev.jsonl").write_text("".join(
+        json.dumps({"id": f"q{i}", "question": f"When was the harbour of town {i} built?", "answers": [str(1500 + i)],
+                    "doc_ids": ["d"], "type": types[i % 2]}) + "\n" for i in range(60)))
+    shown = tables(tmp_path, "--data", tmp_path / "data", "--only", "dragonball-100,dragonball-400", "--limit", "30")
+    assert shown.returncode == 0, shown.stderr
+    n_chunks = [int(sqlite3.connect(tmp_path / f"out/dragonball_en.{words}.db").execute(
+        "select count(*) from chunks").fetchone()[0]) for words in (100, 400)]
+    assert n_chunks[0] >= 8 and n_chunks[1] <= 3
+    for kind in ("one chunk", "a whole document"):
+        assert len(re.findall(rf"^\| {kind} \| \d+ \| .*KL|^\| {kind} \| \d+ \| [-+]", shown.stdout, re.M)) == 2
 
 
 def test_tables_say_what_is_missing(tmp_path):
