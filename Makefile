@@ -29,7 +29,7 @@ MACHINE  := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 SIMD     ?= $(filter x86_64 aarch64 arm64,$(MACHINE))
 X86      := $(filter x86_64,$(SIMD))
 KERNELS_FLOAT    := $(addprefix simd/,act_mul attend_f16 attend_f32 kv_store layernorm matmul rmsnorm)
-KERNELS_INTEGER  := $(addprefix simd/,attend matmul_packed matmul_packed_k quantize)
+KERNELS_INTEGER  := $(addprefix simd/,attend matmul_blocks matmul_packed matmul_packed_k quantize)
 # of one architecture
 KERNELS_FLOAT_arm64    := arm64/summary
 KERNELS_INTEGER_arm64  := arm64/roofline

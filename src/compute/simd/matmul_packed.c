@@ -1,19 +1,9 @@
-/* matmul_packed.c -- products of packed weights in Q4_0 to Q8_0; tiles of unpacked blocks, of all types. */
-#include "compute/simd/matmul_tiles.h"
+/* matmul_packed.c -- products of packed weights in Q4_0 to Q8_0; those in K types are in matmul_packed_k.c. */
+#include "compute/simd/matmul_product.h"
 
 #define PACKED_TYPES(X) X(Q8_0) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1)
 PACKED_TYPES(DIRECT_TILES)
 static tile_fn *const direct_tiles[SP_DTYPE_N][TILE + 1] = {PACKED_TYPES(DIRECT_ROW)};
-
-EACH_HEIGHT(BLOCK_TILE, Q8_0)
-EACH_HEIGHT(BLOCK_TILE, Q4_1)
-EACH_HEIGHT(BLOCK_TILE, Q5_1)
-EACH_HEIGHT(BLOCK_TILE, Q6_K)
-
-#define BLOCK_NAME(type, k)  [k] = block_##type##_##k,
-#define BLOCK_ROW(type) [SP_##type] = {EACH_HEIGHT(BLOCK_NAME, type)},
-tile_fn *const SP_VARIANT(sp_block_tiles)[SP_DTYPE_N][TILE + 1] = {BLOCK_ROW(Q8_0) BLOCK_ROW(Q4_1) BLOCK_ROW(Q5_1)
-                                                                       BLOCK_ROW(Q6_K)};
 
 PACKED_TYPES(PRODUCT)
 

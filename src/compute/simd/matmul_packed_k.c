@@ -1,5 +1,5 @@
 /* matmul_packed_k.c -- products of packed weights in the K types, which matmul_packed.c calls. */
-#include "compute/simd/matmul_tiles.h"
+#include "compute/simd/matmul_product.h"
 
 #define PACKED_TYPES(X) X(Q2_K) X(Q4_K) X(Q5_K) X(Q6_K)
 PACKED_TYPES(DIRECT_TILES)

@@ -1,12 +1,5 @@
-/* matmul_tiles.h -- integer matrix product of packed weights and quantized x: tiles, panels, products.
- *
- *   for rows of x in runs of 120
- *     for columns in stretches of 1024        x of a run and a stretch: 195 or 260 KB, in L2
- *       for panels of R outputs               their sums: 8 KB, in L1
- *         for blocks of 256 columns           unpacked once for 120 rows: 8 or 16 KB, in L1
- *           for tiles of TILE rows of x       TILE x 2 vectors of integer sums, in registers
- *
- * Up to FEW rows (decode): a tile unpacks codes from memory in registers, without a block.
+/* matmul_tiles.h -- integer products of packed weights and quantized x: a tile of rows of x times a block of a panel.
+ * matmul_product.h makes matrix products of tiles.
  *
  * In a tile, a group of 32 columns takes 2 TILE multiplications a step (16 steps of words, 8 of
  * bytes), then for each vector of sums a conversion, a scale and one or two FMAs. TILE x 2 integer
@@ -15,8 +8,8 @@
  * One order of summation for every (row, output): integer sums are exact, and groups are added to
  * the initial value of y in ascending order.
  *
- * Two files compile this, each for half of the types, so that no object takes the compiler long: matmul_packed.c
- * and matmul_packed_k.c.
+ * Three files compile tiles, so that no object takes the compiler long: matmul_blocks.c (of unpacked blocks),
+ * matmul_packed.c and matmul_packed_k.c (of packed blocks, half of the types each).
  */
 #ifndef SP_COMPUTE_SIMD_MATMUL_TILES_H
 #define SP_COMPUTE_SIMD_MATMUL_TILES_H
@@ -25,11 +18,8 @@
 #include "compute/simd/panels.h"
 
 enum {
-    RUN = 120,
-    STRETCH = 1024 / 256,      /* blocks */
     TILE = SP_MMLA ? 6 : SP_VL == 8 ? 5 : 8, /* most rows of x */
-    FEW = 2 * TILE,            /* up to this many rows, weights are unpacked in registers */
-    AHEAD = 3072,              /* distance of the prefetch, in bytes */
+    AHEAD = 3072,                            /* distance of the prefetch, in bytes */
 };
 
 /* How many products with weights of this type fit in a 16-bit sum (ivec.h). */
@@ -273,123 +263,5 @@ typedef void tile_fn(const tile_args *t);
 
 /* Tiles of unpacked blocks: of each block_kind, each height. */
 extern tile_fn *const SP_VARIANT(sp_block_tiles)[SP_DTYPE_N][TILE + 1];
-
-/* A representative of the types whose unpacked blocks have the same bits, constants and halves. */
-INLINE sp_dtype block_kind(sp_dtype type)
-{
-    const bool plain = type == SP_Q8_0 || type == SP_Q6_K;
-    if (type == SP_Q2_K) return SP_Q6_K;
-    return plain ? type : fold_of(type) == 8 ? SP_Q4_1 : SP_Q5_1;
-}
-
-/* Runs rows m .. end-1 of x against a block of a panel, in tiles of nearly equal height: two tiles
- * of four rows are faster than one of five and one of three. */
-static void tiles(tile_fn *const *of_height, const sp_matmul_packed_args *a, int64_t m, int64_t end,
-                  float (*sums)[R], tile_args *t)
-{
-    const int64_t n = a->w->n_cols;
-    const bool words = words_of(sp_pack_as(a->w->type));
-    t->x_stride = qrow_bytes(n);
-    for (int64_t rows; m < end; m += rows, sums += rows) {
-        const int64_t left = SP_DIV_UP(end - m, TILE);
-        rows = SP_DIV_UP(end - m, left);
-        t->x = words ? (const uint8_t *)(words_at(a->q, m, n) + t->first)
-                     : (const uint8_t *)(bytes_at(a->q, m, n) + t->first);
-        t->sums = sums;
-        of_height[rows](t);
-    }
-}
-
-/* Initialises the sums of outputs r .. r + R - 1 from y; before the first stretch (`begin`), from
- * the bias and, if the product is added, y. */
-INLINE void load_sums(const sp_matmul_packed_args *a, int64_t m, int64_t end, int64_t r, bool begin,
-                      float (*sums)[R])
-{
-    const int64_t n = SP_MIN(R, a->w->n_rows - r);
-    for (; m < end; m++, sums++) {
-        const float *y = a->y + m * a->w->n_rows + r;
-        for (int64_t i = n; i < R; i++) sums[0][i] = 0;
-        for (int64_t i = 0; i < n; i++) {
-            sums[0][i] = begin ? (a->add ? y[i] : 0) + (a->bias ? a->bias[r + i] : 0) : y[i];
-        }
-    }
-}
-
-INLINE void store_sums(const sp_matmul_packed_args *a, int64_t m, int64_t end, int64_t r,
-                       float (*sums)[R])
-{
-    const size_t n = (size_t)SP_MIN(R, a->w->n_rows - r);
-    for (; m < end; m++, sums++) memcpy(a->y + m * a->w->n_rows + r, sums, n * sizeof(float));
-}
-
-/* Few rows: unpacking a block in each tile is as fast as unpacking it once for all tiles. */
-INLINE void stream(sp_dtype type, tile_fn *const *of_height, const sp_matmul_packed_args *a, int64_t from, int64_t to)
-{
-    sp_pack_layout l;
-    sp_pack_layout_of(type, R, &l);
-    const int64_t n_groups = a->w->n_cols / 32;
-    const uint8_t *p = (const uint8_t *)a->w->packed;
-    p += (size_t)(from / R) * sp_pack_panel_bytes(&l, n_groups);
-    _Alignas(64) float sums[FEW][R];
-    for (int64_t r = from; r < to; r += R) {
-        load_sums(a, 0, a->m, r, true, sums);
-        for (int64_t g = 0; g < n_groups; g += GROUPS) {
-            tile_args t = {.first = g, .n = (int)SP_MIN(GROUPS, n_groups - g), .head = p};
-            tiles(of_height, a, 0, a->m, sums, &t);
-            p += l.head + (size_t)t.n * l.group;
-        }
-        store_sums(a, 0, a->m, r, sums);
-    }
-}
-
-typedef struct range {
-    int64_t from, to; /* from .. to-1 */
-} range;
-
-/* Rows of x times blocks of the panel of outputs r .. r + R - 1. */
-INLINE void panel(sp_dtype type, const sp_matmul_packed_args *a, range rows, range blocks,
-                  int64_t r)
-{
-    sp_pack_layout l;
-    sp_pack_layout_of(type, R, &l);
-    const int64_t n_groups = a->w->n_cols / 32;
-    const uint8_t *p = (const uint8_t *)a->w->packed;
-    p += (size_t)(r / R) * sp_pack_panel_bytes(&l, n_groups);
-    block b;
-    _Alignas(64) float sums[RUN][R];
-    load_sums(a, rows.from, rows.to, r, blocks.from == 0, sums);
-    for (int64_t i = blocks.from; i < blocks.to; i++) {
-        tile_args t = {.first = i * GROUPS, .b = &b};
-        t.n = (int)SP_MIN(GROUPS, n_groups - t.first);
-        unpack(type, &l, p + (size_t)i * (l.head + GROUPS * l.group), t.n, &b);
-        tiles(SP_VARIANT(sp_block_tiles)[block_kind(type)], a, rows.from, rows.to, sums, &t);
-    }
-    store_sums(a, rows.from, rows.to, r, sums);
-}
-
-INLINE void product(sp_dtype type, const sp_matmul_packed_args *a, int64_t from, int64_t to)
-{
-    const int64_t n_blocks = SP_DIV_UP(a->w->n_cols / 32, GROUPS);
-    for (int64_t m = 0; m < a->m; m += RUN) {
-        const range rows = {m, SP_MIN(a->m, m + RUN)};
-        for (int64_t first = 0; first < n_blocks; first += STRETCH) {
-            const range blocks = {first, SP_MIN(n_blocks, first + STRETCH)};
-            for (int64_t r = from; r < to; r += R) panel(type, a, rows, blocks, r);
-        }
-    }
-}
-
-#define PRODUCT(type)                                                                              \
-    static void product_##type(const sp_matmul_packed_args *a, int64_t from, int64_t to)           \
-    {                                                                                              \
-        if (a->m <= FEW) {                                                                         \
-            stream(SP_##type, direct_tiles[SP_##type], a, from, to);                               \
-        } else {                                                                                   \
-            product(SP_##type, a, from, to);                                                       \
-        }                                                                                          \
-    }
-
-/* sp_matmul_packed_k -- outputs from .. to-1 of weights in one of the K types. */
-void SP_VARIANT(sp_matmul_packed_k)(const sp_matmul_packed_args *a, int64_t from, int64_t to);
 
 #endif
