@@ -45,11 +45,11 @@ SIMD_NAMES  := $(foreach v,$(FLOAT_$(ARCH)),$(addsuffix _$v,$(KERNELS_FLOAT) $(K
 SIMD_OBJ    := $(SIMD_NAMES:%=$(BUILD)/obj/src/compute/%.o)
 CFLAGS  += $(if $(SIMD),,-DSP_PORTABLE=1) $(if $(URING),,-DSP_NO_URING=1)
 
-# The program is cli, cmd, lab and server; all other folders are the library.
-LIB_SRC := $(filter-out src/cli/% src/cmd/% src/lab/% src/server/% src/compute/x86/% src/compute/arm64/% src/compute/simd/%,$(sort \
+# The program is cli, cmd, doctor, lab and server; all other folders are the library.
+LIB_SRC := $(filter-out src/cli/% src/cmd/% src/doctor/% src/lab/% src/server/% src/compute/x86/% src/compute/arm64/% src/compute/simd/%,$(sort \
 	$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c)))
 LIB_SRC := $(if $(URING),$(LIB_SRC),$(filter-out %/uring.c,$(LIB_SRC)))
-CMD_SRC := $(sort $(foreach d,cli cmd lab server,$(wildcard src/$d/*.c src/$d/*/*.c)))
+CMD_SRC := $(sort $(foreach d,cli cmd doctor lab server,$(wildcard src/$d/*.c src/$d/*/*.c)))
 LIB_CXX := $(sort $(wildcard src/*/*/*.cc))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(LIB_CXX:%.cc=$(BUILD)/obj/%.o)
 LIB_OBJ += $(SIMD_OBJ)

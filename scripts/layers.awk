@@ -4,12 +4,13 @@
 # Rooms: the folders inside serve have floors of their own; what is directly in serve/ sees them all. A header named
 # *_int.h is included from its own folder only.
 #
-# Floor 7 has four folders. cli (options, errors, progress) is shared by the others; cmd sees one header of lab and
-# one of server, whose rooms are floors, too: api includes http.
+# Floor 7 has five folders. cli (options, errors, progress) is shared by the others; cmd sees one header each of
+# doctor, lab and server, whose rooms are floors, too: api includes http.
 BEGIN {
-    n = split("base:0 compute:1 model:2 kv:2 cache:3 store:3 engine:4 reuse:5 retrieve:5 serve:6 cli:7 cmd:7 lab:7 server:7",
+    n = split("base:0 compute:1 model:2 kv:2 cache:3 store:3 engine:4 reuse:5 retrieve:5 serve:6 cli:7 cmd:7 doctor:7 lab:7 server:7",
               list, " ")
     for (i = 1; i <= n; i++) { split(list[i], pair, ":"); floor_of[pair[1]] = pair[2] }
+    allowed["cmd", "doctor/doctor.h"] = 1
     allowed["cmd", "lab/lab.h"] = 1
     allowed["cmd", "server/server.h"] = 1
     # rooms, the lower first; files beside the rooms of store are below them, those of server above

@@ -1,5 +1,5 @@
 /* commands.h -- the commands of the `spolia` program, one file each: options, then calls of the
- * library. Those that measure are in lab/lab.h. */
+ * library. Those that measure reuse are in lab/lab.h. */
 #ifndef SP_CMD_COMMANDS_H
 #define SP_CMD_COMMANDS_H
 
@@ -15,6 +15,8 @@ int cmd_embed(int argc, char **argv);
 int cmd_search(int argc, char **argv);
 int cmd_apply_template(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
+int cmd_logits(int argc, char **argv);
+int cmd_perplexity(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_config(int argc, char **argv);
 int cmd_pull(int argc, char **argv);

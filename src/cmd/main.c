@@ -1,5 +1,6 @@
 /* main.c -- the table of commands. A new command is a file of its own and a line here. */
 #include "cmd/commands.h"
+#include "doctor/doctor.h"
 #include "lab/lab.h"
 
 #define ASK     "Ask your documents"
@@ -25,16 +26,16 @@ static const cli_command commands[] = {
     {"tokenize", INSIDE, "turn text into token ids", cmd_tokenize},
     {"apply-template", INSIDE, "print a chat as the model's chat template writes it",
      cmd_apply_template},
-    {"logits", INSIDE, "print the most likely next tokens after every position", lab_logits},
+    {"logits", INSIDE, "print the most likely next tokens after every position", cmd_logits},
     {"eval", MEASURE, "compare reuse policies with full attention on your questions", lab_eval},
     {"calibrate", MEASURE, "find the least recomputation that keeps answer quality", lab_calibrate},
-    {"perplexity", MEASURE, "measure how well a model predicts a text", lab_perplexity},
+    {"perplexity", MEASURE, "measure how well a model predicts a text", cmd_perplexity},
     {"sim", MEASURE, "simulate replacement policies on a trace, and plan memory", lab_sim},
     {"profile", MEASURE, "measure what computing tokens costs, for replacement and planning",
      lab_profile},
     {"bench", MEASURE, "measure the engine's speed on this machine", .subcommands = lab_benches},
     {"pull", SET_UP, "download a model from a Hugging Face hub", cmd_pull},
-    {"doctor", SET_UP, "check this machine, and what a model needs of it", lab_doctor},
+    {"doctor", SET_UP, "check this machine, and what a model needs of it", doctor_main},
     {"config", SET_UP, "show what the config file and the environment set", cmd_config},
     {0},
 };

@@ -7,9 +7,6 @@
 
 int lab_eval(int argc, char **argv);
 int lab_calibrate(int argc, char **argv);
-int lab_logits(int argc, char **argv);
-int lab_perplexity(int argc, char **argv);
-int lab_doctor(int argc, char **argv);
 int lab_sim(int argc, char **argv);
 int lab_profile(int argc, char **argv);
 

@@ -9,7 +9,7 @@
 #include <utf8proc.h>
 
 #include "cli/alloc.h"
-#include "lab/logprob.h"
+#include "cli/logprob.h"
 #include "lab/numbers.h"
 
 /* -- normalised words ----------------------------------------------------------------------- */

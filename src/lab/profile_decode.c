@@ -27,7 +27,7 @@
 #include "engine/sparse/sparse.h"
 #include "lab/eval/dataset.h"
 #include "lab/eval/interval.h"
-#include "lab/logprob.h"
+#include "cli/logprob.h"
 #include "lab/metrics.h"
 #include "lab/profile_decode.h"
 #include "serve/check/measure.h"

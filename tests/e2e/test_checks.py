@@ -23,13 +23,13 @@ def layers(folder, includes):
 
 def test_floors_that_are_kept(tmp_path):
     code, found = layers(tmp_path, [
-        ("src/kv/pool.c", "compute/ops.h"), ("src/lab/meter.c", "compute/ops.h"), ("src/lab/eval/eval.c", "cli/cli.h"),
-        ("src/cmd/main.c", "lab/lab.h"), ("src/cmd/ask.c", "cli/cli.h"), ("src/lab/bench/reuse.c", "lab/meter.h")])
+        ("src/kv/pool.c", "compute/ops.h"), ("src/lab/profile.c", "cache/cost.h"), ("src/lab/eval/eval.c", "cli/cli.h"),
+        ("src/cmd/main.c", "lab/lab.h"), ("src/cmd/ask.c", "cli/cli.h"), ("src/lab/bench/reuse.c", "lab/numbers.h")])
     assert (code, found) == (0, [])
 
 
 def test_floors_that_are_not_kept(tmp_path):
-    wrong = [("src/kv/up.c", "engine/engine.h"), ("src/kv/side.c", "model/model.h"), ("src/cmd/ask.c", "lab/meter.h"),
+    wrong = [("src/kv/up.c", "engine/engine.h"), ("src/kv/side.c", "model/model.h"), ("src/cmd/ask.c", "lab/metrics.h"),
              ("src/cmd/run.c", "engine/engine.h"), ("src/cli/cli.c", "base/mem.h"), ("src/lab/eval.c", "cmd/commands.h"),
              ("src/serve/request/request.c", "lab/lab.h"), ("src/kv/odd.c", "nowhere/x.h")]
     code, found = layers(tmp_path, wrong)

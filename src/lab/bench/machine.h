@@ -2,7 +2,7 @@
 #ifndef SP_LAB_BENCH_MACHINE_H
 #define SP_LAB_BENCH_MACHINE_H
 
-#include "lab/meter.h"
+#include "compute/meter.h"
 
 typedef struct bench_machine {
     sp_meter *meter;

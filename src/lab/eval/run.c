@@ -34,7 +34,7 @@
 #include "cli/alloc.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
-#include "lab/logprob.h"
+#include "cli/logprob.h"
 #include "lab/metrics.h"
 #include "serve/check/measure.h"
 

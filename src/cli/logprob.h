@@ -1,6 +1,6 @@
 /* logprob.h -- from logits to log-probabilities: logit - log_sum_exp. */
-#ifndef SP_LAB_LOGPROB_H
-#define SP_LAB_LOGPROB_H
+#ifndef SP_CLI_LOGPROB_H
+#define SP_CLI_LOGPROB_H
 
 #include <math.h>
 

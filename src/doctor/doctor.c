@@ -1,13 +1,13 @@
-#include "lab/doctor/doctor.h"
+#include "doctor/doctor_int.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/hub/hub.h"
 #include "cli/config.h"
+#include "cli/hub/hub.h"
 #include "cli/show.h"
-#include "lab/lab.h"
+#include "doctor/doctor.h"
 
 static const char *const states[] = {"ok", "warning", "problem"};
 
@@ -78,7 +78,7 @@ static void say_config(doctor *d)
                    c->path ? c->path : "", c->path ? ")" : "");
 }
 
-int lab_doctor(int argc, char **argv)
+int doctor_main(int argc, char **argv)
 {
     bool as_json = false;
     model_options m;

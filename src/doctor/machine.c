@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "compute/kernels.h"
-#include "lab/doctor/doctor.h"
+#include "doctor/doctor_int.h"
 
 #define GIB         ((double)(1 << 30))
 #define MANY_FILES  2048

@@ -1,12 +1,12 @@
-/* doctor.h -- `spolia doctor`: what this machine and a model will do.
+/* doctor_int.h -- `spolia doctor`: what this machine and a model will do.
  *
  *   machine.c   CPU, memory, system, other programs, the store's folder
  *   model.c     the model: whether it opens and fits
  *   speed.c     the speed to expect of it
  *   doctor.c    the command: options, the findings as text or JSON
  */
-#ifndef SP_LAB_DOCTOR_H
-#define SP_LAB_DOCTOR_H
+#ifndef SP_DOCTOR_INT_H
+#define SP_DOCTOR_INT_H
 
 #include <jansson.h>
 #include <stdbool.h>

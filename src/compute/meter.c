@@ -1,5 +1,5 @@
 /* meter.c -- a meter, and the machine's peaks. Reading loops run over the field: memory larger than the caches. */
-#include "lab/meter.h"
+#include "compute/meter.h"
 
 #include <string.h>
 

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "compute/kernels.h"
+#include "compute/meter.h"
+#include "doctor/doctor_int.h"
+#include "doctor/speed.h"
 #include "kv/pool.h"
-#include "lab/doctor/doctor.h"
-#include "lab/doctor/speed.h"
-#include "lab/meter.h"
 #include "model/model.h"
 
 #define MIB       ((double)(1 << 20))

@@ -1,6 +1,6 @@
 /* meter.h -- measures what the machine can do at most: the benches compare what they measure with these peaks. */
-#ifndef SP_LAB_METER_H
-#define SP_LAB_METER_H
+#ifndef SP_COMPUTE_METER_H
+#define SP_COMPUTE_METER_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* speed.h -- the speed that a model will have, from a few of its layers. */
-#ifndef SP_LAB_DOCTOR_SPEED_H
-#define SP_LAB_DOCTOR_SPEED_H
+#ifndef SP_DOCTOR_SPEED_H
+#define SP_DOCTOR_SPEED_H
 
 #include "kv/pool.h"
 #include "model/model.h"

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lab/lab.h"
+#include "cli/logprob.h"
 #include "cli/model_options.h"
-#include "lab/logprob.h"
+#include "cmd/commands.h"
 
 typedef struct tally {
     const int32_t *ids; /* of this window */
@@ -53,7 +53,7 @@ static int measure(sp_context *c, const int32_t *ids, size_t n, bool as_json)
     return 0;
 }
 
-int lab_perplexity(int argc, char **argv)
+int cmd_perplexity(int argc, char **argv)
 {
     model_options m;
     const char *file = NULL;

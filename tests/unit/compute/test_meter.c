@@ -1,5 +1,5 @@
 /* test_meter.c -- a meter: its peaks, what it refuses, and that it gives everything back. */
-#include "lab/meter.h"
+#include "compute/meter.h"
 
 #include "support/check.h"
 

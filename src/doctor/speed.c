@@ -5,7 +5,7 @@
  *     | layer 0  | ...   | layer n-2   | layer n-1, head |        a layer takes (hook n-1 - hook 0) / (n - 1)
  *
  * So many layers run that their weights exceed the caches, or all. */
-#include "lab/doctor/speed.h"
+#include "doctor/speed.h"
 
 #include "base/clock.h"
 #include "engine/engine.h"

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/lab.h"
+#include "cli/logprob.h"
 #include "cli/model_options.h"
-#include "lab/logprob.h"
+#include "cmd/commands.h"
 
 #define TOP 10
 
@@ -109,7 +109,7 @@ static int score(sp_context *c, const int32_t *ids, size_t n, int piece, const c
     return 0;
 }
 
-int lab_logits(int argc, char **argv)
+int cmd_logits(int argc, char **argv)
 {
     model_options m;
     const char *list = NULL, *prompt = NULL, *raw = NULL;
