@@ -82,16 +82,9 @@ const char *sim_router_name(sim_router r)
 
 typedef struct server {
     sim_cache *tier[SIM_TIERS];
-    double free_at;
-    int n_waiting; /* requests that it has not finished, or begun */
-    int64_t n_requests;
+    double *ends; /* [n_requests] when each is over, ascending */
+    size_t n_requests, n_over, cap;
 } server;
-
-/* When a request is over, and whose it is: a heap, the earliest on top. */
-typedef struct ending {
-    double at;
-    int server;
-} ending;
 
 typedef struct point {
     uint64_t hash;
@@ -99,49 +92,26 @@ typedef struct point {
 } point;
 
 typedef struct world {
-    const sim_trace *t;
-    const sim_opts *o;
-    const sim_plan *p;
+    sim_scene scene;
     const sim_fleet *f;
     server *servers;
-    point *ring;     /* [n_servers * POINTS], by hash */
-    ending *heap;    /* [n_requests] at most */
-    int64_t n_heap;
-    bool *hit[SIM_TIERS], *shared_hit; /* [most] of the present request */
-    sim_cache *shared;                 /* with a limit; else: */
-    uint8_t *known;                    /* [n_docs] the shared tier has it */
+    point *ring;       /* [n_servers * POINTS], by hash */
+    sim_cache *shared; /* with a limit */
     double *ttft;
     uint64_t random;
     sim_fleet_result r;
 } world;
 
-static void push_ending(world *w, double at, int whose)
+static double free_at(const server *s)
 {
-    int64_t i = w->n_heap++;
-    while (i > 0 && w->heap[(i - 1) / 2].at > at) {
-        w->heap[i] = w->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    w->heap[i] = (ending){at, whose};
+    return s->n_requests ? s->ends[s->n_requests - 1] : 0;
 }
 
-/* pop_endings -- of requests that are over by now. */
-static void pop_endings(world *w, double now)
+/* n_waiting -- requests that the server has not finished, or begun. */
+static size_t n_waiting(server *s, double now)
 {
-    while (w->n_heap > 0 && w->heap[0].at <= now) {
-        w->servers[w->heap[0].server].n_waiting--;
-        const ending last = w->heap[--w->n_heap];
-        int64_t i = 0;
-        for (;;) {
-            int64_t k = 2 * i + 1;
-            if (k >= w->n_heap) break;
-            if (k + 1 < w->n_heap && w->heap[k + 1].at < w->heap[k].at) k++;
-            if (w->heap[k].at >= last.at) break;
-            w->heap[i] = w->heap[k];
-            i = k;
-        }
-        w->heap[i] = last;
-    }
+    while (s->n_over < s->n_requests && s->ends[s->n_over] <= now) s->n_over++;
+    return s->n_requests - s->n_over;
 }
 
 /* -- routers ---------------------------------------------------------------------------------------------- */
@@ -164,12 +134,12 @@ static void make_ring(world *w)
 }
 
 /* by_hash -- the first server after the document's point that is within the bound. */
-static int by_hash(const world *w, int64_t r, bool bounded)
+static int by_hash(world *w, int64_t r, double now, bool bounded)
 {
+    const sim_trace *t = w->scene.t;
     const int n = w->f->n_servers * POINTS;
-    uint64_t seed = (uint64_t)w->t->docs[w->t->first[r]] * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    uint64_t seed = (uint64_t)t->docs[t->first[r]] * UINT64_C(0x9e3779b97f4a7c15) + 1;
     const uint64_t hash = lab_random(&seed);
-    const double most = ceil(BOUND * (double)(w->n_heap + 1) / w->f->n_servers);
     int low = 0, high = n;
     while (low < high) {
         const int mid = (low + high) / 2;
@@ -178,9 +148,12 @@ static int by_hash(const world *w, int64_t r, bool bounded)
         else
             high = mid;
     }
+    size_t all = 1;
+    for (int i = 0; bounded && i < w->f->n_servers; i++) all += n_waiting(&w->servers[i], now);
+    const double most = ceil(BOUND * (double)all / w->f->n_servers);
     for (int i = 0; bounded && i < n; i++) {
         const int s = w->ring[(low + i) % n].server;
-        if (w->servers[s].n_waiting < most) return s;
+        if ((double)n_waiting(&w->servers[s], now) < most) return s;
     }
     return w->ring[low % n].server;
 }
@@ -189,141 +162,95 @@ static int first_free(const world *w)
 {
     int best = 0;
     for (int i = 1; i < w->f->n_servers; i++)
-        if (w->servers[i].free_at < w->servers[best].free_at) best = i;
+        if (free_at(&w->servers[i]) < free_at(&w->servers[best])) best = i;
     return best;
 }
 
-static int choose(world *w, int64_t r)
+static int choose(world *w, int64_t r, double now)
 {
     switch (w->f->router) {
-    case SIM_RANDOM:
-        return (int)(lab_random(&w->random) % (uint64_t)w->f->n_servers);
-    case SIM_LEAST:
-        return first_free(w);
-    default:
-        return by_hash(w, r, w->f->router == SIM_BOUNDED_HASH);
+    case SIM_RANDOM: return (int)(lab_random(&w->random) % (uint64_t)w->f->n_servers);
+    case SIM_LEAST:  return first_free(w);
+    default:         return by_hash(w, r, now, w->f->router == SIM_BOUNDED_HASH);
     }
 }
 
 /* -- one request ------------------------------------------------------------------------------------------ */
 
-static bool is_shared(const world *w, int64_t r, int64_t i)
+static void add(sim_fleet_result *r, const sim_needs *needs, const world *w)
 {
-    if (!w->f->shared.there) return false;
-    return w->shared ? w->shared_hit[i - w->t->first[r]] : w->known[w->t->docs[i]];
-}
-
-/* place_of -- the first tier that has document i of request r; n_tiers: the shared one; -1: none, or computing is
- * sooner. *load: seconds. */
-static int place_of(const world *w, int64_t r, int64_t i, double compute, double *load)
-{
-    const double bytes = w->t->size[w->t->docs[i]] * w->p->kv_bytes;
-    int k = 0;
-    while (k < w->p->n_tiers && !w->hit[k][i - w->t->first[r]]) k++;
-    const bool own = k < w->p->n_tiers;
-    const double rate = own ? w->p->tier[k].bytes_per_s : w->f->shared.bytes_per_s;
-    if (!own && !is_shared(w, r, i)) return -1;
-    *load = rate > 0 ? bytes / rate : 0;
-    return *load > compute ? -1 : k;
-}
-
-/* serve -- seconds that the server needs for the request. */
-static double serve(world *w, int64_t r)
-{
-    double loading = 0, cached = 0, fresh = 0;
-    bool asked = false;
-    for (int64_t i = w->t->first[r]; i < w->t->first[r + 1]; i++) {
-        const double n = w->t->size[w->t->docs[i]];
-        double load = 0;
-        const int k = place_of(w, r, i, sim_compute_s(w->o, w->p, cached, n), &load);
-        if (k >= 0) {
-            w->r.n_hits[k]++;
-            w->r.tokens_hit += (int64_t)n;
-        }
-        if (k == w->p->n_tiers) w->r.bytes_read += n * w->p->kv_bytes;
-        if (k < 0 && w->f->shared.there && !is_shared(w, r, i)) w->r.bytes_written += n * w->p->kv_bytes;
-        if (w->known) w->known[w->t->docs[i]] = 1;
-        asked |= k == w->p->n_tiers;
-        loading += load * (k >= 0);
-        w->r.tokens += (int64_t)n;
-        *(k >= 0 ? &cached : &fresh) += n;
-    }
-    w->r.cold += sim_compute_s(w->o, w->p, 0, cached + fresh);
-    return (asked ? w->f->shared.latency : 0) + loading + sim_compute_s(w->o, w->p, cached, fresh);
+    for (int k = 0; k <= SIM_TIERS; k++) r->n_hits[k] += needs->n_hits[k];
+    r->tokens += (int64_t)needs->tokens;
+    r->tokens_hit += (int64_t)needs->tokens_hit;
+    r->bytes_read += needs->tokens_read * w->scene.p->kv_bytes;
+    if (w->f->shared.there) r->bytes_written += needs->tokens_new * w->scene.p->kv_bytes;
+    r->cold += needs->cold;
+    r->busy += needs->seconds;
 }
 
 static bool take(world *w, int64_t r, double now)
 {
-    pop_endings(w, now);
-    const int s = choose(w, r);
-    server *at = &w->servers[s];
-    for (int k = 0; k < w->p->n_tiers; k++)
-        if (!sim_cache_request(at->tier[k], r, w->hit[k])) return false;
-    if (w->shared && !sim_cache_request(w->shared, r, w->shared_hit)) return false;
-    const double took = serve(w, r);
-    at->free_at = fmax(at->free_at, now) + took;
-    at->n_waiting++;
-    at->n_requests++;
-    w->r.busy += took;
-    w->ttft[r] = at->free_at - now;
-    push_ending(w, at->free_at, s);
+    server *at = &w->servers[choose(w, r, now)];
+    for (int k = 0; k < w->scene.p->n_tiers; k++)
+        if (!sim_cache_request(at->tier[k], r, w->scene.hit[k])) return false;
+    if (w->shared && !sim_cache_request(w->shared, r, w->scene.shared_hit)) return false;
+    const sim_needs needs = sim_serve(&w->scene, r);
+    const double end = fmax(free_at(at), now) + needs.seconds;
+    at->ends = cli_grow(at->ends, at->n_requests, &at->cap, sizeof *at->ends);
+    at->ends[at->n_requests++] = end;
+    w->ttft[r] = end - now;
+    add(&w->r, &needs, w);
     return true;
 }
 
 /* -- all of them ------------------------------------------------------------------------------------------ */
 
-static bool open_tier(const world *w, double bytes, sim_cache **out)
-{
-    sim_opts o = *w->o;
-    o.memory = (int64_t)fmin(bytes / w->p->kv_bytes, 2.0 * (double)w->f->all_tokens);
-    if (sim_cache_open(w->t, &o, out)) return true;
-    *out = NULL;
-    return false;
-}
-
 static bool open_world(world *w)
 {
     bool good = true;
-    const size_t n = (size_t)w->f->n_servers, most = (size_t)w->t->most;
-    const sim_shared *shared = &w->f->shared;
+    sim_scene *s = &w->scene;
+    const size_t n = (size_t)w->f->n_servers;
+    const sim_shared *shared = s->shared;
     w->servers = cli_alloc(n, sizeof *w->servers);
-    w->ttft = cli_alloc((size_t)w->t->n_requests, sizeof *w->ttft);
-    w->heap = cli_alloc((size_t)w->t->n_requests, sizeof *w->heap);
-    w->shared_hit = cli_alloc(most, sizeof *w->shared_hit);
-    for (int k = 0; k < w->p->n_tiers; k++) w->hit[k] = cli_alloc(most, sizeof **w->hit);
+    w->ttft = cli_alloc((size_t)s->t->n_requests, sizeof *w->ttft);
+    for (int k = 0; k < s->p->n_tiers; k++) s->hit[k] = cli_alloc((size_t)s->t->most, sizeof **s->hit);
     for (size_t i = 0; good && i < n; i++)
-        for (int k = 0; good && k < w->p->n_tiers; k++)
-            good = open_tier(w, w->p->tier[k].bytes, &w->servers[i].tier[k]);
-    const bool limited = shared->bytes > 0 && shared->bytes / w->p->kv_bytes < (double)w->f->all_tokens;
-    if (good && shared->there && limited) good = open_tier(w, shared->bytes, &w->shared);
-    if (shared->there && !limited) w->known = cli_alloc((size_t)w->t->n_docs, 1);
+        for (int k = 0; good && k < s->p->n_tiers; k++)
+            good = sim_tier_open(s, s->p->tier[k].bytes, &w->servers[i].tier[k]);
+    if (shared->there && shared->bytes > 0 && shared->bytes / s->p->kv_bytes < (double)s->all_tokens) {
+        s->shared_hit = cli_alloc((size_t)s->t->most, sizeof *s->shared_hit);
+        good = good && sim_tier_open(s, shared->bytes, &w->shared);
+    } else if (shared->there) {
+        s->known = cli_alloc((size_t)s->t->n_docs, 1);
+    }
     make_ring(w);
     return good;
 }
 
 static void close_world(world *w)
 {
-    for (int i = 0; i < w->f->n_servers; i++)
-        for (int k = 0; k < w->p->n_tiers; k++)
+    for (int i = 0; i < w->f->n_servers; i++) {
+        for (int k = 0; k < w->scene.p->n_tiers; k++)
             if (w->servers[i].tier[k]) sim_cache_close(w->servers[i].tier[k]);
+        free(w->servers[i].ends);
+    }
     if (w->shared) sim_cache_close(w->shared);
-    for (int k = 0; k < w->p->n_tiers; k++) free(w->hit[k]);
-    free(w->shared_hit);
-    free(w->known);
+    for (int k = 0; k < w->scene.p->n_tiers; k++) free(w->scene.hit[k]);
+    free(w->scene.shared_hit);
+    free(w->scene.known);
     free(w->servers);
     free(w->ring);
-    free(w->heap);
     free(w->ttft);
 }
 
 static void add_up(world *w, double last)
 {
-    const int n = (int)w->t->n_requests;
-    int64_t most = 0;
+    const int n = (int)w->scene.t->n_requests;
+    size_t most = 0;
     double end = last;
     for (int i = 0; i < w->f->n_servers; i++) {
         most = SP_MAX(most, w->servers[i].n_requests);
-        end = fmax(end, w->servers[i].free_at);
+        end = fmax(end, free_at(&w->servers[i]));
     }
     for (int64_t r = 0; r < n; r++) w->r.ttft += w->ttft[r] / n;
     w->r.ttft_p50 = lab_quantile(w->ttft, n, 0.5);
@@ -337,18 +264,21 @@ static void add_up(world *w, double last)
 static double default_rate(const world *w)
 {
     double cold = 0;
-    const int64_t n = SP_MIN(w->t->n_requests, INT64_C(10000));
+    const sim_scene *s = &w->scene;
+    const int64_t n = SP_MIN(s->t->n_requests, INT64_C(10000));
     for (int64_t r = 0; r < n; r++) {
         double tokens = 0;
-        for (int64_t i = w->t->first[r]; i < w->t->first[r + 1]; i++) tokens += w->t->size[w->t->docs[i]];
-        cold += sim_compute_s(w->o, w->p, 0, tokens) / (double)n;
+        for (int64_t i = s->t->first[r]; i < s->t->first[r + 1]; i++) tokens += s->t->size[s->t->docs[i]];
+        cold += sim_compute_s(s->o, s->p, 0, tokens) / (double)n;
     }
     return 0.7 * w->f->n_servers / cold;
 }
 
 bool sim_fleet_run(const sim_trace *t, const sim_opts *o, const sim_plan *p, const sim_fleet *f, sim_fleet_result *out)
 {
-    world w = {.t = t, .o = o, .p = p, .f = f, .random = f->seed};
+    world w = {.scene = {.t = t, .o = o, .p = p, .shared = &f->shared, .all_tokens = sim_trace_tokens(t)},
+               .f = f,
+               .random = f->seed};
     const int64_t began = sp_clock_us();
     double now = 0;
     bool good = open_world(&w);

@@ -243,8 +243,7 @@ static void print_fleet_json(const char *policy, const sim_plan *p, const sim_fl
 static bool run_fleets(options *o, const sim_trace *t, const char *const *policies, int n)
 {
     sim_plan p = {.kv_bytes = o->kv_bytes, .tokens_per_s = (double)o->tokens_per_s};
-    sim_fleet f = {
-        .n_servers = o->n_servers, .rate = (double)o->rate, .all_tokens = sim_trace_tokens(t), .seed = o->made.seed};
+    sim_fleet f = {.n_servers = o->n_servers, .rate = (double)o->rate, .seed = o->made.seed};
     const char *names[SIM_ROUTERS];
     char *list = cli_copy(o->routers ? o->routers : "random,least,hash,bounded-hash");
     int n_routers = split(list, "--router", names, SIM_ROUTERS);

@@ -140,8 +140,42 @@ typedef struct sim_plan {
 typedef struct sim_planned {
     double hit_rate[SIM_TIERS]; /* documents found in this tier, not in one above */
     double all_hits, ttft, ttft_p99, ttft_cold, seconds;
-    int64_t n_refused; /* documents that are computed, since loading them takes longer */
+    int64_t n_refused; /* as in sim_needs */
 } sim_planned;
+
+/* A tier that all servers share. */
+typedef struct sim_shared {
+    bool there;
+    double latency;     /* seconds, once for a request */
+    double bytes_per_s;
+    double bytes;       /* that it holds; 0: all */
+} sim_shared;
+
+/* What serves requests: tiers of their own, and perhaps one that several servers share. */
+typedef struct sim_scene {
+    const sim_trace *t;
+    const sim_opts *o;
+    const sim_plan *p;
+    const sim_shared *shared;
+    int64_t all_tokens;    /* sim_trace_tokens */
+    bool *hit[SIM_TIERS];  /* [most] which documents of the present request each tier has */
+    bool *shared_hit;      /* [most] the same of the shared tier, if that has a limit ... */
+    uint8_t *known;        /* [n_docs] ... or what it has, which sim_serve adds to; both NULL: there is none */
+} sim_scene;
+
+/* What one request takes. */
+typedef struct sim_needs {
+    double seconds, cold;              /* cold: without any cache */
+    double tokens, tokens_hit;
+    double tokens_read, tokens_new;    /* from the shared tier, and to it */
+    int n_hits[SIM_TIERS + 1];         /* documents by tier; after the plan's own: in the shared one */
+    int n_refused;                     /* documents that are computed, since loading them takes longer */
+} sim_needs;
+
+/* sim_serve -- request r: each document is loaded from the first tier that has it, unless computing it is sooner. */
+sim_needs sim_serve(const sim_scene *s, int64_t r);
+/* sim_tier_open -- a tier of this size; *out is NULL after an error message. */
+bool sim_tier_open(const sim_scene *s, double bytes, sim_cache **out);
 
 /* sim_plan_parse -- "device:8G,host:64G@25G,disk:1T@3G". False after an error message. */
 bool sim_plan_parse(const char *text, sim_plan *out);
@@ -158,14 +192,6 @@ typedef enum sim_router { SIM_RANDOM, SIM_LEAST, SIM_HASH, SIM_BOUNDED_HASH, SIM
 bool sim_router_parse(const char *name, sim_router *out);
 const char *sim_router_name(sim_router r);
 
-/* A tier that all servers share. */
-typedef struct sim_shared {
-    bool there;
-    double latency;     /* seconds, once for a request */
-    double bytes_per_s;
-    double bytes;       /* that it holds; 0: all */
-} sim_shared;
-
 /* sim_shared_parse -- "latency=2ms,bandwidth=1GB/s,size=1T". False after an error message. */
 bool sim_shared_parse(const char *text, sim_shared *out);
 
@@ -174,7 +200,6 @@ typedef struct sim_fleet {
     sim_router router;
     sim_shared shared;
     double rate; /* requests a second, of all servers; 0: 70 % of what they could compute without any cache */
-    int64_t all_tokens; /* sim_trace_tokens */
     uint64_t seed;
 } sim_fleet;
 

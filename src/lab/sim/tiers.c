@@ -54,18 +54,6 @@ bool sim_plan_parse(const char *text, sim_plan *out)
     return false;
 }
 
-/* What the requests add up to. */
-typedef struct sums {
-    const sim_trace *t;
-    const sim_opts *o;
-    const sim_plan *p;
-    sim_cache *cache[SIM_TIERS];
-    bool *hit[SIM_TIERS]; /* [most] of the present request */
-    int64_t n_hits[SIM_TIERS], n_refused;
-    double *ttft; /* [n_requests] seconds */
-    double cold;
-} sums;
-
 /* Without a profile the default cost is a count of tokens, nearly. */
 double sim_compute_s(const sim_opts *o, const sim_plan *p, double cached, double fresh)
 {
@@ -74,68 +62,80 @@ double sim_compute_s(const sim_opts *o, const sim_plan *p, double cached, double
     return o->cost ? us / 1e6 : us / p->tokens_per_s;
 }
 
-static void count_request(sums *s, int64_t r)
+sim_needs sim_serve(const sim_scene *s, int64_t r)
 {
+    sim_needs out = {0};
     double loading = 0, cached = 0, fresh = 0;
-    for (int64_t i = s->t->first[r]; i < s->t->first[r + 1]; i++) {
-        int k = 0, tier = 0;
-        double n = s->t->size[s->t->docs[i]];
-        while (tier < s->p->n_tiers && !s->hit[tier][i - s->t->first[r]]) tier++;
-        bool found = tier < s->p->n_tiers;
-        double rate = found ? s->p->tier[tier].bytes_per_s : 0;
-        double load = rate > 0 ? n * s->p->kv_bytes / rate : 0;
-        if (found && load > sim_compute_s(s->o, s->p, cached, n)) {
-            s->n_refused++;
-            found = false;
-        }
-        for (k = 0; found && k < SIM_TIERS; k++) s->n_hits[k] += k == tier;
+    for (int64_t i = 0; i < s->t->first[r + 1] - s->t->first[r]; i++) {
+        const int32_t doc = s->t->docs[s->t->first[r] + i];
+        const double n = s->t->size[doc];
+        int k = 0;
+        while (k < s->p->n_tiers && !s->hit[k][i]) k++;
+        const bool own = k < s->p->n_tiers, shared = s->known ? s->known[doc] : s->shared_hit && s->shared_hit[i];
+        const double rate = own ? s->p->tier[k].bytes_per_s : s->shared->bytes_per_s;
+        const double load = (own || shared) && rate > 0 ? n * s->p->kv_bytes / rate : 0;
+        const bool found = (own || shared) && load <= sim_compute_s(s->o, s->p, cached, n);
+        out.n_hits[k] += found;
+        out.n_refused += (own || shared) && !found;
+        if (found && !own) out.tokens_read += n;
+        if (!found && !shared) out.tokens_new += n;
+        if (s->known) s->known[doc] = 1;
         loading += found ? load : 0;
         *(found ? &cached : &fresh) += n;
     }
-    s->ttft[r] = loading + sim_compute_s(s->o, s->p, cached, fresh);
-    s->cold += sim_compute_s(s->o, s->p, 0, cached + fresh);
+    if (out.n_hits[s->p->n_tiers]) loading += s->shared->latency;
+    out.tokens_hit = cached;
+    out.tokens = cached + fresh;
+    out.seconds = loading + sim_compute_s(s->o, s->p, cached, fresh);
+    out.cold = sim_compute_s(s->o, s->p, 0, out.tokens);
+    return out;
 }
 
-static void add_up(sums *s, sim_planned *out)
+bool sim_tier_open(const sim_scene *s, double bytes, sim_cache **out)
 {
-    int64_t n = s->t->n_requests;
-    for (int k = 0; k < s->p->n_tiers; k++) {
-        out->hit_rate[k] = (double)s->n_hits[k] / (double)s->t->n_refs;
-        out->all_hits += out->hit_rate[k];
-    }
-    for (int64_t r = 0; r < n; r++) out->ttft += s->ttft[r] / (double)n;
-    lab_sort(s->ttft, (size_t)n);
-    out->ttft_p99 = s->ttft[(n - 1) * 99 / 100];
-    out->ttft_cold = s->cold / (double)n;
-    out->n_refused = s->n_refused;
+    sim_opts o = *s->o;
+    o.memory = (int64_t)fmin(bytes / s->p->kv_bytes, 2.0 * (double)s->all_tokens);
+    if (sim_cache_open(s->t, &o, out)) return true;
+    *out = NULL;
+    return false;
+}
+
+static void add(sim_planned *out, const sim_needs *needs, double n_requests)
+{
+    for (int k = 0; k < SIM_TIERS; k++) out->hit_rate[k] += needs->n_hits[k];
+    out->n_refused += needs->n_refused;
+    out->ttft += needs->seconds / n_requests;
+    out->ttft_cold += needs->cold / n_requests;
 }
 
 bool sim_tiers(const sim_trace *t, const sim_opts *o, const sim_plan *p, sim_planned *out)
 {
-    sums s = {.t = t, .o = o, .p = p};
+    static const sim_shared none;
+    sim_scene s = {.t = t, .o = o, .p = p, .shared = &none, .all_tokens = sim_trace_tokens(t)};
+    sim_cache *cache[SIM_TIERS] = {0};
+    const int64_t n = t->n_requests, began = sp_clock_us();
+    double *ttft = cli_alloc((size_t)n, sizeof *ttft);
     bool good = true;
-    int64_t began = sp_clock_us();
     *out = (sim_planned){0};
-    s.ttft = cli_alloc((size_t)t->n_requests, sizeof *s.ttft);
-    for (int k = 0; k < p->n_tiers; k++) s.hit[k] = cli_alloc((size_t)t->most, sizeof **s.hit);
-    int64_t all = sim_trace_tokens(t);
-    for (int k = 0; good && k < p->n_tiers; k++) {
-        sim_opts tier = *o;
-        tier.memory = (int64_t)fmin(p->tier[k].bytes / p->kv_bytes, 2.0 * (double)all);
-        good = sim_cache_open(t, &tier, &s.cache[k]);
-        if (!good) s.cache[k] = NULL;
-    }
-    for (int64_t r = 0; good && r < t->n_requests; r++) {
-        for (int k = 0; good && k < p->n_tiers; k++)
-            good = sim_cache_request(s.cache[k], r, s.hit[k]);
-        if (good) count_request(&s, r);
-    }
-    if (good) add_up(&s, out);
     for (int k = 0; k < p->n_tiers; k++) {
-        if (s.cache[k]) sim_cache_close(s.cache[k]);
+        s.hit[k] = cli_alloc((size_t)t->most, sizeof **s.hit);
+        good = good && sim_tier_open(&s, p->tier[k].bytes, &cache[k]);
+    }
+    for (int64_t r = 0; good && r < n; r++) {
+        for (int k = 0; good && k < p->n_tiers; k++) good = sim_cache_request(cache[k], r, s.hit[k]);
+        if (!good) break;
+        const sim_needs needs = sim_serve(&s, r);
+        ttft[r] = needs.seconds;
+        add(out, &needs, (double)n);
+    }
+    for (int k = 0; k < p->n_tiers; k++) {
+        out->all_hits += out->hit_rate[k] /= (double)t->n_refs;
+        if (cache[k]) sim_cache_close(cache[k]);
         free(s.hit[k]);
     }
-    free(s.ttft);
+    lab_sort(ttft, (size_t)n);
+    out->ttft_p99 = ttft[(n - 1) * 99 / 100];
     out->seconds = (double)(sp_clock_us() - began) / 1e6;
+    free(ttft);
     return good;
 }
