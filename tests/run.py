@@ -32,12 +32,24 @@ OF_ALL_CPUS = ("tests/kernel", "tests/property")
 NOT_COMPUTING = ("tests/reference", "tests/e2e/test_bad_input.py", "tests/e2e/test_tokenizer_vectors.py")
 
 
+LIMIT_S = 900 # of one program: what waits longer waits for ever
+
+
+def output_of(command: list, env: dict) -> tuple[str, int]:
+    """What the program prints, and its exit code; a program that does not end is killed and has failed."""
+    try:
+        done = subprocess.run(command, env=env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              errors="replace", timeout=LIMIT_S)
+        return done.stdout, done.returncode
+    except subprocess.TimeoutExpired as e:
+        return f"{(e.stdout or b'').decode(errors='replace')}\nkilled after {LIMIT_S} s\n", -1
+
+
 def run_c(program: pathlib.Path, env: dict, how: str, under: list = ()) -> tuple[int, int, int]:
     started = time.time()
-    done = subprocess.run([*under, program], env={**env, "CMOCKA_MESSAGE_OUTPUT": "TAP"}, cwd=ROOT,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    printed, code = output_of([*under, program], {**env, "CMOCKA_MESSAGE_OUTPUT": "TAP"})
     passed = failed = skipped = 0
-    for line in done.stdout.splitlines():
+    for line in printed.splitlines():
         if re.match(r"ok \d+.*# SKIP", line, re.I):
             skipped += 1
         elif re.match(r"ok \d+", line):
@@ -46,10 +58,10 @@ def run_c(program: pathlib.Path, env: dict, how: str, under: list = ()) -> tuple
             skipped += 1
         elif re.match(r"not ok \d+", line):
             failed += 1
-    if done.returncode != 0 and failed == 0:
+    if code != 0 and failed == 0:
         failed += 1
     if failed:
-        print(done.stdout)
+        print(printed)
     print(f"{'FAIL' if failed else 'ok  '} {program.name + how:42} {passed:4} passed {skipped:3} skipped "
           f"{time.time() - started:6.1f} s", flush=True)
     return passed, failed, skipped
