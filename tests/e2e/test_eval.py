@@ -162,6 +162,8 @@ def test_the_summary_is_that_of_the_rows(small):
         mine = named(rows, s["policy"], s["recompute"])
         for field in ("em", "f1", "rouge_l", "kl_first", "kl_all", "first_agrees"):
             assert float(s[field]) == pytest.approx(sum(float(r[field]) for r in mine) / 4, abs=1e-6)
+        right = [(off, r) for off, r in zip(named(rows, "off"), mine) if off["em"] == "1"]
+        assert float(s["lost"]) == pytest.approx(sum(r["em"] != "1" for _, r in right) / len(right))
         chunk = sum(int(r["n_chunk"]) for r in mine)
         assert float(s["recomputed"]) == pytest.approx(sum(int(r["n_recomputed"]) for r in mine) / chunk,
                                                        abs=1e-6)
@@ -503,6 +505,8 @@ def test_the_hard_questions_of_the_tree(tmp_path):
     rows = rows_of(tmp_path / "e.csv")
     exact = {policy: sum(float(r["em"]) for r in rows if r["policy"] == policy) for policy in ("off", "full")}
     assert exact["off"] == 48 and exact["full"] < 6
+    lost = {s["policy"]: float(s["lost"]) for s in rows_of(tmp_path / "e.summary.csv") if s["kind"] == "all"}
+    assert lost == {"off": 0, "full": pytest.approx(1 - exact["full"] / 48)}
 
 
 # -- calibrate -------------------------------------------------------------------------------------

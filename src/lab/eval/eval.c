@@ -16,8 +16,8 @@
 
 static const char about[] =
     "Answers every question with every policy and ratio and compares it with full attention\n"
-    "(--reuse off) on the same prompt: EM, F1, normalised F1 (0: full, 1: off), ROUGE-L, KL\n"
-    "divergence and agreement of the first answer token, KL of all answer tokens along off's\n"
+    "(--reuse off) on the same prompt: EM, F1, normalised F1 (0: full, 1: off), ROUGE-L, share of off's\n"
+    "right answers lost, KL divergence and agreement of the first answer token, KL of all answer tokens along off's\n"
     "answer, deviation of keys and values by layer, tokens reused and recomputed, time to first\n"
     "token.\n\n"
     "Before a question is measured, its chunks get plain copies; for craft, placed copies from "

@@ -49,6 +49,18 @@ static double share_of(const column *c, int part, int whole)
     return all > 0 ? sum_of(c, part, &n) / all : NAN;
 }
 
+/* lost_of -- the share of off's right answers that are wrong in this setting; off has the first row of each block. */
+static double lost_of(const column *c, const eval_row *off)
+{
+    int n = 0, n_lost = 0;
+    for (size_t i = 0; i < c->n_rows; i += c->step) {
+        if (!counts(&off[i], c->kind) || !(off[i].number[ROW_EM] == 1)) continue;
+        n++;
+        n_lost += c->rows[i].number[ROW_EM] < 1;
+    }
+    return n ? (double)n_lost / n : NAN;
+}
+
 static double last_of(const column *c, int field)
 {
     double last = NAN;
@@ -89,6 +101,7 @@ void eval_summarise(const eval_row *rows, size_t n_rows, const eval_settings *se
         v->em = mean_of(&c, ROW_EM);
         v->f1 = mean_of(&c, ROW_F1);
         v->rouge_l = mean_of(&c, ROW_ROUGE);
+        v->lost = lost_of(&c, rows);
         v->nll = mean_of(&c, ROW_NLL);
         v->kl_first = mean_of(&c, ROW_KL_FIRST);
         v->kl_first_median = median_of(&c, ROW_KL_FIRST);
@@ -196,6 +209,7 @@ static void print_answers(const eval_summary *v, const eval_settings *settings)
                                           EVAL_COLUMN("F1", f1, 6, 3, 1, ""),
                                           EVAL_COLUMN("norm F1", normalised_f1, 7, 2, 1, ""),
                                           EVAL_COLUMN("ROUGE-L", rouge_l, 7, 3, 1, ""),
+                                          EVAL_COLUMN("lost", lost, 4, 0, 100, " %"),
                                           SHARED_COLUMNS,
                                           EVAL_COLUMN("KV dev", kv_deviation, 7, 4, 1, "")};
     printf("%d questions\n%-20s", v[0].n, "reuse");

@@ -15,6 +15,7 @@
     X(f1)                                                                                          \
     X(normalised_f1)                                                                               \
     X(rouge_l)                                                                                     \
+    X(lost) /* share of off's right answers (EM 1) that are not right here */                      \
     X(nll)                                                                                         \
     X(nll_more) /* than off's, question by question: mean, and its interval */                     \
     X(nll_more_low)                                                                                \
