@@ -330,6 +330,11 @@ remote-faults: setup
 	@.venv/bin/python tests/remote_faults.py --build $(BUILD) --seed $(or $(SEED),1) --n $(or $(N),10000) \
 		$(if $(KINDS),--kinds $(KINDS))
 
+# damaged-models -- N model files with changed bits, bytes, numbers and lengths are read and run.
+damaged-models: setup
+	@$(MAKE) --no-print-directory -j$(JOBS) $(BUILD)/spolia
+	@.venv/bin/python tests/damaged_models.py --build $(BUILD) --seed $(or $(SEED),1) --n $(or $(N),500)
+
 # soak -- SOAK requests of mixed documents to a server built with AddressSanitizer; 1 % of the clients die.
 SOAK ?= 24000
 soak: setup
@@ -481,6 +486,6 @@ help:
 	@echo "make tables     the quality tables of docs/benchmarks.md, resumable (TABLES=\"--limit 20\")"
 	@echo "make layers     check the floors, function sizes and layout (STRICT=1: fail on sizes); make format; make compile_commands.json; make clean"
 
-.PHONY: real-models fuzz-short fuzz-keep power-loss remote-faults crash fault mutants sampled chaos examples python wheel install uninstall all demo test test-cpus test-arm64 setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench tables soak
+.PHONY: real-models damaged-models fuzz-short fuzz-keep power-loss remote-faults crash fault mutants sampled chaos examples python wheel install uninstall all demo test test-cpus test-arm64 setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench tables soak
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d) $(EMULATED_OBJ:.o=.d) $(EMULATED_ALL:=.d)

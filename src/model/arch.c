@@ -8,7 +8,7 @@
 
 #define GEMMA                                                                                      \
     (SP_NORM_PLUS_1 | SP_GELU | SP_EMBED_ROOT | SP_QUERY_SCALAR | SP_POST_NORMS | SP_PRE_FFN_NAME)
-#define GLM     (SP_ADJACENT | SP_ADJACENT_HF | SP_FUSED_UP)
+#define GLM     (SP_ADJACENT | SP_ADJACENT_HF | SP_FUSED_UP | SP_PARTIAL_ROPE)
 #define GRANITE (SP_ADJACENT | SP_MULTIPLIERS)
 #define OLMO2   (SP_NO_PRE_NORMS | SP_POST_NORMS | SP_QK_NORM | SP_QK_NORM_WIDE)
 #define COHERE  (SP_LAYERNORM | SP_PARALLEL | SP_ADJACENT | SP_ADJACENT_HF | SP_LOGIT_FACTOR)
@@ -31,7 +31,8 @@
     X("gemma2", "gemma2", "gemma2", "Gemma2ForCausalLM", GEMMA | SP_CAPS | SP_LOGIT_CAP, ALWAYS, 2)\
     X("gemma3", "gemma3", "gemma3_text", "Gemma3ForCausalLM",                                      \
       GEMMA | SP_QK_NORM | SP_TWO_ROPES | SP_LOGIT_CAP, ALWAYS, 6)                                 \
-    X("phi3", "phi3", "phi3", "Phi3ForCausalLM", SP_FUSED_QKV | SP_FUSED_UP, ALWAYS, 0)            \
+    X("phi3", "phi3", "phi3", "Phi3ForCausalLM", SP_FUSED_QKV | SP_FUSED_UP | SP_PARTIAL_ROPE,      \
+      ALWAYS, 0)                                                                                   \
     X("olmo2", "olmo2", "olmo2", "Olmo2ForCausalLM", OLMO2, NEVER, 0)                              \
     X("olmo3", NULL, "olmo3", "Olmo3ForCausalLM", OLMO2 | SP_TWO_ROPES, ALWAYS, 4)                 \
     X("granite", "granite", "granite", "GraniteForCausalLM", GRANITE, NEVER, 0)                    \
@@ -49,10 +50,11 @@
     X("arcee", "arcee", "arcee", "ArceeForCausalLM", SP_ADJACENT | SP_PLAIN_FFN | SP_RELU2, NEVER, \
       0)                                                                                           \
     X("nemotron", "nemotron", "nemotron", "NemotronForCausalLM",                                   \
-      SP_LAYERNORM | SP_NORM_PLUS_1 | SP_PLAIN_FFN | SP_RELU2, NEVER, 0)                           \
+      SP_LAYERNORM | SP_NORM_PLUS_1 | SP_PLAIN_FFN | SP_RELU2 | SP_PARTIAL_ROPE, NEVER, 0)         \
     X("starcoder2", "starcoder2", "starcoder2", "Starcoder2ForCausalLM",                           \
       SP_LAYERNORM | SP_PLAIN_FFN | SP_C_NAMES | SP_GELU, ALWAYS, 0)                               \
-    X("stablelm", "stablelm", "stablelm", "StableLmForCausalLM", SP_LAYERNORM, NEVER, 0)           \
+    X("stablelm", "stablelm", "stablelm", "StableLmForCausalLM",                                    \
+      SP_LAYERNORM | SP_PARTIAL_ROPE, NEVER, 0)                                                    \
     X("command-r", "command-r", "cohere", "CohereForCausalLM", COHERE, NEVER, 0)                   \
     X("cohere2", "cohere2", "cohere2", "Cohere2ForCausalLM", COHERE | SP_LOCAL_ROPE, ALWAYS, 4)    \
     X("exaone", "exaone", NULL, NULL, 0, NEVER, 0)                                                 \
@@ -67,7 +69,8 @@
     X("minicpm", "minicpm", NULL, NULL, GRANITE, NEVER, 0)                                         \
     X("qwen2vl", "qwen2vl", NULL, NULL, SP_QKV_BIAS | SP_TEXT_OF_VISION, NEVER, 0)                 \
     X("qwen3vl", "qwen3vl", NULL, NULL, SP_QK_NORM | SP_TEXT_OF_VISION, NEVER, 0)                  \
-    X("qwen3vlmoe", "qwen3vlmoe", NULL, NULL, SP_QK_NORM | SP_EXPERTS | SP_TEXT_OF_VISION, NEVER, 0)
+    X("qwen3vlmoe", "qwen3vlmoe", NULL, NULL,                                                        \
+      SP_QK_NORM | SP_EXPERTS | SP_NORM_TOP | SP_TEXT_OF_VISION, NEVER, 0)
 
 static const sp_arch archs[] = {
 #define X(n, g, m, c, traits, win, period) {n, g, m, c, traits, SP_WINDOW_##win, period},

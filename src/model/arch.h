@@ -26,7 +26,7 @@ typedef enum sp_window_rule {
                                                pairs are (2i, 2i+1); Hugging Face files have halves */
 #define SP_ADJACENT_HF         SP_TRAIT(1)  /* so have Hugging Face files */
 #define SP_QKV_BIAS            SP_TRAIT(2)  /* q, k and v must have biases; otherwise they may */
-#define SP_QK_NORM             SP_TRAIT(3)  /* each head of q and k must have a norm; otherwise it may */
+#define SP_QK_NORM             SP_TRAIT(3)  /* each head of q and k has a norm */
 #define SP_QK_NORM_WIDE        SP_TRAIT(4)  /* q and k have one norm over all heads */
 #define SP_NO_PRE_NORMS        SP_TRAIT(5)  /* attention and feed-forward read the stream as it is */
 #define SP_POST_NORMS          SP_TRAIT(6)  /* their results are normalised before they are added */
@@ -45,7 +45,7 @@ typedef enum sp_window_rule {
 #define SP_EXPERTS             SP_TRAIT(19) /* a mixture of experts in each layer */
 #define SP_SHARED_EXPERT       SP_TRAIT(20) /* and one that every token uses, behind a gate */
 #define SP_NORM_TOP            SP_TRAIT(21) /* weights of the chosen experts sum up to 1 */
-#define SP_UNTIED              SP_TRAIT(22) /* the output matrix must be there; otherwise the embedding is used */
+#define SP_LOGIT_CAP           SP_TRAIT(22) /* a soft cap on logits */
 #define SP_EXPERTS_MIXTRAL     SP_TRAIT(23) /* names of experts in Hugging Face files */
 #define SP_EXPERTS_GRANITE     SP_TRAIT(24) /* the same */
 #define SP_SINKS               SP_TRAIT(25) /* a score of each head takes part of the probability and adds no value */
@@ -60,7 +60,8 @@ typedef enum sp_window_rule {
 #define SP_LOCAL_ROPE          SP_TRAIT(33) /* layers without a window do not rotate, if others have one */
 #define SP_LOGIT_FACTOR        SP_TRAIT(34) /* logits times logit_scale */
 #define SP_TEXT_OF_VISION      SP_TRAIT(35) /* positions of pictures have three parts; those of text have one */
-#define SP_LOGIT_CAP           SP_TRAIT(36) /* a soft cap on logits */
+
+#define SP_PARTIAL_ROPE        SP_TRAIT(36) /* config.json says which part of a head rotates */
 
 typedef struct sp_arch {
     const char *name;       /* the name in this program */

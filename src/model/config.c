@@ -31,11 +31,12 @@ static const sp_param numbers[] = {
     {AT(hp.attn_cap), FLOAT, "attn_logit_softcapping", "attn_logit_softcapping", 0, 1e6, false, SP_CAPS},
     {AT(hp.logit_cap), FLOAT, "final_logit_softcapping", "final_logit_softcapping", 0, 1e6, false, SP_LOGIT_CAP},
     {AT(hp.attn_scale), FLOAT, NULL, "query_pre_attn_scalar", 1e-6, 1e9, false, SP_QUERY_SCALAR},
-    {AT(hp.attn_scale), FLOAT, "attention.scale", "attention_multiplier", 1e-9, 1e9, false, SP_MULTIPLIERS},
-    {AT(hp.embed_scale), FLOAT, "embedding_scale", "embedding_multiplier", 1e-9, 1e9, false, SP_MULTIPLIERS},
-    {AT(hp.residual_scale), FLOAT, "residual_scale", "residual_multiplier", 1e-9, 1e9, false, SP_MULTIPLIERS},
-    {AT(hp.logit_scale), FLOAT, "logit_scale", "logits_scaling", 1e-9, 1e9, false, SP_MULTIPLIERS},
-    {AT(hp.logit_scale), FLOAT, "logit_scale", "logit_scale", 1e-9, 1e9, false, SP_LOGIT_FACTOR},
+    {AT(hp.attn_scale), FLOAT, "attention.scale", NULL, 1e-9, 1e9, false, SP_MULTIPLIERS},
+    {AT(hp.attn_scale), FLOAT, NULL, "attention_multiplier", 1e-9, 1e9, true, SP_MULTIPLIERS},
+    {AT(hp.embed_scale), FLOAT, "embedding_scale", "embedding_multiplier", 1e-9, 1e9, true, SP_MULTIPLIERS},
+    {AT(hp.residual_scale), FLOAT, "residual_scale", "residual_multiplier", 1e-9, 1e9, true, SP_MULTIPLIERS},
+    {AT(hp.logit_scale), FLOAT, "logit_scale", "logits_scaling", 1e-9, 1e9, true, SP_MULTIPLIERS},
+    {AT(hp.logit_scale), FLOAT, "logit_scale", "logit_scale", 1e-9, 1e9, true, SP_LOGIT_FACTOR},
     {AT(hp.moe.n), INT, "expert_count", "num_experts", 1, 4096, false, SP_EXPERTS},
     {AT(hp.moe.n), INT, NULL, "num_local_experts", 1, 4096, false, SP_EXPERTS},
     {AT(hp.moe.n_used), INT, "expert_used_count", "num_experts_per_tok", 1, 4096, true, SP_EXPERTS},
@@ -223,11 +224,12 @@ static sp_err fill_in(const sp_source *s, sp_config *c)
     return SP_OK;
 }
 
-/* What Qwen and gemma2 have where their files do not say. */
+/* What Qwen and Gemma have where their files do not say. */
 static void preset(const sp_source *s, sp_config *c)
 {
     c->hp.norm_eps = -1; /* not said */
     if (s->arch->window == SP_WINDOW_FLAG && !s->gguf) c->window_from = 28;
+    if (s->arch->traits & SP_QUERY_SCALAR && !s->gguf) c->hp.attn_scale = 256;
     if (strcmp(s->arch->name, "gemma2") != 0) return;
     c->hp.attn_cap = 50;
     c->hp.logit_cap = 30;

@@ -24,6 +24,7 @@ static const struct {
     {NULL, "pretraining_tp", 1, "weights in slices"},
     {NULL, "swiglu_limit", 7, "this limit of the activation"},
     {NULL, "swiglu_alpha", 1.702, "this factor of the activation"},
+    {NULL, "partial_rotary_factor", 1, "rotating a part of a head"},
 };
 
 /* -- names ---------------------------------------------------------------------------------- */
@@ -57,7 +58,7 @@ static const char *const hf_known[] = {
     "encoder_no_repeat_ngram_size", "no_repeat_ngram_size", "num_return_sequences", "is_llama_config",
     "model_max_length",     "rope_interleaved",     "max_window_layers",   "is_decoder",
     "_sliding_window_pattern", "sliding_window_pattern", "sliding_window", "original_max_position_embeddings",
-    "rope_theta",           "partial_rotary_factor", "vocab_size",         "image_token_id",
+    "rope_theta",           "vocab_size",           "image_token_id",
     "transformers.js_config", "quantize",           "hidden_size_per_head", "unsloth_version",
     "unsloth_fixed",        "eos_token",            "bos_token",           "rope_type",
     "tf_legacy_loss",       "use_bfloat16",         "early_stopping",      "exponential_decay_length_penalty",
@@ -76,7 +77,6 @@ static const struct {
     {"intermediate_size", SP_EXPERTS},
     {"no_rope_layers", SP_NO_ROPE_LAYERS},
     {"no_rope_layer_interval", SP_NO_ROPE_LAYERS},
-    {"rope_local_base_freq", SP_TWO_ROPES},
     {"query_pre_attn_scalar", SP_QUERY_SCALAR},
     {"experts_per_token", SP_EXPERTS_OSS}, /* num_experts_per_tok again */
     {"initial_context_length", SP_EXPERTS_OSS},
@@ -174,16 +174,16 @@ static bool claims_field(const sp_source *s, const char *name)
         if (s->arch->traits & hf_of_traits[i].when && strcmp(hf_of_traits[i].hf, name) == 0)
             return true;
     if (strcmp(name, "use_sliding_window") == 0) return s->arch->window == SP_WINDOW_FLAG;
+    if (strcmp(name, "rope_local_base_freq") == 0) return strcmp(s->arch->name, "gemma3") == 0;
     return name[0] == '_' || listed(hf_known, SP_COUNT(hf_known), name) || is_read(s, name);
 }
 
 static sp_err check_field(const sp_source *s, const char *name, const json_t *value)
 {
-    const bool experts = s->arch->traits & SP_EXPERTS;
     for (size_t i = 0; i < SP_COUNT(neutral); i++) {
         if (!neutral[i].hf || strcmp(neutral[i].hf, name) != 0) continue;
         if (!json_is_number(value) || json_number_value(value) == neutral[i].neutral) return SP_OK;
-        if (i < 2 && experts) return SP_OK;
+        if (is_read(s, name)) return SP_OK;
         if (strcmp(name, "pretraining_tp") == 0) return SP_OK; /* how sums were cut in training */
         return refuse(s, name, json_number_value(value), neutral[i].what);
     }

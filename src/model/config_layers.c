@@ -86,11 +86,25 @@ static sp_err read_layer_types(const flag *f)
     return SP_OK;
 }
 
+/* by_layer -- whether the class gives some layers a window and others none; the others ignore these fields. */
+static bool by_layer(const sp_source *s)
+{
+    if (s->arch->window == SP_WINDOW_FLAG) return json_is_true(json_object_get(s->root, "use_sliding_window"));
+    return s->arch->period > 0 || strcmp(s->arch->name, "ministral") == 0;
+}
+
 static sp_err read_windows_of_json(const flag *f)
 {
+    uint8_t before[SP_LAYERS_MAX];
+    const size_t n = (size_t)f->c->hp.n_layers;
+    memcpy(before, f->c->layers, n);
     SP_TRY(read_period(f, "sliding_window_pattern"));
     SP_TRY(read_period(f, "_sliding_window_pattern"));
-    return read_layer_types(f);
+    SP_TRY(read_layer_types(f));
+    if (by_layer(f->s) || memcmp(before, f->c->layers, n) == 0) return SP_OK;
+    return sp_fail(SP_E_UNSUPPORTED, "%s: %s: windows by layer are not part of %s as it is supported", f->s->path,
+                   json_object_get(f->s->root, "layer_types") ? "layer_types" : "sliding_window_pattern",
+                   f->s->arch->name);
 }
 
 /* no_rope_layers: 1 for a layer that rotates. */
@@ -117,10 +131,35 @@ static bool has_windows(const sp_source *s)
            json_is_true(json_object_get(s->root, "use_sliding_window"));
 }
 
+/* need_window -- the window must be said if a layer has one, and where classes have a default. GGUF files without one
+ * have no such layers, except of two architectures. */
+static sp_err need_window(const sp_source *s, const sp_config *c, bool any)
+{
+    const uint64_t traits = s->arch->traits;
+    const bool always = traits & SP_SINKS || (traits & SP_PARALLEL && traits & SP_LOCAL_ROPE);
+    const bool said = s->gguf || json_object_get(s->root, "sliding_window");
+    const bool mistral = strcmp(s->arch->name, "mistral") == 0;
+    const bool has_default = s->arch->window == SP_WINDOW_ALWAYS && (mistral || by_layer(s));
+    const bool needed = s->gguf ? always : (any && by_layer(s)) || (!said && has_default);
+    char name[SP_CONFIG_NAME_BYTES];
+    if (c->hp.sliding_window > 0 || !needed) return SP_OK;
+    return sp_fail(SP_E_FORMAT, "%s: %s: is missing", s->path,
+                   sp_config_name(s, SP_CONFIG_AT(hp.sliding_window), name));
+}
+
+/* set_still -- layers without a window do not rotate. exaone4 without windows rotates. */
+static void set_still(const flag *f, int window)
+{
+    const bool parallel = f->s->arch->traits & SP_PARALLEL;
+    for (int l = 0; l < f->c->hp.n_layers && (window > 0 || parallel); l++)
+        set(f, l, !(f->c->layers[l] & SP_LAYER_LOCAL));
+}
+
 sp_err sp_config_layers(const sp_source *s, sp_config *c)
 {
     const flag local = {s, c, SP_LAYER_LOCAL}, still = {s, c, SP_LAYER_NO_ROPE};
     const bool windows = has_windows(s);
+    const int window = c->hp.sliding_window;
     set_period(&local, s->arch->period);
     for (int l = 0; l < c->hp.n_layers; l++)
         if (!windows || (s->arch->window == SP_WINDOW_FLAG && l < c->window_from))
@@ -128,12 +167,12 @@ sp_err sp_config_layers(const sp_source *s, sp_config *c)
     SP_TRY(s->gguf ? read_pattern_of_gguf(&local) : read_windows_of_json(&local));
     bool any = false;
     for (int l = 0; l < c->hp.n_layers; l++) any |= c->layers[l] & SP_LAYER_LOCAL;
+    SP_TRY(need_window(s, c, any));
     if (!any) c->hp.sliding_window = 0;
     /* A GGUF file without a window has no local layers: converters leave it out then. */
     for (int l = 0; l < c->hp.n_layers && s->gguf && c->hp.sliding_window == 0; l++)
         set(&local, l, false);
-    for (int l = 0; l < c->hp.n_layers && s->arch->traits & SP_LOCAL_ROPE && c->hp.sliding_window > 0; l++)
-        set(&still, l, !(c->layers[l] & SP_LAYER_LOCAL));
+    if (s->arch->traits & SP_LOCAL_ROPE) set_still(&still, window);
     if (!(s->arch->traits & SP_NO_ROPE_LAYERS)) return SP_OK;
     set_period(&still, 4);
     if (!s->gguf) return read_rotations_of_json(&still);

@@ -18,8 +18,8 @@ static const sp_param numbers[] = {
     {AT(rope.base), DOUBLE, "rope.freq_base", "rope_theta", 2, 1e15},
     {AT(rope.base), DOUBLE, NULL, "rope.rope_theta", 2, 1e15},
     {AT(rope.n_rot), INT, "rope.dimension_count", NULL, 2, 4096},
-    {AT(rope.part), DOUBLE, NULL, "partial_rotary_factor", 1e-3, 1},
-    {AT(rope.part), DOUBLE, NULL, "rope.partial_rotary_factor", 1e-3, 1},
+    {AT(rope.part), DOUBLE, NULL, "partial_rotary_factor", 1e-3, 1, false, SP_PARTIAL_ROPE},
+    {AT(rope.part), DOUBLE, NULL, "rope.partial_rotary_factor", 1e-3, 1, false, SP_PARTIAL_ROPE},
     {AT(rope.factor), DOUBLE, "rope.scale_linear", NULL, 0, 1e6},
     {AT(rope.factor), DOUBLE, "rope.scaling.factor", "rope.factor", 0, 1e6},
     {AT(rope.trained_ctx), INT, "rope.scaling.original_context_length", "rope.original_max_position_embeddings", 1, 1 << 30},
@@ -68,23 +68,24 @@ sp_err sp_config_find_rope(sp_source *s)
     if (json_is_null(s->rope)) s->rope = NULL;
     if (s->rope && !json_is_object(s->rope))
         return sp_fail(SP_E_FORMAT, "%s: %s: is not an object", s->path, s->rope_section);
+    const bool two = s->arch->traits & SP_TWO_ROPES;
     json_t *full = json_object_get(s->rope, "full_attention");
-    if (!json_is_object(full)) return SP_OK;
+    if (!json_is_object(full) && !(two && s->rope && strcmp(s->rope_section, "rope_parameters") == 0)) return SP_OK;
     s->rope_local = json_object_get(s->rope, "sliding_attention");
-    if (json_object_size(s->rope) != (s->rope_local ? 2u : 1u) ||
-        (s->rope_local && !json_is_object(s->rope_local)) || !(s->arch->traits & SP_TWO_ROPES))
-        return sp_fail(SP_E_UNSUPPORTED, "%s: %s.full_attention: is not supported in %s", s->path,
-                       s->rope_section, s->arch->name);
+    if (json_object_size(s->rope) != 2 || !json_object_get(s->rope_local, "rope_theta") ||
+        !json_object_get(full, "rope_theta") || !two)
+        return sp_fail(SP_E_UNSUPPORTED, "%s: %s.full_attention: is not supported in %s%s", s->path,
+                       s->rope_section, s->arch->name, two ? " without both sections and rope_theta" : "");
     s->rope = full;
     return SP_OK;
 }
 
-static bool is_known(const char *key)
+static bool is_known(const sp_source *s, const char *key)
 {
     for (size_t i = 0; i < SP_COUNT(known); i++)
         if (strcmp(key, known[i]) == 0) return true;
     for (size_t i = 0; i < SP_COUNT(numbers); i++)
-        if (numbers[i].hf && strncmp(numbers[i].hf, "rope.", 5) == 0 &&
+        if (sp_config_reads(s, &numbers[i]) && strncmp(numbers[i].hf, "rope.", 5) == 0 &&
             strcmp(key, numbers[i].hf + 5) == 0)
             return true;
     return false;
@@ -133,22 +134,43 @@ static sp_err type_of_json(const sp_source *s, sp_config *c)
     json_t *value;
     json_object_foreach(s->rope, key, value)
     {
-        if (!is_known(key) && !json_is_null(value))
+        const bool whole = strcmp(key, "partial_rotary_factor") == 0 && json_number_value(value) == 1;
+        if (!is_known(s, key) && !json_is_null(value) && !whole)
             return sp_fail(SP_E_UNSUPPORTED, "%s: %s.%.100s: is not supported", s->path,
                            s->rope_section, key);
     }
     c->rope.exact_ramp = json_is_false(json_object_get(s->rope, "truncate"));
     const json_t *type = json_object_get(s->rope, "rope_type");
     if (!type) type = json_object_get(s->rope, "type");
+    if (!type && s->arch->traits & SP_EXPERTS_OSS) /* its class has YaRN then */
+        return sp_fail(SP_E_FORMAT, "%s: %s.rope_type: is missing", s->path, s->rope_section);
     if (!type) return SP_OK;
     if (!json_is_string(type))
         return sp_fail(SP_E_FORMAT, "%s: %s.rope_type: is not a string", s->path, s->rope_section);
     if (strcmp(json_string_value(type), "dynamic") == 0) limit_context(s, c, "dynamic scaling");
     sp_text_view name = {.s = json_string_value(type), .n = json_string_length(type)};
-    return rope_type(s, s->rope_section, name, &c->rope.scaling);
+    SP_TRY(rope_type(s, s->rope_section, name, &c->rope.scaling));
+    /* The class of phi3 takes any scaling for longrope. */
+    const bool lists = json_object_get(s->rope, "short_factor") || s->arch->traits & SP_FUSED_QKV;
+    if (!lists || sp_view_is(name, "default") || c->rope.scaling == SP_ROPE_LONG) return SP_OK;
+    return sp_fail(SP_E_UNSUPPORTED, "%s: %s.rope_type: \"%.*s\" is not supported in %s with short_factor", s->path,
+                   s->rope_section, SP_VIEW(name), s->arch->name);
 }
 
 /* -- defaults ------------------------------------------------------------------------------- */
+
+/* default_base -- of the class of a config.json, or of GGUF files. */
+static double default_base(const sp_source *s)
+{
+    static const struct {
+        const char *arch;
+        double base;
+    } bases[] = {{"mixtral", 1e6},   {"gemma3", 1e6},    {"smollm3", 2e6},   {"olmo3", 5e5},
+                 {"command-r", 5e5}, {"ernie4_5", 5e5}, {"gpt-oss", 150000}};
+    for (size_t i = 0; i < SP_COUNT(bases) && !s->gguf; i++)
+        if (strcmp(s->arch->name, bases[i].arch) == 0) return bases[i].base;
+    return 10000;
+}
 
 static sp_err need(const sp_source *s, size_t field, bool there)
 {
@@ -213,7 +235,7 @@ static sp_err fill_in(const sp_source *s, sp_config *c)
     const bool half = glm || (traits & SP_LAYERNORM && traits & SP_RELU2);
     if (r->part == 0 && !s->gguf && half) r->part = 0.5;
     if (r->part == 0 && !s->gguf && strcmp(s->arch->name, "stablelm") == 0) r->part = 0.25;
-    if (r->base == 0) r->base = s->arch->traits & SP_TWO_ROPES ? 1e6 : 10000;
+    if (r->base == 0) r->base = default_base(s);
     if (r->n_rot == 0) r->n_rot = r->part > 0 ? (int)(r->part * c->hp.head) : c->hp.head;
     if (r->n_rot < 2 || r->n_rot > c->hp.head || r->n_rot % 2)
         return sp_fail(SP_E_FORMAT, "%s: %s: %d is not an even number up to the head size %d",

@@ -67,8 +67,8 @@ static const row layer_rows[] = {
     {"attn_v.bias",        "self_attn.v_proj.bias",           "K",  MAYBE,  LAYER(bv), .must = SP_QKV_BIAS},
     {"attn_output.bias",   "self_attn.o_proj.bias",           "E",  MAYBE,  LAYER(bo)},
     {"attn_sinks.weight",  "self_attn.sinks",                 "H",  ALWAYS, LAYER(sinks), .when = SP_SINKS},
-    {"attn_q_norm.weight", "self_attn.q_norm.weight",         "D",  MAYBE,  LAYER(q_norm), .unless = SP_QK_NORM_WIDE, NORM, .must = SP_QK_NORM},
-    {"attn_k_norm.weight", "self_attn.k_norm.weight",         "D",  MAYBE,  LAYER(k_norm), .unless = SP_QK_NORM_WIDE, NORM, .must = SP_QK_NORM},
+    {"attn_q_norm.weight", "self_attn.q_norm.weight",         "D",  ALWAYS, LAYER(q_norm), .when = SP_QK_NORM, .unless = SP_QK_NORM_WIDE, NORM},
+    {"attn_k_norm.weight", "self_attn.k_norm.weight",         "D",  ALWAYS, LAYER(k_norm), .when = SP_QK_NORM, .unless = SP_QK_NORM_WIDE, NORM},
     {"attn_q_norm.weight", "self_attn.q_norm.weight",         "Q",  ALWAYS, LAYER(q_norm), .when = SP_QK_NORM_WIDE, NORM, TWIN},
     {"attn_k_norm.weight", "self_attn.k_norm.weight",         "K",  ALWAYS, LAYER(k_norm), .when = SP_QK_NORM_WIDE, NORM, TWIN},
     {"post_attention_norm.weight", "post_attention_layernorm.weight", "E", ALWAYS, LAYER(attn_post_norm), .when = SP_POST_NORMS, .unless = SP_GLM_NAMES, NORM},
@@ -437,11 +437,25 @@ static sp_err bind_embedding(binder *b, const place *whole)
     return bind(b, &embed_row, whole);
 }
 
+/* check_tied -- an output matrix that config.json says is the embedding. Programs differ in which one they use. */
+static sp_err check_tied(binder *b, const place *whole, const sp_tensor *output)
+{
+    char name[NAME_BYTES];
+    const sp_tensor *embed = find(b, &embed_row, whole, name);
+    if (!output || !embed || (output->n_bytes == embed->n_bytes && output->dtype == embed->dtype &&
+                              memcmp(output->data, embed->data, embed->n_bytes) == 0))
+        return SP_OK;
+    return sp_fail(SP_E_UNSUPPORTED,
+                   "%s: tensor %.*s: differs from %.*s, and config.json ties them (tie_word_embeddings)", output->path,
+                   SP_VIEW(output->name), SP_VIEW(embed->name));
+}
+
 static sp_err bind_output(binder *b, const place *whole)
 {
     char name[NAME_BYTES];
     const sp_config *c = b->config;
-    bool there = find(b, &output_row, whole, name) != NULL;
+    const sp_tensor *there = find(b, &output_row, whole, name);
+    if (c->tied) SP_TRY(check_tied(b, whole, there));
     if (c->tied || (!there && !c->untied)) {
         b->m->output = b->m->embed;
         b->m->tied = true;

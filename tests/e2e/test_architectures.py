@@ -11,7 +11,7 @@ import pytest
 from conftest import refuse, succeed
 
 from reference.architectures import NOT_GGUF as NOT_GGUF_TYPES
-from reference.architectures import ROWS, TOKENS, draw, write_folder
+from reference.architectures import LONG, ROWS, TOKENS, draw, write_folder
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden/architectures.json").read_text())
 
@@ -38,8 +38,8 @@ def test_a_folder_has_the_logits_of_transformers(case, tmp_path):
 
 # Not in GGUF files: glm and ministral (their files are of another architecture); dynamic scaling, truncation
 # and mscale of YaRN, windows of starcoder2 and of some layers of qwen2 (converters drop them); and the scale of
-# gemma's queries, which follows from the head.
-NOT_GGUF = ("llama-yarn-mscale", "llama-yarn-exact", "gemma2")
+# gemma's queries, which follows from the head. Nor layers that all lack a window, in an architecture that has one.
+NOT_GGUF = ("llama-yarn-mscale", "llama-yarn-exact", "gemma2", "cohere2-full", "exaone4-still")
 
 
 @pytest.mark.parametrize("case", [
@@ -87,6 +87,20 @@ def test_a_gguf_file_under_another_name_is_the_same_computation(name, case, tmp_
     assert np.abs(got - np.array(golden["logits"])).max() < 1e-4
 
 
+@pytest.mark.parametrize("name", ["qwen3moe", "qwen3vlmoe"])
+def test_experts_of_qwen3_sum_up_to_1_also_in_files_that_do_not_say_so(name, tmp_path):
+    """Converters leave out `expert_weights_norm`."""
+    pytest.importorskip("gguf")
+    from reference import to_gguf
+    golden = GOLDEN["qwen3moe"]
+    assert golden["config"]["norm_topk_prob"]
+    config = {**golden["config"], "model_type": name, "norm_topk_prob": None}
+    to_gguf.write(tmp_path / "model.gguf", config, draw(golden["config"], golden["tensors"]),
+                  [2, 1, 1, 0] if "vl" in name else None)
+    got = logits(tmp_path, tmp_path / "model.gguf")[list(ROWS)]
+    assert np.abs(got - np.array(golden["logits"])).max() < 1e-4
+
+
 # -- windows ---------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("case", ["gemma3", "gemma2-window", "mistral", "mixtral", "qwen2moe", "gpt-oss", "cohere2"])
@@ -123,12 +137,66 @@ def test_pieces_give_the_bits_of_the_whole(case, piece, variant, tmp_path):
     ("stablelm", {"qk_layernorm": True}, "qk_layernorm"),
     ("cohere", {"use_qk_norm": True}, "use_qk_norm"),
     ("nemotron", {"hidden_act": "silu"}, "hidden_act"),
+    ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
+    ("qwen3", {"rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
+    ("llama", {"sliding_window": 9, "layer_types": ["full_attention", "sliding_attention"] * 2}, "layer_types"),
+    ("qwen2", {"use_sliding_window": False}, "layer_types"),
+    ("mistral", {"sliding_window_pattern": 2}, "sliding_window_pattern"),
+    ("starcoder2", {"layer_types": ["full_attention", "sliding_attention"] * 2}, "layer_types"),
+    ("olmo3", {"rope_local_base_freq": 1234.0}, "rope_local_base_freq"),
+    ("olmo3", {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, "full_attention"),
+    ("phi3-longrope", {"rope_parameters": {**LONG, "rope_type": "yarn", "factor": 4.0}}, "yarn"),  # its class means longrope
 ])
 def test_a_field_that_nothing_reads_is_refused(case, changes, named, tmp_path):
     golden = GOLDEN[case]
     write_folder(tmp_path / "model", {**golden["config"], **changes}, golden["tensors"])
     refuse("logits", "-m", tmp_path / "model", "--tokens", "1", "--json",
            naming=["config.json", named])
+
+
+@pytest.mark.parametrize("case,field", [
+    ("granite", "attention_multiplier"), ("granitemoe", "embedding_multiplier"), ("mistral", "sliding_window"), ("gemma3", "sliding_window"),
+    ("cohere2", "sliding_window"), ("exaone4-full", "sliding_window"), ("gpt-oss", "sliding_window")])
+def test_a_field_is_missing_whose_default_is_the_classs_own(case, field, tmp_path):
+    golden = GOLDEN[case]
+    config = {key: value for key, value in golden["config"].items() if key != field}
+    write_folder(tmp_path / "model", config, golden["tensors"])
+    refuse("logits", "-m", tmp_path / "model", "--tokens", "1", "--json", naming=["config.json", f"{field}: is missing"])
+
+
+@pytest.mark.parametrize("case", ["cohere", "ernie4_5", "llama", "mixtral", "smollm3"])
+def test_a_base_of_rotations_is_that_of_the_class_where_none_is_said(case, tmp_path):
+    golden = GOLDEN[case]
+    config = {key: value for key, value in golden["config"].items() if key != "rope_parameters"}
+    write_folder(tmp_path / "model", config, golden["tensors"])
+    assert np.abs(logits(tmp_path, tmp_path / "model")[list(ROWS)] - np.array(golden["logits"])).max() < 1e-4
+
+
+def test_an_output_matrix_that_config_json_ties_must_be_the_embedding(tmp_path):
+    golden = GOLDEN["llama"]
+    config = {**golden["config"], "tie_word_embeddings": True}
+    tensors = draw(golden["config"], golden["tensors"])
+    write_arrays(tmp_path / "other", config, tensors)
+    refuse("logits", "-m", tmp_path / "other", "--tokens", "1", "--json", naming=["lm_head.weight", "tie_word_embeddings"])
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
+    write_arrays(tmp_path / "same", config, tensors)
+    del tensors["lm_head.weight"]
+    write_arrays(tmp_path / "none", config, tensors)
+    assert logits(tmp_path, tmp_path / "same").tobytes() == logits(tmp_path, tmp_path / "none").tobytes()
+
+
+@pytest.mark.parametrize("case", ["gpt-oss", "cohere2"])
+def test_a_gguf_file_lacks_the_window_of_its_layers(case, tmp_path):
+    pytest.importorskip("gguf")
+    from reference import gguf_writer, to_gguf
+    from reference.gguf import read
+    golden, path = GOLDEN[case], tmp_path / "model.gguf"
+    to_gguf.write(path, golden["config"], draw(golden["config"], golden["tensors"]))
+    file = read(path)
+    sources = [gguf_writer.from_array(name, "f32", t.decode()) for name, t in file.tensors.items()]
+    key = f"{case}.attention.sliding_window"
+    gguf_writer.write(path, {k: v for k, v in file.metadata.items() if k != key}, sources)
+    refuse("logits", "-m", path, "--tokens", "1", "--json", naming=["model.gguf", f"{key}: is missing"])
 
 
 @pytest.mark.parametrize("case,field", [("glm4", "attention_bias"), ("ernie4_5", "use_bias"),
@@ -174,6 +242,24 @@ def test_a_key_that_nothing_reads_is_refused(key, value, tmp_path):
     sources = [gguf_writer.from_array(name, "f32", t.decode()) for name, t in file.tensors.items()]
     gguf_writer.write(path, {**file.metadata, f"qwen3.{key}": value}, sources)
     refuse("logits", "-m", path, "--tokens", "1", "--json", naming=["model.gguf", f"qwen3.{key}"])
+
+
+@pytest.mark.parametrize("name,case,key", [
+    ("minicpm", "granite", "embedding_multiplier"), ("minicpm", "granite", "residual_multiplier"),
+    ("granite", "granite", "logits_scaling"), ("command-r", "cohere", "logit_scale")])
+def test_a_factor_that_is_missing_is_named(name, case, key, tmp_path):
+    """Older files of minicpm, whose factors were constants of a program."""
+    pytest.importorskip("gguf")
+    from reference import to_gguf
+    golden = GOLDEN[case]
+    in_gguf = {"embedding_multiplier": "embedding_scale", "residual_multiplier": "residual_scale"}.get(key, "logit_scale")
+    to_gguf.write(tmp_path / "model.gguf", {**golden["config"], "model_type": name, key: None},
+                  draw(golden["config"], golden["tensors"]))
+    refuse("logits", "-m", tmp_path / "model.gguf", "--tokens", "1", "--json", naming=[f"{name}.{in_gguf}: is missing"])
+    if name != "minicpm":
+        config = {k: v for k, v in golden["config"].items() if k != key}
+        write_folder(tmp_path / "model", config, golden["tensors"])
+        refuse("logits", "-m", tmp_path / "model", "--tokens", "1", "--json", naming=["config.json", f"{key}: is missing"])
 
 
 # -- gpt-oss as it is published: experts in MXFP4 --------------------------------------------------
@@ -227,7 +313,7 @@ def small_oss():
     return config, kept, experts
 
 
-def write_oss(folder, config, tensors):
+def write_arrays(folder, config, tensors):
     """A folder with one file of safetensors; arrays are float32 or bytes."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
@@ -249,10 +335,10 @@ def test_experts_in_mxfp4_are_those_of_a_gguf_file(tmp_path):
     gguf = pytest.importorskip("gguf")
     from reference import to_gguf
     config, kept, experts = small_oss()
-    write_oss(tmp_path / "model", {**config, "quantization_config": {
+    write_arrays(tmp_path / "model", {**config, "quantization_config": {
         "quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}}, mxfp4_tensors(config, kept, experts))
     plain = {**draw(config, kept), **{name: values.transpose(0, 2, 1) for name, (_, _, values) in experts.items()}}
-    write_oss(tmp_path / "plain", config, plain)
+    write_arrays(tmp_path / "plain", config, plain)
     raw = {}
     for name, (blocks, scales, values) in experts.items():
         packed = blocks_of_gguf(blocks, scales)
@@ -281,5 +367,5 @@ def test_a_wrong_part_of_mxfp4_is_refused_by_name(part, change, said, tmp_path):
     changed = change(tensors.pop(name))
     if changed is not None:
         tensors[name] = changed
-    write_oss(tmp_path / "model", config, tensors)
+    write_arrays(tmp_path / "model", config, tensors)
     refuse("logits", "-m", tmp_path / "model", "--tokens", "1", "--json", naming=["model.layers.1.mlp.experts", said])

@@ -87,6 +87,8 @@ CASES = {
         "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}}),
     "cohere": ("cohere", {"logit_scale": 0.25}),
     "cohere2": ("cohere2", {"head_dim": 16, "sliding_window": 9, "logit_scale": 0.25, "num_hidden_layers": 5}),
+    "cohere2-full": ("cohere2", {"sliding_window": 9, "layer_types": ["full_attention"] * 4}),
+    "exaone4-still": ("exaone4", {"sliding_window": 9, "layer_types": ["full_attention"] * 4}),
     "exaone4": ("exaone4", {"head_dim": 16, "sliding_window": 9, "num_hidden_layers": 5}),
     "exaone4-full": ("exaone4", {"head_dim": 8, "sliding_window": None, "tie_word_embeddings": True,
                                  "layer_types": ["full_attention"] * 4}),

@@ -57,12 +57,13 @@ static void reads_config_json(void **state)
     assert_int_equal(good_json("{\"head_dim\": 32}").hp.head, 32);
     assert_true(good_json("{\"-\": \"rope_theta\"}").rope.base == 10000);
     assert_true(good_json("{\"rope_theta\": 1000000}").rope.base == 1e6);
-    assert_int_equal(good_json("{\"partial_rotary_factor\": 0.5}").rope.n_rot, 4);
+    assert_int_equal(good_json("{\"model_type\": \"glm4\", \"partial_rotary_factor\": 0.25}").rope.n_rot, 2);
+    assert_int_equal(good_json("{\"partial_rotary_factor\": 1}").rope.n_rot, 8);
     assert_true(good_json("{\"tie_word_embeddings\": true}").tied);
     assert_true(good_json("{\"tie_word_embeddings\": false}").untied);
     assert_true(good_json("{\"rope_parameters\": {\"rope_theta\": 123}}").rope.base == 123);
     assert_string_equal(good_json("{\"-\": \"model_type\"}").hp.arch, "llama");
-    assert_string_equal(good_json("{\"model_type\": \"mistral\"}").hp.arch, "mistral");
+    assert_string_equal(good_json("{\"model_type\": \"mistral\", \"sliding_window\": null}").hp.arch, "mistral");
 }
 
 /* Which of the three layers have a window, as bits. */
@@ -84,8 +85,8 @@ static void layers_have_the_windows_that_the_file_says(void **state)
         {"{\"model_type\": \"qwen2\", \"sliding_window\": 1024, \"use_sliding_window\": true,"
          " \"max_window_layers\": 1}",
          1024, 6},
-        {"{\"model_type\": \"qwen2\", \"sliding_window\": 64, \"layer_types\": [\"full_attention\","
-         " \"sliding_attention\", \"full_attention\"]}",
+        {"{\"model_type\": \"qwen2\", \"sliding_window\": 64, \"use_sliding_window\": true,"
+         " \"layer_types\": [\"full_attention\", \"sliding_attention\", \"full_attention\"]}",
          64, 2},
         {"{\"model_type\": \"gemma2\", \"hidden_act\": \"gelu_pytorch_tanh\"}", 4096, 5},
         {"{\"model_type\": \"gemma3_text\", \"hidden_act\": \"gelu_pytorch_tanh\","
@@ -122,8 +123,9 @@ static const struct {
      "head_dim: is missing and the width 64 is not 10"},
     {"{\"head_dim\": 7}", SP_E_FORMAT, "head_dim: a head of 7 is not an even number"},
     {"{\"rms_norm_eps\": 2}", SP_E_FORMAT, "rms_norm_eps: 2 is not in 0..1"},
-    {"{\"partial_rotary_factor\": 0.4}", SP_E_FORMAT, "partial_rotary_factor: 3 is not an even"},
-    {"{\"partial_rotary_factor\": 0.1}", SP_E_FORMAT, "partial_rotary_factor: 0 is not an even"},
+    {"{\"model_type\": \"phi3\", \"partial_rotary_factor\": 0.4}", SP_E_FORMAT, "partial_rotary_factor: 3 is not an even"},
+    {"{\"model_type\": \"phi3\", \"partial_rotary_factor\": 0.1}", SP_E_FORMAT, "partial_rotary_factor: 0 is not an even"},
+    {"{\"partial_rotary_factor\": 0.5}", SP_E_UNSUPPORTED, "partial_rotary_factor: 0.5: rotating a part of a head"},
     {"{\"rope_theta\": 0}", SP_E_FORMAT, "rope_theta: 0 is not in"},
     {"{\"hidden_act\": \"gelu\"}", SP_E_UNSUPPORTED, "hidden_act: \"gelu\" is not supported"},
     {"{\"num_local_experts\": 8}", SP_E_UNSUPPORTED, "num_local_experts: 8: a mixture of experts"},
@@ -475,7 +477,7 @@ static void long_heads_have_the_frequencies_of_transformers(void **state)
 static void defaults_are_those_of_the_classes(void **state)
 {
     sp_config c = good_json("{\"model_type\": \"gemma2\", \"hidden_act\": \"gelu_pytorch_tanh\"}");
-    assert_true(c.hp.attn_cap == 50 && c.hp.logit_cap == 30);
+    assert_true(c.hp.attn_cap == 50 && c.hp.logit_cap == 30 && c.hp.attn_scale == 1.0f / 16);
     c = good_json("{\"model_type\": \"gemma2\", \"hidden_act\": \"gelu_pytorch_tanh\","
                   "\"attn_logit_softcapping\": null, \"final_logit_softcapping\": 20}");
     assert_true(c.hp.attn_cap == 0 && c.hp.logit_cap == 20);
@@ -536,7 +538,7 @@ static void scores_of_gemma_are_scaled_by_the_scalar_of_the_query(void **state)
         char changes[200];
         snprintf(changes, sizeof changes,
                  "{\"model_type\": \"%s\", \"hidden_act\": \"gelu_pytorch_tanh\","
-                 " \"query_pre_attn_scalar\": 144}",
+                 " \"sliding_window\": 9, \"query_pre_attn_scalar\": 144}",
                  types[i]);
         assert_true(good_json(changes).hp.attn_scale == (float)(1 / sqrt(144)));
     }

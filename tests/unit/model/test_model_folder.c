@@ -136,7 +136,7 @@ static void opens_folders(void **state)
     temp_folder f;
     temp_folder_make(&f);
     refuse_folder(&f, SP_E_IO, "/config.json: there is no such file");
-    write_config(&f, "mistral", "");
+    write_config(&f, "mistral", ",\"sliding_window\":null");
     refuse_folder(&f, SP_E_IO, "/model.safetensors: No such file");
     write_weights(&f, &(st_writer){0}, false, true);
     sp_model *m = open_folder(&f);
@@ -170,6 +170,8 @@ static void ties_the_output(void **state)
     temp_folder_make(&f);
     write_config(&f, "llama", ",\"tie_word_embeddings\":true");
     write_weights(&f, &(st_writer){0}, false, true);
+    refuse_folder(&f, SP_E_UNSUPPORTED, "lm_head.weight: differs from model.embed_tokens.weight");
+    write_weights(&f, &(st_writer){0}, false, false);
     sp_model *m = open_folder(&f);
     assert_ptr_equal(m->embed.data, m->output.data);
     sp_model_close(m);
