@@ -198,6 +198,8 @@ typedef struct sp_context_info {
     int64_t step_us, compute_us; /* time of all steps, and the part of it that the model took */
     double token_us;     /* what a token of a short prompt takes: by the last steps, or as guessed; 0: unknown */
     bool token_measured; /* steps have shown it */
+    bool has_remote, remote_answers; /* a remote tier is set; its server answered the last time */
+    int64_t remote_copies;           /* that this process knows of there, its own and others' */
 } sp_context_info;
 
 /* sp_context_open -- Errors: SP_E_IO, SP_E_FORMAT, SP_E_UNSUPPORTED, SP_E_ARG, SP_E_NOMEM.

@@ -163,7 +163,7 @@ class World:
     # -- the end
 
     def wait(self, holds, *what):
-        end = time.time() + 60
+        end = time.time() + 300
         while not holds():
             check(time.time() < end, *what)
             time.sleep(0.1)

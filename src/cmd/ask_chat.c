@@ -32,10 +32,9 @@ static void on_interrupt(int signal_number)
     raise(signal_number);
 }
 
-static void catch_interrupt(bool on)
+static void on_sigint(void (*handler)(int))
 {
-    struct sigaction act = {.sa_handler = on ? on_interrupt : SIG_DFL};
-    stop = 0;
+    struct sigaction act = {.sa_handler = handler};
     sigaction(SIGINT, &act, NULL);
 }
 
@@ -181,15 +180,15 @@ int ask_chat(asking *a)
     a->stop = &stop;
     fprintf(stderr, "%s /help lists commands, Ctrl-D ends.\n",
             a->index || a->graph ? "Ask about the documents." : "Type a message.");
-    while (!end && (line = line_read(reader))) {
+    on_sigint(on_interrupt); /* also between an answer and the prompt: a late Ctrl-C ends nothing */
+    while (!end && !ferror(stdout) && (line = line_read(reader))) {
         line += strspn(line, " \t");
         if (!*line || run_command(&c, line, &end)) continue;
-        catch_interrupt(true);
+        stop = 0;
         ask_question(a, line, true); /* what failed has been said */
         if (!ferror(stdout)) ask_idle(a);
-        catch_interrupt(false);
-        if (ferror(stdout)) break;
     }
+    on_sigint(SIG_DFL);
     line_close(reader);
     ask_forget(a);
     return 0;

@@ -357,6 +357,7 @@ static sp_err describe(sp_context *c, void *arg)
 {
     const sp_hparams *hp = &c->model->hp;
     sp_ledger_stats cached = sp_ledger_stats_of(c->ledger);
+    sp_tier *remote = sp_tiers_remote(c->tiers);
     *(sp_context_info *)arg = (sp_context_info){
         .arch = hp->arch,
         .tokenizer = c->model->tokenizer ? sp_tokenizer_kind(c->model->tokenizer) : "none",
@@ -386,6 +387,9 @@ static sp_err describe(sp_context *c, void *arg)
         .compute_us = c->step.compute_us,
         .token_us = sp_pace_us(&c->pace, SHORT_PROMPT) / SHORT_PROMPT,
         .token_measured = c->pace.measured,
+        .has_remote = remote != NULL,
+        .remote_answers = remote && sp_tier_answers(remote),
+        .remote_copies = remote ? sp_tier_stats_of(remote).n_copies : 0,
     };
     return SP_OK;
 }

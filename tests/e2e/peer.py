@@ -52,6 +52,8 @@ class Handler(BaseHTTPRequestHandler):
             self.event('data: {"error": {"message": "no memory"}}\n\n')
         if chat:
             self.event('data: {"choices": [{"delta": {"role": "assistant", "content": ""}}]}\n\n')
+        if server.together:
+            server.together.wait(300)
         time.sleep(server.delay)
         if mode == "broken stream":
             self.close_connection = True
@@ -67,12 +69,14 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Peer:
-    """with Peer(mode="chat only", delay=0.05) as peer: ... peer.url, peer.asked, peer.keys"""
+    """with Peer(mode="chat only", delay=0.05) as peer: ... peer.url, peer.asked, peer.keys. together: answers none before
+    so many are asked for."""
 
-    def __init__(self, mode="", delay=0.0):
+    def __init__(self, mode="", delay=0.0, together=0):
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.server.mode, self.server.delay = mode, delay
+        self.server.together = threading.Barrier(together) if together else None
         self.server.asked, self.server.keys = [], []
         self.asked, self.keys = self.server.asked, self.server.keys
         self.url = f"http://127.0.0.1:{self.server.server_port}"

@@ -20,6 +20,7 @@ LONG = {"max_tokens": 3000, "prompt": "The harbour", "temperature": 1, "top_k": 
 class Server:
     def __init__(self, *options, model=MODEL, under=lambda *command: command, env=None):
         """under: makes the command that runs this one; env: more variables."""
+        self.key = None  # of metric
         self.log = tempfile.TemporaryFile("w+")
         command = under(PROGRAM, "serve", "-m", model, "--port", "0", *map(str, options))
         self.process = subprocess.Popen(list(command), stdout=subprocess.PIPE, stderr=self.log, text=True,
@@ -35,14 +36,14 @@ class Server:
 
     def client(self, key="none"):
         import openai
-        return openai.OpenAI(base_url=self.url + "/v1", api_key=key, max_retries=0, timeout=120)
+        return openai.OpenAI(base_url=self.url + "/v1", api_key=key, max_retries=0, timeout=300)
 
     def call(self, path, body=None, key=None):
         """(status, JSON or text) of a GET, or of a POST with a body: an object, or bytes as they are."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
         try:
-            with urllib.request.urlopen(urllib.request.Request(self.url + path, data, headers), timeout=120) as r:
+            with urllib.request.urlopen(urllib.request.Request(self.url + path, data, headers), timeout=300) as r:
                 status, text = r.status, r.read().decode()
         except urllib.error.HTTPError as e:
             status, text = e.code, e.read().decode()
@@ -52,19 +53,20 @@ class Server:
             return status, text
 
     def metric(self, name):
-        text = self.call("/metrics")[1]
+        text = self.call("/metrics", key=self.key)[1]
         return float(re.search(rf"^spolia:{re.escape(name)} (\S+)$", text, re.M)[1])
 
-    def wait_for(self, metric, value, seconds=30):
-        end = time.time() + seconds
-        while self.metric(metric) != value:
-            assert time.time() < end, f"{metric} is {self.metric(metric)}, not {value}"
+    def wait_for(self, metric, value=None, least=None):
+        """Until the metric has the value, or at least so much."""
+        end = time.time() + 300
+        while (now := self.metric(metric)) != value and (least is None or now < least):
+            assert time.time() < end, f"{metric} is {now}, not {value or least}"
             time.sleep(0.05)
 
     def socket(self):
-        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=300)
 
-    def stop(self, number=signal.SIGTERM, seconds=60):
+    def stop(self, number=signal.SIGTERM, seconds=300):
         """Its exit code; what it wrote to standard error is in self.said."""
         self.process.send_signal(number)
         try:

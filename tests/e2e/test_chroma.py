@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import shutil
-import socket
 import sqlite3
 import subprocess
 import threading
@@ -18,6 +17,7 @@ import pytest
 from conftest import ROOT, refuse
 
 from reference import encoder
+from support.ports import free_port
 from test_vectors import build, passage, search
 
 OWN = ROOT / ".venv-chroma/bin/chroma"
@@ -43,9 +43,7 @@ class Chroma:
     """A server of its own."""
 
     def __init__(self, folder: pathlib.Path):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.url = f"http://127.0.0.1:{s.getsockname()[1]}"
+        self.url = f"http://127.0.0.1:{free_port()}"
         self.process = subprocess.Popen([PROGRAM, "run", "--path", folder, "--host", "127.0.0.1", "--port", self.url.rsplit(":", 1)[1]],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "ANONYMIZED_TELEMETRY": "False"})
         end = time.time() + 300

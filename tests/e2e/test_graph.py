@@ -4,7 +4,6 @@ import random
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import urllib.request
 import pytest
 
 from conftest import PROGRAM, ROOT, refuse, run, succeed
+from support.ports import free_port
 
 MOVIES = """Heat\tdirected_by\tMichael Mann
 Heat\tstarred_actors\tAl Pacino
@@ -292,12 +292,6 @@ ServerPort = 127.0.0.1:{http}
 ServerThreads = 4
 """
 LABEL = "<http://www.w3.org/2000/01/rdf-schema#label>"
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def answers(url):

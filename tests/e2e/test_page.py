@@ -15,6 +15,7 @@ import pytest
 
 from conftest import ROOT, succeed
 from serving import Server
+from support.ports import free_port
 
 CLIENTS = ROOT / ".venv-clients/bin/python"
 CHROMIUM = shutil.which("chromium")
@@ -48,9 +49,7 @@ def prefixed(server, tmp_path_factory):
         yield "-"
         return
     folder = tmp_path_factory.mktemp("page-proxy")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     (folder / "conf").write_text(NGINX.format(folder, port, server.url))
     process = subprocess.Popen([nginx, "-p", folder, "-c", folder / "conf", "-e", folder / "errors"])
     for _ in range(100):

@@ -1,12 +1,12 @@
 """A remote tier over TLS (rediss://): whom it trusts, and what it refuses."""
 import json
 import shutil
-import socket
 import subprocess
 
 import pytest
 
 from conftest import ROOT, refuse, succeed
+from support.ports import free_port
 from test_remote import Redis, ask, replica, sources, wait_for  # noqa: F401 -- replica is a fixture
 
 pytestmark = pytest.mark.skipif(not shutil.which("redis-server") or not shutil.which("openssl"), reason="redis-server or openssl is not installed")
@@ -27,9 +27,7 @@ class Secured(Redis):
 
     def __init__(self, folder, subject="localhost"):
         self.cert, key = certificate(folder, "server", subject)
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            tls = s.getsockname()[1]
+        tls = free_port()
         self.options = ["--tls-port", str(tls), "--tls-cert-file", self.cert, "--tls-key-file", key, "--tls-auth-clients", "no",
                         "--tls-ca-cert-file", self.cert]
         super().__init__()

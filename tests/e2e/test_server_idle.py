@@ -22,7 +22,7 @@ def fill(server, name, n):
         assert send(server, "POST", f"/v1/collections/{name}/documents", {"id": f"p{i:02}", "text": passage(i)})[0] == 201
 
 
-def wait(condition, seconds=60):
+def wait(condition, seconds=300):
     end = time.time() + seconds
     while not condition():
         assert time.time() < end

@@ -15,7 +15,7 @@ def listed(server, key=None):
     return o["data"]
 
 
-def until(check, seconds=60):
+def until(check, seconds=300):
     end = time.time() + seconds
     while not (found := check()):
         assert time.time() < end

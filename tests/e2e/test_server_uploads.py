@@ -80,7 +80,7 @@ def test_documents_of_a_collection_are_documents(server):
     assert send(server, "POST", "/v1/collections/lively/documents", {"id": "a", "text": "x"})[0] == 409
     assert send(server, "PATCH", path, {"pinned": True})[1]["pinned"]
     assert send(server, "POST", path + "/precompute", {})[0] == 202
-    end = time.time() + 60
+    end = time.time() + 300
     while send(server, "GET", path)[1]["copies"]["device"] != 1:
         assert time.time() < end
         time.sleep(0.05)
@@ -262,7 +262,7 @@ def test_another_encoder_makes_new_vectors(start, tiny, tmp_path):
     assert "no vectors" in found(s, "x", status=400, collection="manual", by="vectors")["message"]
     assert s.stop() == 0
     s = start("--store", tmp_path / "store", "--embedding", other)
-    end = time.time() + 60
+    end = time.time() + 300
     while of(s, "manual")["embedded"] != 4:
         assert time.time() < end, of(s, "manual")
         time.sleep(0.1)

@@ -12,7 +12,7 @@ import urllib.request
 import boto3
 import botocore.config
 
-from support.redis_server import free_port
+from support.ports import free_port
 
 ALLOWED = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
 NOBODY = "1000000000"  # requests until credentials are verified
@@ -37,7 +37,7 @@ class Store:
     def start(self):
         self.process = subprocess.Popen([pathlib.Path(sys.executable).parent / "moto_server", "-p", str(self.port)],
                                         stdout=subprocess.DEVNULL, stderr=self.log.open("a"))
-        end = time.time() + 60
+        end = time.time() + 300
         while not self.answers():
             assert time.time() < end and self.process.poll() is None, self.log.read_text()
             time.sleep(0.05)

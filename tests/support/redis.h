@@ -11,7 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "store/remote/redis/redis.h"
+#include "support/check.h"
 
 typedef struct redis {
     pid_t pid; /* 0: redis-server is not installed */
@@ -19,14 +21,23 @@ typedef struct redis {
     char url[96];
 } redis;
 
+/* free_port -- not one that the kernel gives to clients: nobody takes it before the server listens, or while it is
+ * restarted. */
 static inline int free_port(void)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof a;
-    int s = socket(AF_INET, SOCK_STREAM, 0);
-    bool good = bind(s, (struct sockaddr *)&a, n) == 0 && getsockname(s, (struct sockaddr *)&a, &n) == 0;
-    close(s);
-    return good ? ntohs(a.sin_port) : 0;
+    static uint64_t seed;
+    if (!seed) seed = (uint64_t)sp_clock_us() ^ (uint64_t)getpid() << 40;
+    for (int i = 0; i < 10000; i++) {
+        const int port = 15000 + (int)check_random(&seed, 17000);
+        const struct sockaddr_in a = {.sin_family = AF_INET,
+                                      .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                      .sin_port = htons((uint16_t)port)};
+        const int s = socket(AF_INET, SOCK_STREAM, 0);
+        const bool good = bind(s, (const struct sockaddr *)&a, sizeof a) == 0;
+        close(s);
+        if (good) return port;
+    }
+    return 0;
 }
 
 /* redis_try -- one command, on a connection of its own. */

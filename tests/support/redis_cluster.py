@@ -3,7 +3,8 @@ import contextlib
 import subprocess
 import time
 
-from support.redis_server import Redis, free_port
+from support.ports import free_port
+from support.redis_server import Redis
 
 SLOTS = 16384
 
@@ -47,7 +48,7 @@ class Cluster:
         self.url = first.url
 
     def await_all(self, holds):
-        end = time.time() + 60
+        end = time.time() + 300
         while not all(holds(n) for n in self.nodes):
             assert time.time() < end, "the cluster does not come up"
             time.sleep(0.1)

@@ -5,11 +5,7 @@ import subprocess
 import threading
 import time
 
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+from support.ports import free_port
 
 
 class Redis:
@@ -27,7 +23,7 @@ class Redis:
         self.process = subprocess.Popen(["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
                                          "--appendonly", "no", "--requirepass", self.password or "",
                                          *map(str, self.options)], stdout=subprocess.DEVNULL)
-        end = time.time() + 60
+        end = time.time() + 300
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
                 return

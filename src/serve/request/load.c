@@ -203,11 +203,17 @@ static sp_err look_for_rest(sp_request *r)
     return sp_request_find_again(r, no_room, false);
 }
 
-/* take_positions -- the position of a copy's keys is known only once it is loaded. */
-static void take_positions(sp_request *r)
+/* take_loaded -- what is known of a copy only once it is loaded: the position of its keys, and which tier gave it (one
+ * that failed to no longer has it). */
+static void take_loaded(sp_request *r)
 {
-    for (int i = 0; i < r->prompt.n_segs; i++)
-        if (r->look.found[i].copy) r->look.found[i].at = r->look.found[i].copy->facts.at;
+    for (int i = 0; i < r->prompt.n_segs; i++) {
+        sp_found *f = &r->look.found[i];
+        if (!f->copy) continue;
+        f->at = f->copy->facts.at;
+        const unsigned below = f->copy->places & SP_BELOW_DEVICE;
+        if (f->source & SP_BELOW_DEVICE && !(f->source & below) && below) f->source = sp_place_fastest(below);
+    }
 }
 
 /* is_later -- whether a copy is loaded only after others have been loaded and have left memory. */
@@ -237,7 +243,7 @@ sp_err sp_request_load(sp_request *r, bool *ready)
     if (r->loads.state != SP_LOADS_READY_ONLY)
         r->loads.state = early ? SP_LOADS_EARLY : SP_LOADS_ANY;
     *ready = early || (n_loading == 0 && n_failed == 0);
-    if (*ready) take_positions(r);
+    if (*ready) take_loaded(r);
     if (*ready) r->loads.since_us = 0;
     if (n_loading && !*ready && too_late(r)) {
         give_up(r);

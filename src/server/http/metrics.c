@@ -157,6 +157,9 @@ static void gauges(FILE *f, const srv_gauges *g)
     value(f, "segment_hits_total", "counter", (double)i->n_hits, "Segments that were found whole.");
     value(f, "evictions_total", "counter", (double)i->n_evicted,
           "Copies that left the device to make room.");
+    if (!i->has_remote) return;
+    value(f, "remote_copies", "gauge", (double)i->remote_copies, "Copies in the remote tier that this server knows of.");
+    value(f, "remote_answers", "gauge", i->remote_answers, "1 while the remote tier answers.");
 }
 
 /* guards -- the quality guard, by policy. */

@@ -536,6 +536,27 @@ static void a_load_without_memory_changes_nothing(void **state)
     assert_true(has(b, &seg));
 }
 
+/* Uses by earlier processes are worth at least 1 each: a host that drops what has saved least keeps what has them. */
+static void adopted_uses_are_worth_something(void **state)
+{
+    bench b = {.pool = small_pool(20)};
+    assert_ok(sp_ledger_create(
+        &(sp_ledger_opts){.pool = b.pool, .max_blocks = 20, .evict = "fr", .host_evict = "fr"}, &b.ledger));
+    sp_segment often = numbered(0, 40), once = numbered(100, 40);
+    sp_adopted a[] = {name_of(&often, SP_COPY_PLAIN), name_of(&once, SP_COPY_PLAIN)};
+    a[0].n_uses = 9;
+    a[1].n_uses = 1;
+    for (int i = 0; i < 2; i++) assert_ok(sp_ledger_adopt(b.ledger, &a[i]));
+    const sp_copy *c[] = {find_copy(&b, &often), find_copy(&b, &once)};
+    for (int i = 0; i < 2; i++) {
+        assert_true(c[i]->worth == 1 + (float)a[i].n_uses);
+        sp_ledger_placed(b.ledger, c[i], SP_AT_HOST);
+        sp_ledger_unpin(b.ledger, c[i]);
+    }
+    assert_ptr_equal(sp_ledger_host_victim(b.ledger), c[1]);
+    bench_end(&b);
+}
+
 /* -- adopted paths -------------------------------------------------------------------------- */
 
 static const sp_copy *adopt_path(bench *b, const sp_segment *seg, const sp_copy *parent)
@@ -634,6 +655,7 @@ int main(void)
         BENCH_TEST(a_placed_copy_forgets_the_tiers),
         BENCH_TEST(a_fused_copy_in_a_tier_is_replaced),
         BENCH_TEST(a_load_without_memory_changes_nothing),
+        cmocka_unit_test(adopted_uses_are_worth_something),
         BENCH_TEST(adopted_paths_are_found),
         BENCH_TEST(an_adopted_root_learns_its_tenant),
         BENCH_TEST(adopted_paths_are_bounded),

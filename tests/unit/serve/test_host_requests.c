@@ -135,6 +135,44 @@ static void nodes_come_back_where_they_fit(void **state)
     assert_true(n_tight > 4 && n_whole > 4);
 }
 
+typedef struct counted {
+    int n_prepared;
+} counted;
+
+static size_t no_bytes(void *user, int32_t n)
+{
+    return 0;
+}
+
+static void count_prepared(void *user, const uint32_t *blocks, int32_t n)
+{
+    ((counted *)user)->n_prepared++;
+}
+
+static bool has_notes(void *user, const uint32_t *blocks, int32_t n)
+{
+    return true;
+}
+
+/* Notes are of whole blocks: none are made of nodes that begin inside one. */
+static void notes_are_made_of_copies_that_begin_a_block(void **state)
+{
+    counted n = {0};
+    const sp_kv_notes notes = {
+        .bytes = no_bytes, .prepare = count_prepared, .has = has_notes, .user = &n};
+    int n_whole = 0, n_inside = 0;
+    sp_context *c = open_small(&prefix, 48, (sp_context_opts){0});
+    sp_request_destroy(run(c, submit_tree(c)));
+    sp_kv_pool_set_notes(c->pool, &notes);
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+        if (v->state == SP_COPY_READY && !(v->places & SP_AT_HOST)) *(v->first ? &n_inside : &n_whole) += 1;
+    assert_true(n_whole > 0 && n_inside > 0);
+    assert_ok(sp_measure_swap_out(c));
+    assert_int_equal(n.n_prepared, n_whole);
+    sp_kv_pool_set_notes(c->pool, NULL);
+    close_clean(c);
+}
+
 /* A long answer reads nodes that were loaded as if they had been computed together. */
 static void nodes_that_come_back_are_packed(void **state)
 {
@@ -343,6 +381,7 @@ int main(void)
         cmocka_unit_test(a_longer_prompt_continues_what_came_back),
         cmocka_unit_test(chunks_come_back_anywhere),
         cmocka_unit_test(nodes_come_back_where_they_fit),
+        cmocka_unit_test(notes_are_made_of_copies_that_begin_a_block),
         cmocka_unit_test(nodes_that_come_back_are_packed),
         cmocka_unit_test(a_copy_is_swapped_out_once),
         cmocka_unit_test(a_full_host_drops_by_its_policy),

@@ -1,11 +1,13 @@
 /* test_loading.c -- loads that take their time, layer by layer: requests begin when the first layers are
  * there, start over when the others are late or damaged, and never hold up those that decode. */
+#include "support/folder.h"
 #include "support/requests.h"
 #include "support/tiers.h"
 
 #include <pthread.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "store/tier_type.h"
 
 static const policy full = {"full", 0}, prefix = {"prefix", 0};
@@ -23,6 +25,7 @@ typedef struct stepped {
     int n_allowed, n_given; /* layers, of all gets */
     int damaged_from;       /* these and later ones are damaged; -1: none */
     int n_failing, n_failed; /* gets that fail from now on; that failed */
+    sp_err fails_with;       /* SP_OK: SP_E_IO */
 } stepped;
 
 typedef struct forwarded {
@@ -58,7 +61,7 @@ static sp_err stepped_run(sp_tier *t, const sp_tier_op *op)
     forwarded f = {.s = s, .op = op};
     if (job.verb == SP_TIER_GET && s->n_failed < s->n_failing) {
         s->n_failed++;
-        return sp_fail(SP_E_IO, "the device does not answer, for the test");
+        return sp_fail(s->fails_with != SP_OK ? s->fails_with : SP_E_IO, "it fails, for the test");
     }
     if (job.verb == SP_TIER_GET) {
         job.head = give_head;
@@ -148,6 +151,7 @@ static sp_context *begin(stepped *s, const policy *p, sp_context_opts o)
     o.tiers.host_bytes = 16 << 20;
     sp_context *c = open_with(o);
     sp_request_destroy(ask(c, "01", "Which?", 2));
+    tiers_rest(c->tiers); /* with a store: what is written stays on the device */
     while (sp_ledger_free_up(c->ledger, sp_kv_pool_n_free(c->pool) + 1)) {
     }
     stepped_begin(s, c);
@@ -307,6 +311,8 @@ static void a_load_is_tried_three_times(void **state)
         assert_text(r, alone(&prefix, "0", "Which?", 6));
         n_host[i] = n_from(r, "host");
         n_failed[i] = s.n_failed;
+        const double byte_us = sp_tiers_level(c->tiers, SP_AT_HOST)->byte_us;
+        assert_int_equal(byte_us > 0, n_host[i] > 0); /* what fails says nothing of the speed */
         sp_request_destroy(r);
         stepped_end(&s, c);
         close_clean(c);
@@ -316,6 +322,77 @@ static void a_load_is_tried_three_times(void **state)
     assert_int_equal(n_failed[1], 2);
     assert_int_equal(n_host[2], 0);
     assert_int_equal(n_failed[2], 3 * n_host[0]);
+}
+
+/* What the host has lost, or cannot read, is read from disk, and the host is not asked for it again. */
+static void what_the_host_fails_to_give_is_read_from_disk(void **state)
+{
+    static const sp_err errors[] = {SP_E_NOTFOUND, SP_E_FORMAT, SP_E_IO};
+    for (size_t i = 0; i < SP_COUNT(errors); i++) {
+        stepped s;
+        char dir[128];
+        make_folder(dir, sizeof dir);
+        sp_context *c = begin(&s, &full, (sp_context_opts){.tiers.store = dir});
+        allow(&s, 1 << 20);
+        s.n_failing = 1000;
+        s.fails_with = errors[i];
+        sp_request *r = ask(c, "10", "Which?", 6);
+        assert_int_equal(n_from(r, "disk"), s.n_failed);
+        assert_true(s.n_failed >= 2 && n_from(r, "host") == 0);
+        assert_text(r, alone(&full, "10", "Which?", 6));
+        sp_request_destroy(r);
+        stepped_end(&s, c);
+        close_clean(c);
+        remove_folder(dir);
+    }
+}
+
+/* The load of a parent is tried again, so that what continues it is there first. */
+static void a_path_is_ready_after_what_it_continues(void **state)
+{
+    stepped s;
+    sp_context *c = begin(&s, &prefix, (sp_context_opts){0});
+    allow(&s, 1 << 20);
+    s.n_failing = 1;
+    sp_request *r = submit(c, "01", "Which?", 6);
+    while (!done(r)) {
+        step(c);
+        for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+            assert_false(v->state == SP_COPY_READY && v->parent && v->parent->state != SP_COPY_READY);
+    }
+    assert_int_equal(s.n_failed, 1);
+    assert_true(n_from(r, "host") >= 3);
+    assert_text(r, alone(&prefix, "01", "Which?", 6));
+    sp_request_destroy(r);
+    stepped_end(&s, c);
+    close_clean(c);
+}
+
+/* A load may take the time-out for each layer. */
+static void a_layer_that_comes_extends_the_time_of_its_load(void **state)
+{
+    stepped s;
+    sp_context *c = begin(&s, &full, (sp_context_opts){0});
+    const int64_t timeout_us = c->tiers->timeout_us = 5000000;
+    c->loads.token_us = 1e9; /* nobody gives up on a load */
+    sp_request *r = submit(c, "", "Which?", 6);
+    step(c);
+    const sp_copy *head = NULL;
+    while ((head = sp_ledger_next(c->ledger, head)) && head->state != SP_COPY_LOADING) {
+    }
+    assert_non_null(head);
+    usleep(50000);
+    allow(&s, 1);
+    while (sp_tiers_n_there(c->tiers, head, NULL) < 1) usleep(200);
+    const int64_t came_us = sp_clock_us();
+    sp_tiers_expire(c->tiers);
+    const int64_t left_us = sp_tiers_until_expiry(c->tiers);
+    assert_true(left_us >= came_us + timeout_us - sp_clock_us());
+    allow(&s, 1 << 20);
+    while (!done(r)) step(c);
+    sp_request_destroy(r);
+    stepped_end(&s, c);
+    close_clean(c);
 }
 
 /* -- patience ------------------------------------------------------------------------------- */
@@ -408,7 +485,7 @@ static void waiting_requests_have_their_copies_loaded(void **state)
         sp_request *waits = submit(c, "10", "Which?", 4);
         allow(&s, 1 << 20);
         while (runs->answer.tokens.n < 20) step(c);
-        usleep(20000);
+        tiers_rest(c->tiers);
         step(c);
         assert_int_equal(waits->state, SP_REQ_QUEUED);
         int n_pins = 0, n_ready = 0;
@@ -483,6 +560,9 @@ int main(void)
         cmocka_unit_test(late_layers_are_not_waited_for),
         cmocka_unit_test(damaged_layers_start_the_request_over),
         cmocka_unit_test(a_load_is_tried_three_times),
+        cmocka_unit_test(what_the_host_fails_to_give_is_read_from_disk),
+        cmocka_unit_test(a_path_is_ready_after_what_it_continues),
+        cmocka_unit_test(a_layer_that_comes_extends_the_time_of_its_load),
         cmocka_unit_test(a_load_slower_than_computing_is_not_waited_for),
         cmocka_unit_test(who_gave_up_on_a_load_does_not_wait_for_it_again),
         cmocka_unit_test(who_decodes_does_not_wait),

@@ -36,6 +36,44 @@ static void a_move_round_trips(void **state)
     }
 }
 
+static size_t eight_bytes(void *user, int32_t n)
+{
+    return 8;
+}
+
+static bool has_all(void *user, const uint32_t *blocks, int32_t n)
+{
+    return true;
+}
+
+/* They are of whole blocks, as they are on the device: not of a copy that begins inside one, or that a patch changes. */
+static void notes_are_of_whole_blocks(void **state)
+{
+    static const sp_kv_notes notes = {.bytes = eight_bytes, .has = has_all};
+    bench b;
+    chunk c;
+    bench_begin(&b, SP_F16);
+    chunk_begin(&b, &c, 0, 40);
+    sp_kv_pool_set_notes(b.pool, &notes);
+    const sp_move whole = {.pool = b.pool, .space = &space, .seg = c.seg, .blocks = c.blocks};
+    sp_move inside = whole, patched = whole;
+    inside.slot = 3;
+    inside.seg.n = 30;
+    patched.patch.blocks = c.blocks;
+    const struct {
+        const sp_move *move;
+        uint64_t note_bytes;
+    } cases[] = {{&whole, 8}, {&inside, 0}, {&patched, 0}};
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        sp_record r = {0};
+        sp_move_record(cases[i].move, &r);
+        assert_int_equal(r.facts.note_bytes, cases[i].note_bytes);
+    }
+    sp_kv_pool_set_notes(b.pool, NULL);
+    chunk_end(&b, &c);
+    bench_end(&b);
+}
+
 static void scattered_blocks_are_moved(void **state)
 {
     bench b;
@@ -408,6 +446,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_move_round_trips),
+        cmocka_unit_test(notes_are_of_whole_blocks),
         cmocka_unit_test(scattered_blocks_are_moved),
         cmocka_unit_test(plain_and_fused_live_side_by_side),
         cmocka_unit_test(what_was_measured_comes_back),
