@@ -84,9 +84,9 @@ def proxy(servers, tmp_path, request):
     p.stop()
 
 
-def counts(servers):
+def counts(servers, path="/v1/chat/completions"):
     """Chats that each server has answered."""
-    return [sum(json.loads(line).get("path") == "/v1/chat/completions" for line in s.read_log().splitlines()) for s in servers]
+    return [sum(json.loads(line).get("path") == path for line in s.read_log().splitlines()) for s in servers]
 
 
 STREAM = {**LONG, "stream": True, "max_tokens": 600}
@@ -148,13 +148,15 @@ def test_one_that_is_killed_costs_no_answer_that_had_not_begun(servers, proxy):
 
 @pytest.mark.parametrize("proxy", [pytest.param("haproxy", marks=needs_haproxy)], indirect=True)
 def test_a_busy_server_gives_some_away(servers, proxy):
-    """Twelve streams about one document: a plain hash would send all of them to one server."""
-    with concurrent.futures.ThreadPoolExecutor(12) as pool:
-        streams = [pool.submit(proxy.ask, "POST", "/v1/completions", STREAM, X_Documents="the same") for _ in range(12)]
-        end = time.time() + 300
-        while sum(s.metric("num_requests_running") + s.metric("num_requests_waiting") > 0 for s in servers) < 2:
-            assert time.time() < end and not all(s.done() for s in streams), "one server has all of them"
-        assert all(s.result()[0] == 200 for s in streams)
+    """Twelve streams about one document: a plain hash would send all of them to one server. On a busy machine one may end
+    before the next begins, so there are several rounds."""
+    for _ in range(5):
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            streams = [pool.submit(proxy.ask, "POST", "/v1/completions", STREAM, X_Documents="the same") for _ in range(12)]
+            assert all(s.result()[0] == 200 for s in streams)
+        if sum(n > 0 for n in counts(servers, "/v1/completions")) > 1:
+            return
+    pytest.fail("one server has all of them")
 
 
 def test_the_pods_have_options_and_metrics_that_there_are():
