@@ -158,7 +158,7 @@ static void gauges(FILE *f, const srv_gauges *g)
     value(f, "evictions_total", "counter", (double)i->n_evicted,
           "Copies that left the device to make room.");
     if (!i->has_remote) return;
-    value(f, "remote_copies", "gauge", (double)i->remote_copies, "Copies in the remote tier that this server knows of.");
+    value(f, "remote_copies", "gauge", (double)i->remote_copies, "Copies that this server knows in the remote tier.");
     value(f, "remote_answers", "gauge", i->remote_answers, "1 while the remote tier answers.");
 }
 

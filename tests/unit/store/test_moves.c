@@ -46,7 +46,7 @@ static bool has_all(void *user, const uint32_t *blocks, int32_t n)
     return true;
 }
 
-/* They are of whole blocks, as they are on the device: not of a copy that begins inside one, or that a patch changes. */
+/* They are of whole blocks as they are on the device: not of a copy that begins inside one or has a patch. */
 static void notes_are_of_whole_blocks(void **state)
 {
     static const sp_kv_notes notes = {.bytes = eight_bytes, .has = has_all};
