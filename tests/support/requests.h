@@ -228,6 +228,15 @@ static inline void assert_text(const sp_request *r, char *text)
     free(text);
 }
 
+/* ask_as_alone -- ask; the answer is that of a context of its own. */
+static inline sp_request *ask_as_alone(sp_context *c, const policy *p, const char *order, const char *question,
+                                       int max_tokens)
+{
+    sp_request *r = ask(c, order, question, max_tokens);
+    assert_text(r, alone(p, order, question, max_tokens));
+    return r;
+}
+
 /* assert_adds_up -- the account of a request. */
 static inline void assert_adds_up(const sp_result *r)
 {

@@ -232,9 +232,7 @@ static void a_full_host_drops_by_its_policy(void **state)
         for (int i = 0; i < 24; i++) {
             static const char *const orders[] = {"0", "01", "012", "3", "31", "20", "21"};
             const char *order = orders[i * 5 % SP_COUNT(orders)];
-            sp_request *r = ask(c, order, question, 4);
-            assert_text(r, alone(&prefix, order, question, 4));
-            sp_request_destroy(r);
+            sp_request_destroy(ask_as_alone(c, &prefix, order, question, 4));
             check_order(c);
             assert_true(host_stats(c).bytes_used <= 200 << 10);
         }

@@ -282,14 +282,12 @@ static void a_parent_that_goes_takes_its_children(void **state)
                              .kind = SP_COPY_PATH};
     sp_prompt_destroy(p);
     assert_ok(sp_tier_run(sp_tiers_tier(c->tiers), &(sp_tier_job){.verb = SP_TIER_DROP, .key = key}));
-    sp_request *r = ask(c, "012", question, 6);
-    assert_text(r, alone(&off, "012", question, 6));
+    sp_request *r = ask_as_alone(c, &off, "012", question, 6);
     assert_adds_up(sp_request_result(r));
     sp_request_destroy(r);
     close_clean(c);
     c = open_store(dir);
-    r = ask(c, "012", question, 6);
-    assert_text(r, alone(&off, "012", question, 6));
+    r = ask_as_alone(c, &off, "012", question, 6);
     assert_true(n_from_disk(r) >= 2);
     sp_request_destroy(r);
     close_clean(c);
@@ -343,8 +341,7 @@ static void a_killed_writer_leaves_whole_copies(void **state)
         sp_context *c = open_store(dir);
         assert_whole(c);
         const char *order = orders[check_random(&seed, SP_COUNT(orders))];
-        sp_request *r = ask(c, order, question, 6);
-        assert_text(r, alone(&off, order, question, 6));
+        sp_request *r = ask_as_alone(c, &off, order, question, 6);
         n_found += n_from_disk(r);
         sp_request_destroy(r);
         close_clean(c);
@@ -368,8 +365,7 @@ static void a_small_budget_is_kept(void **state)
                                                     .n_batch = 40});
         for (int i = 0; i < 12; i++) {
             const char *order = orders[check_random(&seed, SP_COUNT(orders))];
-            sp_request *r = ask(c, order, question, 4);
-            assert_text(r, alone(&off, order, question, 4));
+            sp_request *r = ask_as_alone(c, &off, order, question, 4);
             n_found += n_from_disk(r);
             sp_request_destroy(r);
         }
@@ -399,8 +395,7 @@ static void the_store_is_below_the_device(void **state)
         int n_found = 0;
         for (int i = 0; i < 30; i++) {
             const char *order = orders[i * 7 % SP_COUNT(orders)];
-            sp_request *r = ask(c, order, question, 4);
-            assert_text(r, alone(&off, order, question, 4));
+            sp_request *r = ask_as_alone(c, &off, order, question, 4);
             n_found += n_from_disk(r);
             sp_request_destroy(r);
         }
@@ -451,9 +446,7 @@ static void erasing_a_chunk_erases_paths_through_it(void **state)
         assert_int_equal(n_gone, 2);
         assert_int_equal(e.n_pending, 0);
         assert_int_equal(n_stored(dir), 3);
-        sp_request *r = ask(c, "012", question, 6);
-        assert_text(r, alone(&off, "012", question, 6));
-        sp_request_destroy(r);
+        sp_request_destroy(ask_as_alone(c, &off, "012", question, 6));
         close_clean(c);
     }
 }

@@ -333,9 +333,7 @@ static void a_store_that_cannot_be_written_costs_a_log_line(void **state)
     remove_folder(dir);
     n_lines = 0;
     sp_log_set(SP_LOG_WARN, count_line, NULL);
-    sp_request *r = ask(c, "01", "Which?", 4);
-    assert_text(r, alone(&full, "01", "Which?", 4));
-    sp_request_destroy(r);
+    sp_request_destroy(ask_as_alone(c, &full, "01", "Which?", 4));
     tiers_rest(c->tiers);
     assert_int_equal(sp_tiers_n_failed(c->tiers), n_lines);
     assert_in_range(n_lines, 3, 4); /* two chunks, and the head after each plan that finds it unwritten */

@@ -69,8 +69,7 @@ static void a_load_times_out(void **state)
         const policy with = {policies[p], 0};
         make_folder(dir, sizeof dir);
         sp_context *c = open_held_up(dir, policies[p], "01", 60, &b);
-        sp_request *r = ask(c, "01", question, 6); /* it comes although the store does not answer */
-        assert_text(r, alone(&with, "01", question, 6));
+        sp_request *r = ask_as_alone(c, &with, "01", question, 6); /* it comes although the store does not answer */
         assert_int_equal(n_from(r, "disk"), 0);
         assert_true(n_missed(r, "late") > 0);
         assert_int_equal(n_loading(c), 0);
@@ -221,9 +220,7 @@ static void hang(sp_context *c, barrier *b)
 {
     barrier_close_writer(b, c);
     for (int i = 0; !c->tiers->stuck && i < 200; i++) {
-        sp_request *r = ask(c, "01", question, 6);
-        assert_text(r, alone(&full, "01", question, 6));
-        sp_request_destroy(r);
+        sp_request_destroy(ask_as_alone(c, &full, "01", question, 6));
         usleep(5000);
     }
     assert_true(c->tiers->stuck);
@@ -240,9 +237,7 @@ static void a_write_that_hangs_is_given_up(void **state)
     assert_int_equal(n_on_disk(c), 0);
     const int64_t n_failed = sp_tiers_n_failed(c->tiers);
     assert_true(n_failed > 0); /* ... and others have waited for it */
-    sp_request *r = ask(c, "23", "Why?", 6);
-    assert_text(r, alone(&full, "23", "Why?", 6));
-    sp_request_destroy(r);
+    sp_request_destroy(ask_as_alone(c, &full, "23", "Why?", 6));
     assert_true(sp_tiers_n_failed(c->tiers) > n_failed); /* nothing queues up */
     sp_prompt *p = prompt_of(c, "01", NULL);
     assert_fails(sp_chunk_fuse(c, p, &fresh), SP_E_IO, "does not answer");
@@ -252,7 +247,7 @@ static void a_write_that_hangs_is_given_up(void **state)
     barrier_end(&b);
     tiers_rest(c->tiers);
     assert_false(c->tiers->stuck);
-    r = ask(c, "01", question, 6); /* what was missed is written after its next use */
+    sp_request *r = ask(c, "01", question, 6); /* what was missed is written after its next use */
     sp_request_destroy(r);
     tiers_rest(c->tiers);
     assert_true(n_on_disk(c) >= 3);
@@ -458,16 +453,13 @@ static void loss(const char *name, bool host, bool disk)
     assert_true(((far_device *)d)->first_bytes >= (size_t)sp_kv_pool_n_blocks(c->pool) *
                                                       sp_kv_block_bytes(sp_kv_pool_shape(c->pool)));
     for (int i = 0; i < 4; i++) sp_request_destroy(ask(c, "01", question, 6));
-    sp_request *r = ask(c, "01", question, 6);
-    assert_text(r, alone(&with, "01", question, 6));
-    sp_request_destroy(r);
+    sp_request_destroy(ask_as_alone(c, &with, "01", question, 6));
     if (disk || host) tiers_rest(c->tiers);
     const sums before = sums_of(c);
     assert_true(before.n >= 2);
     lose(c, d, &with);
     sp_ledger_lose_pinned(c->ledger);
-    r = ask(c, "01", question, 6);
-    assert_text(r, alone(&with, "01", question, 6));
+    sp_request *r = ask_as_alone(c, &with, "01", question, 6);
     if (disk || host) assert_true(n_from(r, "disk") + n_from(r, "host") > 0);
     sp_request_destroy(r);
     const sums after = sums_of(c);
@@ -501,9 +493,7 @@ static void pinned_copies_are_lost_too(void **state)
     assert_int_equal(held.n, 1);
     tiers_rest(c->tiers);
     lose(c, d, &full);
-    sp_request *r = ask(c, "10", question, 6);
-    assert_text(r, alone(&full, "10", question, 6));
-    sp_request_destroy(r);
+    sp_request_destroy(ask_as_alone(c, &full, "10", question, 6));
     assert_ok(sp_context_hold(c, NULL, 0, 0, &held));
     sp_vec_fini(&held);
     close_clean(c);
@@ -525,8 +515,7 @@ static void a_context_beyond_memory_is_lost_too(void **state)
     tiers_rest(c->tiers);
     lose(c, d, &full);
     sp_ledger_lose_pinned(c->ledger);
-    sp_request *r = ask(c, "10", question, 6);
-    assert_text(r, alone(&full, "10", question, 6));
+    sp_request *r = ask_as_alone(c, &full, "10", question, 6);
     assert_true(n_from(r, "disk") > 0);
     sp_request_destroy(r);
     sp_context_forget(c);

@@ -61,7 +61,7 @@ static const struct {
 static bool bench_begin(bench *b, size_t kind)
 {
     *b = (bench){0};
-    make_folder(b->dir);
+    make_folder(b->dir, sizeof b->dir);
     kinds[kind].open(b);
     if (b->tier) assert_string_equal(sp_tier_name(b->tier), kinds[kind].name);
     if (!b->tier) remove_folder(b->dir);

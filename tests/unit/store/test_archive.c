@@ -19,8 +19,8 @@ static sp_tier *must_open(const char *dir, const sp_digest *space)
 
 static void bench_begin(bench *b, uint32_t n)
 {
-    make_folder(b->dir);
-    make_folder(b->other_dir);
+    make_folder(b->dir, sizeof b->dir);
+    make_folder(b->other_dir, sizeof b->other_dir);
     snprintf(b->path, sizeof b->path, "%s/corpus", b->dir);
     b->from = must_open(b->dir, &noise_space);
     b->to = must_open(b->other_dir, &noise_space);

@@ -130,7 +130,7 @@ static void a_killed_writer_leaves_whole_copies(void **state)
     uint64_t seed = 11;
     char dir[128];
     int64_t n_changes = 0;
-    make_folder(dir);
+    make_folder(dir, sizeof dir);
     for (long k = 0; k < n_kills; k++) {
         int fds[2], status;
         assert_int_equal(pipe(fds), 0);

@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "tier.h"
+#include "disk.h"
 
 static const char *const kinds[] = {"threads", "uring"};
 
@@ -29,13 +29,6 @@ static sp_err open_tier(const char *dir, const char *io, bool read_only, sp_tier
                                                   .n_readers = 1,
                                                   .read_only = read_only},
                              out);
-}
-
-static sp_tier *must_open(const char *dir)
-{
-    sp_tier *t = NULL;
-    assert_ok(open_tier(dir, NULL, false, &t));
-    return t;
 }
 
 static void read_file(const char *path, sp_bytes *out)
@@ -61,12 +54,11 @@ static void write_file(const char *path, const void *data, size_t n)
 /* Every part of a record: a flipped bit is a miss of exactly that copy, said once, and stays one. */
 static void a_flipped_bit_of_a_segment_is_a_miss(void **state)
 {
-    char dir[128], path[600];
+    const char *dir = *state;
+    char path[600];
     sp_bytes file = {0};
-    make_folder(dir);
-    sp_tier *t = must_open(dir);
-    for (uint32_t i = 0; i < 3; i++) assert_ok(noise_put(t, i, 1));
-    sp_tier_close(t);
+    sp_tier *t;
+    fill(dir, 3);
     sp_log_set(SP_LOG_WARN, note_line, NULL);
     read_file(file_in(dir, "00000001.kv", path), &file);
     size_t step = file.n / 60, n_hits = 0;
@@ -88,35 +80,30 @@ static void a_flipped_bit_of_a_segment_is_a_miss(void **state)
         assert_true(n_missed <= 1 && n_lines == n_missed);
         assert_int_equal(sp_tier_stats_of(t).n_damaged, n_missed);
         n_hits += (size_t)n_missed;
-        sp_tier_close(t);
-        t = must_open(dir); /* quarantined for the next process too */
-        for (uint32_t i = 0; i < 3; i++) assert_ok(noise_get(t, i, 1));
+        t = reopen(t, dir); /* quarantined for the next process too */
+        assert_has(t, 3, 1);
         sp_tier_close(t);
         remove_folder(dir);
         assert_int_equal(mkdir(dir, 0700), 0);
-        t = must_open(dir);
-        for (uint32_t i = 0; i < 3; i++) assert_ok(noise_put(t, i, 1));
-        sp_tier_close(t);
+        fill(dir, 3);
         file.v[at] ^= 16;
     }
     assert_true(n_hits > 40); /* the rest is padding */
     sp_log_set(SP_LOG_WARN, NULL, NULL);
     sp_vec_fini(&file);
-    remove_folder(dir);
 }
 
 static void a_truncated_segment_is_a_miss(void **state)
 {
-    char dir[128], path[600];
-    make_folder(dir);
-    sp_tier *t = must_open(dir);
-    for (uint32_t i = 0; i < 4; i++) assert_ok(noise_put(t, i, 1));
-    sp_tier_close(t);
+    const char *dir = *state;
+    char path[600];
+    sp_tier *t;
+    fill(dir, 4);
     struct stat st;
     assert_int_equal(stat(file_in(dir, "00000001.kv", path), &st), 0);
     assert_int_equal(truncate(path, st.st_size - 1), 0);
     t = must_open(dir);
-    for (uint32_t i = 0; i < 3; i++) assert_ok(noise_get(t, i, 1));
+    assert_has(t, 3, 1);
     assert_int_equal(noise_get(t, 3, 1), SP_E_NOTFOUND);
     assert_int_equal(sp_tier_stats_of(t).n_damaged, 1);
     assert_int_equal(truncate(path, 100), 0); /* while it is open */
@@ -124,17 +111,16 @@ static void a_truncated_segment_is_a_miss(void **state)
     assert_ok(noise_put(t, 9, 1));
     assert_ok(noise_get(t, 9, 1));
     sp_tier_close(t);
-    remove_folder(dir);
 }
 
 /* Every byte of the index: copies may be missing, none is wrong, and the tier opens. */
 static void a_flipped_bit_of_the_index_is_no_wrong_copy(void **state)
 {
-    char dir[128], path[600];
+    const char *dir = *state;
+    char path[600];
     sp_bytes file = {0};
-    make_folder(dir);
     sp_tier *t = must_open(dir);
-    for (uint32_t i = 0; i < 3; i++) assert_ok(noise_put(t, i, 1));
+    put_all(t, 3, 1);
     assert_ok(noise_put(t, 0, 2));
     sp_tier_close(t);
     read_file(file_in(dir, "index", path), &file);
@@ -162,7 +148,6 @@ static void a_flipped_bit_of_the_index_is_no_wrong_copy(void **state)
         file.v[at] ^= 1;
     }
     sp_vec_fini(&file);
-    remove_folder(dir);
 }
 
 /* Without its index a store is not lost: the segments tell what they hold. */
@@ -170,10 +155,10 @@ static void a_lost_index_is_rebuilt(void **state)
 {
     for (int way = 0; way < 3; way++) {
         char dir[128], path[600];
-        make_folder(dir);
+        make_folder(dir, sizeof dir);
         sp_tier *t = must_open(dir);
-        for (uint32_t i = 0; i < 6; i++) assert_ok(noise_put(t, i, 1));
-        for (uint32_t i = 0; i < 3; i++) assert_ok(noise_put(t, i, 2));
+        put_all(t, 6, 1);
+        put_all(t, 3, 2);
         sp_tier_close(t);
         file_in(dir, "index", path);
         if (way == 0) assert_int_equal(unlink(path), 0);
@@ -199,10 +184,9 @@ static void a_start_that_ends_while_it_rebuilds_loses_nothing(void **state)
     for (int exchanged = 0; exchanged < 2; exchanged++)
         for (long n = 1, failed = 1; failed; n++) {
             char dir[128], index[600], segment[600], aside[600];
-            make_folder(dir);
-            sp_tier *t = must_open(dir);
-            for (uint32_t i = 0; i < 3; i++) assert_ok(noise_put(t, i, 1));
-            sp_tier_close(t);
+            make_folder(dir, sizeof dir);
+            sp_tier *t;
+            fill(dir, 3);
             file_in(dir, "index", index);
             file_in(dir, "00000001.kv", segment);
             assert_int_equal(rename(index, file_in(dir, "aside", aside)), 0);
@@ -212,7 +196,7 @@ static void a_start_that_ends_while_it_rebuilds_loses_nothing(void **state)
             sp_store_fault(0, 0, 0, false);
             assert_true(failed || n > 2);
             if (failed) t = must_open(dir);
-            for (uint32_t i = 0; i < 3; i++) assert_ok(noise_get(t, i, 1));
+            assert_has(t, 3, 1);
             sp_tier_close(t);
             remove_folder(dir);
         }
@@ -224,9 +208,9 @@ static void an_index_and_a_segment_that_were_exchanged_are_put_back(void **state
 {
     for (int way = 0; way < 2; way++) {
         char dir[128], index[600], segment[600], aside[600];
-        make_folder(dir);
+        make_folder(dir, sizeof dir);
         sp_tier *t = must_open(dir);
-        for (uint32_t i = 0; i < 6; i++) assert_ok(noise_put(t, i, 1));
+        put_all(t, 6, 1);
         assert_ok(noise_drop(t, 5));
         sp_tier_close(t);
         file_in(dir, "index", index);
@@ -240,7 +224,7 @@ static void an_index_and_a_segment_that_were_exchanged_are_put_back(void **state
         for (int again = 0; again < 2; again++) {
             n_lines = 0;
             t = must_open(dir);
-            for (uint32_t i = 0; i < 5; i++) assert_ok(noise_get(t, i, 1));
+            assert_has(t, 5, 1);
             if (way == 0) assert_int_equal(noise_get(t, 5, 1), SP_E_NOTFOUND);
             assert_int_equal(n_lines, again ? 0 : 2 + way);
             sp_tier_close(t);
@@ -253,9 +237,9 @@ static void an_index_and_a_segment_that_were_exchanged_are_put_back(void **state
 /* A line that a crash cut off is overwritten. */
 static void a_cut_off_line_is_overwritten(void **state)
 {
-    char dir[128], path[600];
+    const char *dir = *state;
+    char path[600];
     sp_bytes file = {0};
-    make_folder(dir);
     sp_tier *t = must_open(dir);
     assert_ok(noise_put(t, 1, 1));
     assert_ok(noise_put(t, 2, 1));
@@ -268,14 +252,12 @@ static void a_cut_off_line_is_overwritten(void **state)
         assert_int_equal(noise_get(t, 2, 1), SP_E_NOTFOUND);
         assert_ok(noise_put(t, 2, 1));
         assert_ok(noise_get(t, 2, 1));
-        sp_tier_close(t);
-        t = must_open(dir);
+        t = reopen(t, dir);
         assert_ok(noise_get(t, 1, 1));
         assert_ok(noise_get(t, 2, 1));
         sp_tier_close(t);
     }
     sp_vec_fini(&file);
-    remove_folder(dir);
 }
 
 /* -- system calls that fail ------------------------------------------------------------------ */
@@ -288,7 +270,7 @@ static void with_faults(const char *io, unsigned calls, int error, bool stays)
         char dir[128];
         bool acknowledged[6] = {0};
         sp_tier *t = NULL;
-        make_folder(dir);
+        make_folder(dir, sizeof dir);
         if (open_tier(dir, io, false, &t) != SP_OK) { /* no io_uring here */
             remove_folder(dir);
             return;
@@ -309,9 +291,8 @@ static void with_faults(const char *io, unsigned calls, int error, bool stays)
             assert_ok(noise_put(t, i, 2));
             assert_ok(noise_get(t, i, 2));
         }
-        sp_tier_close(t);
-        t = must_open(dir);
-        for (uint32_t i = 0; i < 6; i++) assert_ok(noise_get(t, i, 2));
+        t = reopen(t, dir);
+        assert_has(t, 6, 2);
         assert_int_equal(sp_tier_stats_of(t).n_damaged, 0);
         sp_tier_close(t);
         remove_folder(dir);
@@ -345,9 +326,8 @@ static void failing_syncs_are_errors(void **state)
 /* Also while the tier opens. */
 static void opening_may_fail_anywhere(void **state)
 {
-    char dir[128];
+    const char *dir = *state;
     sp_tier *t = NULL;
-    make_folder(dir);
     for (long n = 1; n < 6; n++) {
         sp_store_fault(SP_CALL_READ | SP_CALL_WRITE | SP_CALL_SYNC, n, EIO, true);
         sp_err err = open_tier(dir, "threads", false, &t);
@@ -358,15 +338,13 @@ static void opening_may_fail_anywhere(void **state)
         assert_ok(noise_put(t, 1, 1));
         sp_tier_close(t);
     }
-    remove_folder(dir);
 }
 
 /* The disk is full: files may not grow. */
 static void a_full_disk_refuses_puts(void **state)
 {
-    char dir[128];
+    const char *dir = *state;
     struct rlimit l;
-    make_folder(dir);
     sp_tier *t = must_open(dir);
     assert_ok(noise_put(t, 1, 1));
     void (*old)(int) = signal(SIGXFSZ, SIG_IGN);
@@ -383,17 +361,15 @@ static void a_full_disk_refuses_puts(void **state)
     assert_ok(noise_put(t, 2, 1));
     assert_ok(noise_get(t, 2, 1));
     sp_tier_close(t);
-    remove_folder(dir);
 }
 
 static void a_removed_folder_is_an_error(void **state)
 {
-    char dir[128];
+    const char *dir = *state;
     sp_tier *t = NULL;
-    make_folder(dir);
     assert_ok(sp_disk_tier_open(
         &(sp_disk_tier_opts){.dir = dir, .space = &noise_space, .segment_bytes = 64 << 10}, &t));
-    for (uint32_t i = 0; i < 4; i++) assert_ok(noise_put(t, i, 1));
+    put_all(t, 4, 1);
     remove_folder(dir);
     for (uint32_t i = 0; i < 4; i++) {
         sp_err err = noise_get(t, i, 1); /* an open file is there still */
@@ -402,19 +378,17 @@ static void a_removed_folder_is_an_error(void **state)
         assert_true(err == SP_OK || err == SP_E_IO);
     }
     assert_fails(noise_put(t, 20, 1), SP_E_IO, dir);
-    sp_tier_close(t);
-    t = must_open(dir);
+    t = reopen(t, dir);
     assert_ok(noise_put(t, 1, 1));
     assert_ok(noise_get(t, 1, 1));
     sp_tier_close(t);
-    remove_folder(dir);
 }
 
 static void a_folder_that_cannot_be_is_refused(void **state)
 {
-    char dir[128], path[600];
+    const char *dir = *state;
+    char path[600];
     sp_tier *t = NULL;
-    make_folder(dir);
     snprintf(path, sizeof path, "%s/file", dir);
     write_file(path, "x", 1);
     assert_fails(open_tier(path, NULL, false, &t), SP_E_IO, path);
@@ -423,14 +397,12 @@ static void a_folder_that_cannot_be_is_refused(void **state)
     assert_int_equal(open_tier(dir, NULL, true, &t), SP_E_NOTFOUND);
     assert_fails(open_tier(dir, "floppy", false, &t), SP_E_ARG, "floppy");
     assert_null(t);
-    remove_folder(dir);
 }
 
 static void every_allocation_may_fail(void **state)
 {
-    char dir[128];
+    const char *dir = *state;
     sp_tier *t = NULL;
-    make_folder(dir);
     assert_survives_faults(open_tier(dir, "threads", false, &t), t == NULL);
     for (uint32_t i = 0; i < 3; i++) {
         sp_err err = SP_E_NOMEM;
@@ -450,7 +422,6 @@ static void every_allocation_may_fail(void **state)
         }
     }
     sp_tier_close(t);
-    remove_folder(dir);
 }
 
 /* -- several processes ----------------------------------------------------------------------- */
@@ -464,9 +435,8 @@ static void expect_byte(int fd)
 /* The second process reads what the first puts, and is refused when it writes. */
 static void a_second_process_reads_only(void **state)
 {
-    char dir[128];
+    const char *dir = *state;
     int to_child[2], to_parent[2], status;
-    make_folder(dir);
     assert_int_equal(pipe(to_child) | pipe(to_parent), 0);
     pid_t child = fork();
     if (child == 0) { /* the writer */
@@ -505,25 +475,22 @@ static void a_second_process_reads_only(void **state)
     assert_int_equal(write(to_child[1], "d", 1), 1);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    sp_tier_close(t);
-    t = must_open(dir); /* the lock has ended with the writer */
+    t = reopen(t, dir); /* the lock has ended with the writer */
     assert_true(sp_tier_is_writer(t));
     sp_tier_close(t);
     for (int i = 0; i < 2; i++) close(to_child[i]), close(to_parent[i]);
-    remove_folder(dir);
 }
 
 /* A reader keeps up with a writer that drops, replaces and moves copies all the time. */
 static void a_reader_keeps_up_with_a_writer(void **state)
 {
-    char dir[128];
+    const char *dir = *state;
     int status, n_ok = 0;
-    make_folder(dir);
     sp_disk_tier_opts opts = {
         .dir = dir, .space = &noise_space, .max_bytes = 1 << 20, .segment_bytes = 128 << 10};
     sp_tier *t;
     assert_ok(sp_disk_tier_open(&opts, &t));
-    for (uint32_t i = 0; i < 8; i++) assert_ok(noise_put(t, i, 1));
+    put_all(t, 8, 1);
     sp_tier_close(t);
     pid_t child = fork();
     if (child == 0) {
@@ -548,7 +515,6 @@ static void a_reader_keeps_up_with_a_writer(void **state)
     assert_int_equal(status, 0);
     assert_true(n_ok > 0);
     sp_tier_close(t);
-    remove_folder(dir);
 }
 
 /* -- several threads ------------------------------------------------------------------------- */
@@ -599,7 +565,7 @@ static void many_threads_may_use_a_tier(void **state)
         char dir[128];
         user users[N];
         sp_tier *t = NULL;
-        make_folder(dir);
+        make_folder(dir, sizeof dir);
         sp_disk_tier_opts opts = {.dir = dir,
                                   .space = &noise_space,
                                   .io = kinds[k],
@@ -626,9 +592,9 @@ static void many_threads_may_use_a_tier(void **state)
 /* A segment of which nothing can be said, because stat fails, keeps its copies: the store does not open. */
 static void a_segment_that_cannot_be_looked_at_is_kept(void **state)
 {
-    char dir[128], path[600], aside[600];
+    const char *dir = *state;
+    char path[600], aside[600];
     sp_tier *t = NULL;
-    make_folder(dir);
     t = must_open(dir);
     assert_ok(noise_put(t, 0, 1));
     sp_tier_close(t);
@@ -641,31 +607,30 @@ static void a_segment_that_cannot_be_looked_at_is_kept(void **state)
     assert_ok(noise_get(t, 0, 1));
     assert_int_equal(sp_tier_stats_of(t).n_damaged, 0);
     sp_tier_close(t);
-    remove_folder(dir);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_flipped_bit_of_a_segment_is_a_miss),
-        cmocka_unit_test(a_truncated_segment_is_a_miss),
-        cmocka_unit_test(a_flipped_bit_of_the_index_is_no_wrong_copy),
+        FOLDER_TEST(a_flipped_bit_of_a_segment_is_a_miss),
+        FOLDER_TEST(a_truncated_segment_is_a_miss),
+        FOLDER_TEST(a_flipped_bit_of_the_index_is_no_wrong_copy),
         cmocka_unit_test(a_lost_index_is_rebuilt),
         cmocka_unit_test(a_start_that_ends_while_it_rebuilds_loses_nothing),
         cmocka_unit_test(an_index_and_a_segment_that_were_exchanged_are_put_back),
-        cmocka_unit_test(a_cut_off_line_is_overwritten),
+        FOLDER_TEST(a_cut_off_line_is_overwritten),
         cmocka_unit_test(failing_reads_are_misses),
         cmocka_unit_test(failing_writes_leave_what_was_there),
         cmocka_unit_test(failing_syncs_are_errors),
-        cmocka_unit_test(opening_may_fail_anywhere),
-        cmocka_unit_test(a_full_disk_refuses_puts),
-        cmocka_unit_test(a_removed_folder_is_an_error),
-        cmocka_unit_test(a_folder_that_cannot_be_is_refused),
-        cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(a_second_process_reads_only),
-        cmocka_unit_test(a_reader_keeps_up_with_a_writer),
+        FOLDER_TEST(opening_may_fail_anywhere),
+        FOLDER_TEST(a_full_disk_refuses_puts),
+        FOLDER_TEST(a_removed_folder_is_an_error),
+        FOLDER_TEST(a_folder_that_cannot_be_is_refused),
+        FOLDER_TEST(every_allocation_may_fail),
+        FOLDER_TEST(a_second_process_reads_only),
+        FOLDER_TEST(a_reader_keeps_up_with_a_writer),
         cmocka_unit_test(many_threads_may_use_a_tier),
-        cmocka_unit_test(a_segment_that_cannot_be_looked_at_is_kept),
+        FOLDER_TEST(a_segment_that_cannot_be_looked_at_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

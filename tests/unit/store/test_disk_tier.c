@@ -5,47 +5,9 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "tier.h"
+#include "disk.h"
 
 static const char *const kinds[] = {"threads", "uring"};
-
-typedef struct bench {
-    char dir[128];
-    sp_disk_tier_opts opts;
-    sp_tier *tier;
-} bench;
-
-static void bench_open(bench *b)
-{
-    b->opts.dir = b->dir;
-    b->opts.space = &noise_space;
-    assert_ok(sp_disk_tier_open(&b->opts, &b->tier));
-}
-
-/* bench_begin -- false: this system has no I/O of that kind. */
-static bool bench_begin(bench *b, const char *io)
-{
-    *b = (bench){.opts.io = io};
-    make_folder(b->dir);
-    b->opts.dir = b->dir;
-    b->opts.space = &noise_space;
-    sp_err err = sp_disk_tier_open(&b->opts, &b->tier);
-    if (err != SP_E_UNSUPPORTED) assert_ok(err);
-    if (err != SP_OK) remove_folder(b->dir);
-    return err == SP_OK;
-}
-
-static void bench_reopen(bench *b)
-{
-    sp_tier_close(b->tier);
-    bench_open(b);
-}
-
-static void bench_end(bench *b)
-{
-    sp_tier_close(b->tier);
-    remove_folder(b->dir);
-}
 
 /* -- what was put comes back ---------------------------------------------------------------- */
 
@@ -53,7 +15,7 @@ static void a_copy_round_trips(void **state)
 {
     for (size_t k = 0; k < SP_COUNT(kinds); k++) {
         bench b;
-        if (!bench_begin(&b, kinds[k])) continue;
+        if (!bench_begin(&b, (sp_disk_tier_opts){.io = kinds[k]})) continue;
         assert_string_equal(sp_disk_tier_io(b.tier), kinds[k]);
         for (uint32_t i = 0; i < 30; i++) {
             assert_int_equal(noise_get(b.tier, i, 1), SP_E_NOTFOUND);
@@ -76,7 +38,7 @@ static void ranges_of_layers_are_read(void **state)
 {
     bench b;
     noise c;
-    assert_true(bench_begin(&b, NULL));
+    assert_true(bench_begin(&b, (sp_disk_tier_opts){0}));
     noise_init(&c, 7, 1);
     assert_ok(noise_put(b.tier, 7, 1));
     for (int first = 0; first <= NOISE_LAYERS; first++)
@@ -101,7 +63,7 @@ static void large_layers_are_read_in_pieces(void **state)
         for (size_t i = 0; i < SP_COUNT(sizes); i++) {
             bench b;
             noise c;
-            if (!bench_begin(&b, kinds[k])) continue;
+            if (!bench_begin(&b, (sp_disk_tier_opts){.io = kinds[k]})) continue;
             noise_init(&c, (uint32_t)i, 1);
             c.record.n_layers = LAYERS;
             c.record.layer_bytes = sizes[i];
@@ -139,8 +101,8 @@ static void dropped_copies_are_not_listed(void **state)
 {
     bench b;
     noise c;
-    assert_true(bench_begin(&b, NULL));
-    for (uint32_t i = 0; i < 8; i++) assert_ok(noise_put(b.tier, i, 1));
+    assert_true(bench_begin(&b, (sp_disk_tier_opts){0}));
+    put_all(b.tier, 8, 1);
     assert_int_equal(count_listed(b.tier), 8);
     assert_ok(noise_drop(b.tier, 3));
     assert_ok(noise_drop(b.tier, 3));
@@ -158,7 +120,7 @@ static void what_cannot_be_is_refused(void **state)
 {
     bench b;
     noise c;
-    assert_true(bench_begin(&b, NULL));
+    assert_true(bench_begin(&b, (sp_disk_tier_opts){0}));
     noise_init(&c, 1, 1);
     sp_tier_job job = noise_put_job(&c);
     c.record.n = 0;
@@ -181,7 +143,7 @@ static void namespaces_are_apart(void **state)
 {
     bench b;
     sp_tier *other;
-    assert_true(bench_begin(&b, NULL));
+    assert_true(bench_begin(&b, (sp_disk_tier_opts){0}));
     assert_ok(noise_put(b.tier, 1, 1));
     assert_ok(sp_disk_tier_open(
         &(sp_disk_tier_opts){.dir = b.dir, .space = &other_noise_space}, &other));
@@ -217,7 +179,7 @@ static void a_canceled_operation_ends(void **state)
     noise second;
     sp_tier_op *first_op, *second_op;
     gate g = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-    assert_true(bench_begin(&b, NULL));
+    assert_true(bench_begin(&b, (sp_disk_tier_opts){0}));
     noise_init(&g.c, 1, 1);
     noise_init(&second, 2, 1);
     sp_tier_job slow = {
@@ -276,7 +238,7 @@ static void the_budget_is_kept(void **state)
     enum { BUDGET = 1 << 20, N = 160 };
     bench b;
     int n_there = 0;
-    assert_true(bench_begin(&b, NULL));
+    assert_true(bench_begin(&b, (sp_disk_tier_opts){0}));
     sp_tier_close(b.tier);
     b.opts.max_bytes = BUDGET;
     b.opts.segment_bytes = 128 << 10;
@@ -317,7 +279,7 @@ static bool drop_copy_2(void *user, sp_tier_key *out)
 static void a_reserve_stays_free(void **state)
 {
     bench b;
-    assert_true(bench_begin(&b, NULL));
+    assert_true(bench_begin(&b, (sp_disk_tier_opts){0}));
     assert_ok(noise_put(b.tier, 1, 1));
     assert_ok(noise_put(b.tier, 2, 1));
     b.opts.reserve_bytes = INT64_MAX;
@@ -356,8 +318,8 @@ static sp_err note_uses(void *user, const sp_tier_info *info)
 static void the_order_of_use_outlives_a_restart(void **state)
 {
     bench b;
-    assert_true(bench_begin(&b, NULL));
-    for (uint32_t i = 0; i < 4; i++) assert_ok(noise_put(b.tier, i, 1));
+    assert_true(bench_begin(&b, (sp_disk_tier_opts){0}));
+    put_all(b.tier, 4, 1);
     for (int i = 0; i < 3; i++) sp_tier_use(b.tier, &(sp_tier_key){.kind = 99});
     for (int start = 0; start < 3; start++) {
         const sp_tier_key first = noise_key(0), third = noise_key(2);
@@ -381,8 +343,8 @@ static void the_order_of_use_outlives_a_restart(void **state)
 static void trimming_drops_the_least_used(void **state)
 {
     bench b;
-    assert_true(bench_begin(&b, NULL));
-    for (uint32_t i = 0; i < 40; i++) assert_ok(noise_put(b.tier, i, 1));
+    assert_true(bench_begin(&b, (sp_disk_tier_opts){0}));
+    put_all(b.tier, 40, 1);
     assert_ok(noise_get(b.tier, 0, 1)); /* used last */
     const int64_t half = sp_tier_stats_of(b.tier).bytes_used / 2;
     sp_tier_job trim = {.verb = SP_TIER_TRIM, .max_bytes = half};
@@ -412,8 +374,8 @@ static void the_policy_chooses_the_victim(void **state)
 {
     bench b;
     noise large;
-    assert_true(bench_begin(&b, NULL));
-    for (uint32_t i = 0; i < 4; i++) assert_ok(noise_put(b.tier, i, 1));
+    assert_true(bench_begin(&b, (sp_disk_tier_opts){0}));
+    put_all(b.tier, 4, 1);
     int64_t live = sp_tier_stats_of(b.tier).bytes_live;
     sp_tier_close(b.tier);
     b.opts.max_bytes = live + live / 4;
@@ -433,7 +395,7 @@ static void the_policy_chooses_the_victim(void **state)
 static void space_comes_back(void **state)
 {
     bench b;
-    assert_true(bench_begin(&b, NULL));
+    assert_true(bench_begin(&b, (sp_disk_tier_opts){0}));
     sp_tier_close(b.tier);
     b.opts.segment_bytes = 512 << 10;
     bench_open(&b);
@@ -464,7 +426,7 @@ static void the_index_stays_short(void **state)
     bench b;
     char path[600];
     struct stat st;
-    assert_true(bench_begin(&b, NULL));
+    assert_true(bench_begin(&b, (sp_disk_tier_opts){0}));
     assert_ok(noise_put(b.tier, 1, 1));
     sp_tier_op *op = NULL;
     noise c;
@@ -510,7 +472,7 @@ static void a_look_up_does_not_wait_for_the_disk(void **state)
     noise c;
     void *known = NULL;
     struct timespec end;
-    make_folder(dir);
+    make_folder(dir, sizeof dir);
     assert_ok(sp_disk_tier_open(&(sp_disk_tier_opts){.dir = dir, .space = &noise_space}, &t));
     assert_ok(noise_put(t, 1, 1));
     assert_ok(sp_disk_tier_open(

@@ -44,7 +44,7 @@ static void begin_account(char dir[128], const char *credentials, const char *co
                                       "AWS_REGION",         "AWS_DEFAULT_REGION",    "AWS_ENDPOINT_URL",
                                       "AWS_ENDPOINT_URL_S3", "AWS_PROFILE"};
     for (size_t i = 0; i < SP_COUNT(all); i++) unsetenv(all[i]);
-    make_folder(dir);
+    make_folder(dir, 128);
     write_file(dir, "credentials", "AWS_SHARED_CREDENTIALS_FILE", credentials);
     write_file(dir, "config", "AWS_CONFIG_FILE", config);
 }

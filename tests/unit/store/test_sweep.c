@@ -4,30 +4,9 @@
 #include <pthread.h>
 
 #include "store/sweep.h"
-#include "tier.h"
+#include "disk.h"
 
 enum { SAMPLE = 64, COPIES = 24 };
-
-typedef struct bench {
-    char dir[128];
-    sp_disk_tier_opts opts;
-    sp_tier *tier;
-} bench;
-
-static void bench_begin(bench *b)
-{
-    *b = (bench){.opts.segment_bytes = 256 << 10};
-    make_folder(b->dir);
-    b->opts.dir = b->dir;
-    b->opts.space = &noise_space;
-    assert_ok(sp_disk_tier_open(&b->opts, &b->tier));
-}
-
-static void bench_end(bench *b)
-{
-    sp_tier_close(b->tier);
-    remove_folder(b->dir);
-}
 
 /* put_after -- a copy of kind 1 that was computed after another. */
 static void put_after(bench *b, uint32_t number, const sp_digest *earlier)
@@ -108,7 +87,7 @@ static void nothing_of_a_swept_copy_is_left(void **state)
 {
     bench b;
     int64_t n_gone = 0;
-    bench_begin(&b);
+    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 256 << 10});
     for (uint32_t i = 0; i < COPIES; i++) assert_ok(noise_put(b.tier, i, 1));
     assert_ok(noise_put(b.tier, 6, 2)); /* the older bytes are dead space */
     sp_digest ids[] = {id_of(6), id_of(8)};
@@ -132,7 +111,7 @@ static void nothing_of_a_swept_copy_is_left(void **state)
 static void the_other_copies_stay(void **state)
 {
     bench b;
-    bench_begin(&b);
+    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 256 << 10});
     for (uint32_t i = 0; i < COPIES; i++) assert_ok(noise_put(b.tier, i, 1));
     sp_digest id = id_of(0);
     assert_ok(erase(&b, &id, 1, NULL));
@@ -151,7 +130,7 @@ static void it_stays_gone_without_the_index(void **state)
 {
     bench b;
     char index[600];
-    bench_begin(&b);
+    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 256 << 10});
     for (uint32_t i = 0; i < COPIES; i++) assert_ok(noise_put(b.tier, i, 1));
     sp_digest id = id_of(3);
     assert_ok(erase(&b, &id, 1, NULL));
@@ -171,7 +150,7 @@ static void a_header_that_cannot_be_read_is_an_error(void **state)
     for (int all_or_none = 0; all_or_none < 2; all_or_none++) {
         bench b;
         int64_t n_gone = -1;
-        bench_begin(&b);
+        bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 256 << 10});
         for (uint32_t i = 0; i < 4; i += 2) assert_ok(noise_put(b.tier, i, 1));
         const sp_digest id = id_of(2);
         put_after(&b, 50, &id);
@@ -194,7 +173,7 @@ static void a_damaged_header_is_erased(void **state)
 {
     bench b;
     char path[600];
-    bench_begin(&b);
+    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 256 << 10});
     const sp_digest id = id_of(2);
     put_after(&b, 50, &id);
     FILE *f = fopen(file_in(b.dir, "00000001.kv", path), "r+");
@@ -233,7 +212,7 @@ static void a_sweep_may_be_left(void **state)
     sp_sweep *sweep;
     gate g = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     for (int cancel = 0; cancel < 2; cancel++) {
-        bench_begin(&b);
+        bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 256 << 10});
         g.open = false;
         for (uint32_t i = 0; i < 3; i++) assert_ok(noise_put(b.tier, i, 1));
         for (int i = 0; i < 2; i++) /* all threads that read */

@@ -59,7 +59,7 @@ static void a_copy_is_on_disk_before_the_index_names_it(void **state)
     for (size_t k = 0; k < SP_COUNT(kinds); k++) {
         char dir[128], path[600];
         sp_tier *t = NULL;
-        make_folder(dir);
+        make_folder(dir, sizeof dir);
         const sp_disk_tier_opts o = {.dir = dir, .space = &noise_space, .io = kinds[k]};
         if (sp_disk_tier_open(&o, &t) != SP_OK) continue; /* no io_uring here */
         file_in(dir, "", path);
@@ -85,7 +85,7 @@ static void a_new_index_is_on_disk_before_it_has_its_name(void **state)
 {
     char dir[128];
     sp_tier *t = NULL;
-    make_folder(dir);
+    make_folder(dir, sizeof dir);
     n_synced = 0;
     const sp_disk_tier_opts o = {.dir = dir, .space = &noise_space, .io = "threads"};
     assert_ok(sp_disk_tier_open(&o, &t));
@@ -101,7 +101,7 @@ static void a_copy_found_damaged_while_it_moves_is_gone(void **state)
 {
     char dir[128];
     sp_tier *t = NULL, *other = NULL;
-    make_folder(dir);
+    make_folder(dir, sizeof dir);
     const sp_disk_tier_opts o = {.dir = dir, .space = &noise_space, .segment_bytes = 256 << 10};
     assert_ok(sp_disk_tier_open(&o, &t));
     for (uint32_t i = 0; i < 8; i++) assert_ok(noise_put(t, i, 1));

@@ -5,7 +5,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "kv/segment.h"
 #include "store/disk/tier.h"
 #include "store/files.h"
+#include "support/folder.h"
 
 enum { NOISE_LAYERS = 5, NOISE_TOKENS = 40, NOISE_BEFORE = 3, NOISE_BYTES = 9000 };
 
@@ -178,23 +178,6 @@ static inline sp_err noise_drop(sp_tier *t, uint32_t number)
 }
 
 /* -- folders -------------------------------------------------------------------------------- */
-
-static inline int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *w)
-{
-    return remove(path);
-}
-
-static inline void make_folder(char dir[128])
-{
-    const char *tmp = getenv("TMPDIR");
-    snprintf(dir, 128, "%s/spolia-tier-XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(dir)) abort();
-}
-
-static inline void remove_folder(const char *dir)
-{
-    nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 /* file_in -- the path of a file of the namespace that every test uses. */
 static inline const char *file_in(const char *dir, const char *name, char path[600])
