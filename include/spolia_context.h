@@ -128,7 +128,7 @@ typedef struct sp_decode_opts {
     const char *how;        /* default of requests; see sp_request_opts.decode */
     int64_t context_bytes;  /* memory for keys and values; cached ones that do not fit are kept in a file and read
                                from there, up to kv_bytes together. 0: kv_bytes, no file */
-    int64_t resident_bytes; /* of context_bytes: for the layers whose heads are hardest to reuse; what is in a file
+    int64_t resident_bytes; /* of context_bytes: for the KV heads whose choices are reused least; what is in a file
                                of theirs is in memory too. 0: none */
     const char *context_dir; /* the folder of that file; NULL: `store`, else /var/tmp */
 } sp_decode_opts;

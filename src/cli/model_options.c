@@ -60,7 +60,7 @@ static int machine_options(model_options *m, opt *to)
         {OPT_SIZE, "context-memory", 0, "SIZE", &c->decode.context_bytes,
          "memory for keys and values; cached ones that do not fit are kept in a file (all)"},
         {OPT_STRING, "resident-heads", 0, "SIZE", &m->resident,
-         "part of --context-memory for the layers with the hardest heads; auto: a quarter (none)"},
+         "part of --context-memory for the KV heads that reuse least; auto: a quarter (none)"},
         {OPT_STRING, "context-dir", 0, "DIR", &c->decode.context_dir,
          "folder of the file of --context-memory (--store, or /var/tmp)"},
         {OPT_STRING, "ctk", 0, "TYPE", &m->type_k,

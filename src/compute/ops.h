@@ -142,12 +142,13 @@ typedef struct sp_rope {
 
 /* -- keys and values ------------------------------------------------------------------------ */
 
-/* One layer of the KV pool. Block b starts at base + b * block_bytes: for each of G heads
+/* One layer of the KV pool. Head g of block b starts at base + b * block_bytes + g * head_bytes:
  *
  *   keys    [D][B]   transposed: one broadcast a channel multiplies a query with 16 keys
  *   values  [B][D]   rows: a probability scales one contiguous vector
  *
- * next to each other, in the order in which attention reads them.
+ * next to each other, in the order in which attention reads them. The heads of a block follow each
+ * other, or all blocks of a head do (kv/pool.h).
  *
  * F32, F16, BF16: elements in that order. Q8_0: groups of 32 along D; a head of keys is [D/32] of
  * { f16 scale[B], int8 q[32][B] }, a head of values [B][D/32] of { f16 scale, int8 q[32] }.
@@ -165,7 +166,8 @@ typedef struct sp_kv_view {
     int n_heads; /* G */
     int head;    /* D */
     uint8_t *base;
-    size_t block_bytes; /* of this layer */
+    size_t block_bytes; /* from a block to the next */
+    size_t head_bytes;  /* from a head to the next; 0: they follow each other */
 } sp_kv_view;
 
 #define SP_HEAD_MAX 256 /* D at most: a head fits the stack */

@@ -137,9 +137,10 @@ static sp_err read_away(sp_engine *e, const sp_slice *slices, int n_slices, int 
         if (req->m == 0) continue;
         const read_from from = {layer, e->rows.host.pos[e->rows.first[s]]};
         if (slices[s].plan->study) SP_TRY(read_spans(e, req->spans, req->n_spans, from));
-        for (int g = 0; g < n_lists; g++)
-            SP_TRY(read_spans(e, req->spans_of_head ? req->spans_of_head[g] : req->spans,
-                              req->n_spans, from));
+        for (int g = 0; g < n_lists; g++) {
+            if (req->spans_of_head && sp_offload_is_resident(e->offload, layer, g)) continue;
+            SP_TRY(read_spans(e, req->spans_of_head ? req->spans_of_head[g] : req->spans, req->n_spans, from));
+        }
     }
     return SP_OK;
 }

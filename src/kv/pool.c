@@ -16,8 +16,10 @@ struct sp_kv_pool {
     sp_kv_shape shape;
     int64_t n_blocks;
     size_t layer_block_bytes; /* one block in one layer */
+    int n_planes;             /* of a layer: 1, or one for each head */
+    size_t plane_bytes;       /* one block in one plane */
     size_t page;              /* bytes that memory leaves by: 4 KiB, 16 (macOS) or 64 (some ARM servers) */
-    sp_mem memory;            /* [L][n_blocks][layer_block_bytes] */
+    sp_mem memory;            /* [L][n_planes][n_blocks][plane_bytes] */
     _Atomic uint32_t *refs;   /* [n_blocks] */
     uint8_t *sealed;          /* [n_blocks] written by the only holder, before others can hold it */
     uint32_t *births;         /* [n_blocks] written by the holder to be */
@@ -84,7 +86,8 @@ sp_err sp_kv_pool_create(sp_device *device, const sp_kv_shape *shape, int64_t n_
     p->device = device;
     p->shape = *shape;
     p->n_blocks = n_blocks;
-    p->layer_block_bytes = layer_block_bytes(shape);
+    p->layer_block_bytes = p->plane_bytes = layer_block_bytes(shape);
+    p->n_planes = 1;
     p->page = (size_t)sysconf(_SC_PAGESIZE);
     pthread_mutex_init(&p->lock, NULL);
     sp_err err = take_memory(p);
@@ -143,11 +146,11 @@ const sp_kv_notes *sp_kv_pool_notes(const sp_kv_pool *p)
 
 /* -- memory --------------------------------------------------------------------------------- */
 
-static uint8_t *at(const sp_kv_pool *p, int layer, uint32_t block)
+static uint8_t *at(const sp_kv_pool *p, int layer, int plane, uint32_t block)
 {
-    assert(layer >= 0 && layer < p->shape.n_layers);
-    size_t i = (size_t)layer * (size_t)p->n_blocks + block;
-    return (uint8_t *)p->memory.p + i * p->layer_block_bytes;
+    assert(layer >= 0 && layer < p->shape.n_layers && plane >= 0 && plane < p->n_planes);
+    size_t i = ((size_t)layer * (size_t)p->n_planes + (size_t)plane) * (size_t)p->n_blocks + block;
+    return (uint8_t *)p->memory.p + i * p->plane_bytes;
 }
 
 sp_kv_view sp_kv_pool_layer(const sp_kv_pool *p, int layer)
@@ -156,9 +159,19 @@ sp_kv_view sp_kv_pool_layer(const sp_kv_pool *p, int layer)
         .type = p->shape.type,
         .n_heads = p->shape.n_heads,
         .head = p->shape.head,
-        .base = at(p, layer, 0),
-        .block_bytes = p->layer_block_bytes,
+        .base = at(p, layer, 0, 0),
+        .block_bytes = p->plane_bytes,
+        .head_bytes = p->n_planes > 1 ? (size_t)p->n_blocks * p->plane_bytes : 0,
     };
+}
+
+sp_kv_view sp_kv_pool_outside(const sp_kv_pool *p, uint8_t *base)
+{
+    return (sp_kv_view){.type = p->shape.type,
+                        .n_heads = p->shape.n_heads,
+                        .head = p->shape.head,
+                        .base = base,
+                        .block_bytes = p->layer_block_bytes};
 }
 
 size_t sp_kv_pool_layer_block_bytes(const sp_kv_pool *p)
@@ -166,10 +179,22 @@ size_t sp_kv_pool_layer_block_bytes(const sp_kv_pool *p)
     return p->layer_block_bytes;
 }
 
+int sp_kv_pool_n_planes(const sp_kv_pool *p)
+{
+    return p->n_planes;
+}
+
 static uint8_t *run_at(const sp_kv_pool *p, sp_kv_run run)
 {
     assert(run.n >= 0 && run.first + (int64_t)run.n <= p->n_blocks);
-    return at(p, run.layer, run.first);
+    return at(p, run.layer, 0, run.first);
+}
+
+/* copy_block -- one block of a layer in memory to the host's form. */
+static void copy_block(const sp_kv_pool *p, int layer, uint32_t block, uint8_t *to)
+{
+    for (int i = 0; i < p->n_planes; i++)
+        memcpy(to + (size_t)i * p->plane_bytes, at(p, layer, i, block), p->plane_bytes);
 }
 
 /* read_near_or_away -- a block may leave while it is read. It is marked away before its memory is given back, so the
@@ -180,7 +205,7 @@ static sp_err read_near_or_away(const sp_kv_pool *p, sp_kv_run run, uint8_t *to)
     for (int32_t i = 0; i < run.n; i++, to += n) {
         const sp_kv_run one = {.layer = run.layer, .first = run.first + (uint32_t)i, .n = 1};
         const bool near = !sp_kv_is_away(p, one.first);
-        if (near) memcpy(to, run_at(p, one), n);
+        if (near) copy_block(p, run.layer, one.first, to);
         if (!near || sp_kv_is_away(p, one.first))
             SP_TRY(p->elsewhere.read(p->elsewhere.user, one, to));
     }
@@ -215,7 +240,12 @@ sp_err sp_kv_pool_write(sp_kv_pool *p, sp_kv_run run, const void *from)
         if (sp_kv_is_away(p, run.first + (uint32_t)i))
             return p->elsewhere.write(p->elsewhere.user, run, from);
     for (int32_t i = 0; i < run.n; i++) sp_kv_touch(p, run.first + (uint32_t)i);
-    return sp_device_wait(p->device, sp_device_copy_in(p->device, run_at(p, run), from, n));
+    if (p->n_planes == 1) return sp_device_wait(p->device, sp_device_copy_in(p->device, run_at(p, run), from, n));
+    const uint8_t *in = from;
+    for (int32_t i = 0; i < run.n; i++) /* the memory is the host's: its blocks can leave */
+        for (int k = 0; k < p->n_planes; k++, in += p->plane_bytes)
+            memcpy(at(p, run.layer, k, run.first + (uint32_t)i), in, p->plane_bytes);
+    return SP_OK;
 }
 
 /* -- blocks whose bytes are elsewhere --------------------------------------------------------- */
@@ -229,6 +259,10 @@ sp_err sp_kv_pool_let_leave(sp_kv_pool *p, const sp_kv_elsewhere *where)
     p->away = SP_NEW_N(_Atomic uint8_t, (size_t)p->n_blocks);
     if (!p->away) return sp_fail_nomem((size_t)p->n_blocks, "the KV pool");
     p->elsewhere = *where;
+    if (where->by_head) {
+        p->n_planes = p->shape.n_heads;
+        p->plane_bytes = p->layer_block_bytes / (size_t)p->n_planes;
+    }
     uintptr_t from = SP_ROUND_UP((uintptr_t)p->memory.p, p->page);
     uintptr_t to = ((uintptr_t)p->memory.p + p->memory.n_bytes) / p->page * p->page;
     if (to > from) madvise((void *)from, to - from, MADV_NOHUGEPAGE); /* a hint */
@@ -276,34 +310,42 @@ static void drop_pages(size_t page, const uint8_t *from, const uint8_t *to)
     if (end > first) madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
-/* drop_neighbours -- blocks first .. end - 1 are away. Neighbours that are too add their part of a
- * page. */
-static void drop_neighbours(sp_kv_pool *p, int layer, int64_t first, int64_t end)
+/* reach -- neighbours of a block that may share a page with it. */
+static int reach(const sp_kv_pool *p)
 {
-    const int reach = (int)(p->page / p->layer_block_bytes) + 1;
-    for (int i = 0; i < reach && first > 0 && sp_kv_is_away(p, (uint32_t)first - 1); i++) first--;
-    for (int i = 0; i < reach && end < p->n_blocks && sp_kv_is_away(p, (uint32_t)end); i++) end++;
-    const uint8_t *from = at(p, layer, (uint32_t)first);
-    drop_pages(p->page, from, from + (size_t)(end - first) * p->layer_block_bytes);
+    return (int)(p->page / p->plane_bytes) + 1;
 }
 
-/* Takes the lock: after the last holder releases a block, another thread needs the lock to acquire and write it. */
-void sp_kv_drop(sp_kv_pool *p, sp_kv_run run)
+/* drop_blocks -- of a plane: blocks first .. end - 1. */
+static void drop_blocks(sp_kv_pool *p, int layer, int plane, int64_t first, int64_t end)
+{
+    const uint8_t *from = at(p, layer, plane, (uint32_t)first);
+    drop_pages(p->page, from, from + (size_t)(end - first) * p->plane_bytes);
+}
+
+/* Neighbours that are away add their part of a page. Takes the lock: after the last holder releases a block, another
+ * thread needs the lock to acquire and write it. */
+void sp_kv_drop_plane(sp_kv_pool *p, sp_kv_run run, int plane)
 {
     const int64_t stop = run.first + (int64_t)run.n;
     pthread_mutex_lock(&p->lock);
     for (int64_t i = run.first, end; i < stop; i = end) {
         for (end = i; end < stop && sp_kv_is_away(p, (uint32_t)end); end++) continue;
-        if (end > i) drop_neighbours(p, run.layer, i, end);
-        if (end == i) end++;
+        if (end == i) {
+            end++;
+            continue;
+        }
+        int64_t from = i, to = end;
+        for (int k = 0; k < reach(p) && from > 0 && sp_kv_is_away(p, (uint32_t)from - 1); k++) from--;
+        for (int k = 0; k < reach(p) && to < p->n_blocks && sp_kv_is_away(p, (uint32_t)to); k++) to++;
+        drop_blocks(p, run.layer, plane, from, to);
     }
     pthread_mutex_unlock(&p->lock);
 }
 
 void sp_kv_drop_contents(sp_kv_pool *p, sp_kv_run run)
 {
-    const uint8_t *from = run_at(p, run);
-    drop_pages(p->page, from, from + (size_t)run.n * p->layer_block_bytes);
+    for (int i = 0; i < p->n_planes; i++) drop_blocks(p, run.layer, i, run.first, run.first + (int64_t)run.n);
 }
 
 int64_t sp_kv_pool_n_near(const sp_kv_pool *p)
@@ -316,18 +358,10 @@ int64_t sp_kv_pool_n_away(const sp_kv_pool *p)
     return atomic_load(&p->n_of[AWAY]);
 }
 
-uint8_t *sp_kv_pool_bytes_at(sp_kv_pool *p, int layer, uint32_t block)
+uint8_t *sp_kv_pool_bytes_at(sp_kv_pool *p, int layer, int plane, uint32_t block)
 {
     assert(p->away);
-    return at(p, layer, block);
-}
-
-/* come_back -- marks a released block as empty; its memory is given back. */
-static void come_back(sp_kv_pool *p, uint32_t block)
-{
-    atomic_fetch_sub(&p->n_of[atomic_exchange(&p->away[block], IN_MEMORY)], 1);
-    for (int l = 0; l < p->shape.n_layers; l++)
-        sp_kv_drop_contents(p, (sp_kv_run){.layer = l, .first = block, .n = 1});
+    return at(p, layer, plane, block);
 }
 
 /* -- the free map: all with the lock held --------------------------------------------------- */
@@ -408,20 +442,46 @@ void sp_kv_retain(sp_kv_pool *p, const uint32_t *blocks, int64_t n)
     }
 }
 
+/* come_back -- gives back the memory of n free neighbours, with the lock held. Others beside them that are free add
+ * their part of a page. */
+static void come_back(sp_kv_pool *p, int64_t first, int64_t n)
+{
+    int64_t end = first + n;
+    for (int64_t i = first; i < end; i++) atomic_fetch_sub(&p->n_of[atomic_exchange(&p->away[i], IN_MEMORY)], 1);
+    for (int i = 0; i < reach(p) && first > 0 && is_free(p, first - 1); i++) first--;
+    for (int i = 0; i < reach(p) && end < p->n_blocks && is_free(p, end); i++) end++;
+    for (int l = 0; l < p->shape.n_layers; l++)
+        for (int k = 0; k < p->n_planes; k++) drop_blocks(p, l, k, first, end);
+}
+
+/* free_run -- n neighbours whose last holder has released them. */
+static void free_run(sp_kv_pool *p, uint32_t first, int64_t n)
+{
+    if (n == 0) return;
+    pthread_mutex_lock(&p->lock);
+    if (p->away) come_back(p, first, n);
+    for (int64_t i = first; i < first + n; i++) p->free_map[i / 64] |= UINT64_C(1) << (i % 64);
+    p->n_free += n;
+    if (p->device) p->lowest = SP_MIN(p->lowest, (int64_t)first);
+    pthread_mutex_unlock(&p->lock);
+}
+
 void sp_kv_release(sp_kv_pool *p, const uint32_t *blocks, int64_t n)
 {
+    uint32_t first = 0;
+    int64_t n_run = 0;
     for (int64_t i = 0; i < n; i++) {
-        uint32_t b = blocks[i];
-        uint32_t before = atomic_fetch_sub(&p->refs[b], 1);
+        const uint32_t b = blocks[i], before = atomic_fetch_sub(&p->refs[b], 1);
         assert(before > 0);
-        if (before != 1) continue;
-        if (p->away) come_back(p, b);
-        pthread_mutex_lock(&p->lock);
-        p->free_map[b / 64] |= UINT64_C(1) << (b % 64);
-        p->n_free++;
-        if (p->device) p->lowest = SP_MIN(p->lowest, b);
-        pthread_mutex_unlock(&p->lock);
+        if (n_run && before == 1 && b == first + n_run) {
+            n_run++;
+            continue;
+        }
+        free_run(p, first, n_run);
+        first = b;
+        n_run = before == 1;
     }
+    free_run(p, first, n_run);
 }
 
 void sp_kv_seal(sp_kv_pool *p, const uint32_t *blocks, int64_t n)

@@ -7,6 +7,12 @@
  *   layer 1 | block 0 | block 1 | ... | block N-1 |     compute/ops.h (keys [G][D][B],
  *   ...                                                 values [G][B][D])
  *
+ * Where heads leave memory one by one (sp_kv_elsewhere, by_head), each has a plane of its own in a layer:
+ *
+ *   layer 0 | head 0 of block 0 | of block 1 | ... | head 1 of block 0 | ...
+ *
+ * Outside the pool (sp_kv_pool_read, sp_kv_pool_write) the heads of a block follow each other always.
+ *
  *   free --acquire--> open --seal--> sealed            release by the last holder: back to free
  *
  * The memory is the device's: operations read and write it, and the host copies blocks out and in
@@ -62,6 +68,10 @@ int64_t sp_kv_pool_n_free(const sp_kv_pool *p);
 sp_kv_view sp_kv_pool_layer(const sp_kv_pool *p, int layer);
 /* sp_kv_pool_layer_block_bytes -- one block in one layer. */
 size_t sp_kv_pool_layer_block_bytes(const sp_kv_pool *p);
+/* sp_kv_pool_outside -- the view of blocks that sp_kv_pool_read has copied. */
+sp_kv_view sp_kv_pool_outside(const sp_kv_pool *p, uint8_t *base);
+/* sp_kv_pool_n_planes -- of a layer: pieces of memory with all of its blocks; 1, or one for each head. */
+int sp_kv_pool_n_planes(const sp_kv_pool *p);
 
 /* Neighbouring blocks of one layer: first .. first + n - 1. */
 typedef struct sp_kv_run {
@@ -107,6 +117,7 @@ typedef struct sp_kv_elsewhere {
     sp_err (*read)(void *user, sp_kv_run run, uint8_t *to);
     sp_err (*write)(void *user, sp_kv_run run, const uint8_t *from);
     void *user;
+    bool by_head; /* each head has a plane */
 } sp_kv_elsewhere;
 
 /* sp_kv_pool_let_leave -- from now on sealed blocks may leave memory, and sp_kv_pool_read copies to
@@ -116,11 +127,11 @@ sp_err sp_kv_pool_let_leave(sp_kv_pool *p, const sp_kv_elsewhere *where) SP_MUST
 /* sp_kv_is_away -- Thread: holders. */
 bool sp_kv_is_away(const sp_kv_pool *p, uint32_t block);
 /* sp_kv_set_away -- bytes of sealed blocks are elsewhere now, or in memory again. Memory of those that
- * left is given back by sp_kv_drop. Thread: the engine's. */
+ * left is given back by sp_kv_drop_plane. Thread: the engine's. */
 void sp_kv_set_away(sp_kv_pool *p, const uint32_t *blocks, int64_t n, bool away);
-/* sp_kv_drop -- gives back the memory of those blocks of a run that are away: the pages that no other
- * block uses. Thread: the engine's. */
-void sp_kv_drop(sp_kv_pool *p, sp_kv_run run);
+/* sp_kv_drop_plane -- gives back the memory of those blocks of a run that are away, in one plane of the layer: the
+ * pages that no other block uses. Thread: the engine's. */
+void sp_kv_drop_plane(sp_kv_pool *p, sp_kv_run run, int plane);
 /* sp_kv_drop_contents -- the same for blocks that are not away and whose bytes nobody needs. */
 void sp_kv_drop_contents(sp_kv_pool *p, sp_kv_run run);
 /* sp_kv_pool_n_near, sp_kv_pool_n_away -- held blocks whose bytes are in memory; that are away. Those that nobody has
@@ -131,7 +142,7 @@ int64_t sp_kv_pool_n_away(const sp_kv_pool *p);
  * sp_kv_is_empty -- it has no bytes so far. */
 void sp_kv_touch(sp_kv_pool *p, uint32_t block);
 bool sp_kv_is_empty(const sp_kv_pool *p, uint32_t block);
-/* sp_kv_pool_bytes_at -- a block of a layer in memory, for the engine. Pre: let_leave. */
-uint8_t *sp_kv_pool_bytes_at(sp_kv_pool *p, int layer, uint32_t block);
+/* sp_kv_pool_bytes_at -- a block in a plane of a layer in memory, for the engine. Pre: let_leave. */
+uint8_t *sp_kv_pool_bytes_at(sp_kv_pool *p, int layer, int plane, uint32_t block);
 
 #endif

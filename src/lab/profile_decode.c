@@ -299,18 +299,21 @@ static void print_hardest(const sp_heads *h)
 {
     const int n = h->n_layers * h->n_kv_heads;
     hard_head *v = malloc((size_t)n * sizeof *v);
-    for (int i = 0; v && i < n; i++) {
+    float *difficulty = malloc((size_t)n * sizeof *difficulty);
+    if (difficulty) sp_heads_rank(h, 0, 0, difficulty);
+    for (int i = 0; v && difficulty && i < n; i++) {
         hard_head *one = &v[i];
         *one = (hard_head){.layer = i / h->n_kv_heads, .kv_head = i % h->n_kv_heads};
         one->tau = sp_heads_tau(h, one->layer, one->kv_head, SP_SPARSE_ETA, SP_SPARSE_POWER);
-        one->difficulty = sp_heads_hardness(h, one->layer, one->kv_head);
+        one->difficulty = difficulty[i];
     }
-    if (v) qsort(v, (size_t)n, sizeof *v, by_difficulty);
+    if (v && difficulty) qsort(v, (size_t)n, sizeof *v, by_difficulty);
     printf("\nhardest to reuse:");
-    for (int i = 0; v && i < n && i < N_HARDEST; i++)
+    for (int i = 0; v && difficulty && i < n && i < N_HARDEST; i++)
         printf("%s layer %d head %d (D %+.2f, threshold %.2f)", i ? "," : "", v[i].layer,
                v[i].kv_head, (double)v[i].difficulty, (double)v[i].tau);
     putchar('\n');
+    free(difficulty);
     free(v);
 }
 

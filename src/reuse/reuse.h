@@ -59,6 +59,7 @@ typedef struct sp_reuse_input {
     int32_t window;       /* sp_reuse_window: tokens that a token looks at */
     double params[SP_REUSE_PARAMS]; /* of the policy, in the order of its list */
     int n_layers;
+    int max_rows; /* tokens of a step, at most; 0: any */
     int n_done[SP_PLAN_DONE]; /* plans that have run, by role */
     const sp_plan *last;      /* the plan that ran last, kept until the next is made; or NULL */
 } sp_reuse_input;

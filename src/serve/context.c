@@ -176,20 +176,17 @@ static sp_err open_heads(sp_context *c, const char *model)
     return err;
 }
 
-/* rank_layers -- by their hardest head. */
-static sp_err rank_layers(sp_context *c)
+/* rank_heads -- for the requests that do not set their own thresholds. */
+static sp_err rank_heads(sp_context *c)
 {
-    const sp_hparams *hp = &c->model->hp;
+    const size_t n = (size_t)(c->model->hp.n_layers * c->model->hp.n_kv_heads);
+    const sp_sparse_opts *o = &c->defaults.decode.o;
     if (!c->offload || !c->heads) return SP_OK;
-    float *hardest = sp_alloc((size_t)hp->n_layers, sizeof *hardest);
-    if (!hardest) return sp_fail_nomem((size_t)hp->n_layers * sizeof *hardest, "resident heads");
-    for (int l = 0; l < hp->n_layers; l++) {
-        hardest[l] = sp_heads_hardness(c->heads, l, 0);
-        for (int g = 1; g < hp->n_kv_heads; g++)
-            hardest[l] = SP_MAX(hardest[l], sp_heads_hardness(c->heads, l, g));
-    }
-    sp_offload_rank(c->offload, hardest);
-    sp_free(hardest);
+    float *difficulty = sp_alloc(n, sizeof *difficulty);
+    if (!difficulty) return sp_fail_nomem(n * sizeof *difficulty, "resident heads");
+    sp_heads_rank(c->heads, o->eta, o->power, difficulty);
+    sp_offload_rank(c->offload, difficulty);
+    sp_free(difficulty);
     return SP_OK;
 }
 
@@ -281,7 +278,7 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
     SP_TRY(open_tiers(c, o));
     SP_TRY(open_engine(c, o));
     SP_TRY(open_heads(c, o->model));
-    SP_TRY(rank_layers(c));
+    SP_TRY(rank_heads(c));
     c->texts.vocab.tokenizer = c->model->tokenizer;
     c->texts.vocab.chat_template = c->model->chat_template;
     c->texts.prompts.tokenizer = c->model->tokenizer;

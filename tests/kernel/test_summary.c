@@ -296,6 +296,11 @@ static void labels(void **state)
     assert_true(memcmp(label, held, D * sizeof *label) != 0);
     assert_memory_equal(label + 2 * D, held + 2 * D, 2 * D * sizeof *label);
     assert_memory_equal(picked + 5, first + 5, 5 * sizeof *picked);
+    pick(&s, "ref", &req, scratch);
+    assert_true(req.hit[0] == 1 && req.hit[1] == 1);
+    req.pos -= 1000; /* rotated queries are compared: far away the same one is another */
+    pick(&s, "ref", &req, scratch);
+    assert_true(req.hit[0] == 0 && req.hit[1] == 0);
     sp_free(scratch);
     scene_close(&s);
 }

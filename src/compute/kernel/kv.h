@@ -6,8 +6,8 @@
 
 static inline uint8_t *sp_kv_keys(const sp_kv_view *kv, uint32_t block, int head)
 {
-    return kv->base + block * kv->block_bytes +
-           2 * (size_t)head * sp_kv_head_bytes(kv->type, kv->head);
+    const size_t to_next = kv->head_bytes ? kv->head_bytes : 2 * sp_kv_head_bytes(kv->type, kv->head);
+    return kv->base + block * kv->block_bytes + (size_t)head * to_next;
 }
 
 static inline uint8_t *sp_kv_values(const sp_kv_view *kv, uint32_t block, int head)

@@ -57,7 +57,7 @@
 
 INLINE const uint8_t *keys_of(const state *t, uint32_t block)
 {
-    return t->a->kv->base + block * t->a->kv->block_bytes + 2 * (size_t)t->kv_head * t->head_bytes;
+    return t->a->kv->base + block * t->a->kv->block_bytes + (size_t)t->kv_head * t->to_head;
 }
 
 /* Keys key .. key+n-1 of joined spans, at most a block, as a block: the one that they are in, or
@@ -467,6 +467,7 @@ void SP_VARIANT(sp_attend)(const sp_attend_args *a, int part, int n_parts)
                .width = SP_ROUND_UP(head, 16),
                .head_bytes = sp_kv_head_bytes(a->kv->type, head),
                .row_bytes = sp_row_bytes(a->kv->type, head)};
+    t.to_head = a->kv->head_bytes ? a->kv->head_bytes : 2 * t.head_bytes;
     lay_out(&t, sp_attend_own(a, part));
     sp_deal deal;
     sp_unit unit;

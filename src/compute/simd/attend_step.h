@@ -24,6 +24,7 @@ typedef struct state {
     int kv_head, group, n_rows;
     int head, width;              /* D, and D rounded up to 16: the stride of rows */
     size_t head_bytes, row_bytes; /* the keys, or the values, of a head in a block; one value */
+    size_t to_head;               /* from a head of a block to the next */
     sums piece, total;
     /* position in the walk: the run that begins with span next_span, and the number of its first step */
     int next_span;

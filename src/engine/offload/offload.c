@@ -23,8 +23,10 @@ static sp_err write_run(sp_offload *o, uint32_t first, int32_t n)
 {
     for (int l = 0; l < o->shape.n_layers; l++) {
         const sp_kv_run run = {.layer = l, .first = first, .n = n};
-        const sp_pages_run to = sp_offload_run(o, run, sp_kv_pool_bytes_at(o->pool, l, first));
-        SP_TRY(sp_pages_write(o->pages, &to));
+        for (int i = 0; i < o->n_planes; i++) {
+            const sp_pages_run to = sp_offload_run_here(o, run, i);
+            SP_TRY(sp_pages_write(o->pages, &to));
+        }
     }
     return SP_OK;
 }
@@ -69,7 +71,7 @@ static void left(sp_offload *o, const uint32_t *blocks, int32_t n)
     for (int32_t i = 0, m; i < n; i += m) {
         for (m = 1; i + m < n && blocks[i + m] == blocks[i] + (uint32_t)m; m++) continue;
         for (int l = 0; l < o->shape.n_layers; l++)
-            if (!o->is_resident[l]) sp_kv_drop(o->pool, (sp_kv_run){.layer = l, .first = blocks[i], .n = m});
+            sp_offload_drop(o, (sp_kv_run){.layer = l, .first = blocks[i], .n = m});
     }
     o->stats.n_left += n;
 }
@@ -166,20 +168,28 @@ sp_err sp_offload_leave(sp_offload *o, const uint32_t *blocks, int64_t n)
 static sp_err read_away(void *user, sp_kv_run run, uint8_t *to)
 {
     const sp_offload *o = user;
-    const sp_pages_run from = sp_offload_run(o, run, to);
-    return sp_pages_read(o->pages, &from);
+    const size_t block = sp_kv_pool_layer_block_bytes(o->pool), plane = (size_t)o->n_cols * o->record_bytes;
+    for (int i = 0; i < o->n_planes; i++) {
+        const sp_pages_run from = sp_offload_run(o, run, i, block, to + (size_t)i * plane);
+        SP_TRY(sp_pages_read(o->pages, &from));
+    }
+    return SP_OK;
 }
 
 /* Overwritten in the file: what seats and summaries say of such a block does not count any more. */
 static sp_err write_away(void *user, sp_kv_run run, const uint8_t *from)
 {
     sp_offload *o = user;
-    const size_t n = (size_t)run.n * sp_kv_pool_layer_block_bytes(o->pool);
+    const size_t block = sp_kv_pool_layer_block_bytes(o->pool), n = (size_t)run.n * block;
     uint8_t *copy = sp_alloc(n, 1);
     if (!copy) return sp_fail_nomem(n, "a block to be overwritten");
     memcpy(copy, from, n);
-    const sp_pages_run to = sp_offload_run(o, run, copy);
-    sp_err err = sp_pages_write(o->pages, &to);
+    sp_err err = SP_OK;
+    for (int i = 0; i < o->n_planes && err == SP_OK; i++) {
+        const sp_pages_run to =
+            sp_offload_run(o, run, i, block, copy + (size_t)i * (size_t)o->n_cols * o->record_bytes);
+        err = sp_pages_write(o->pages, &to);
+    }
     sp_free(copy);
     atomic_store(&o->stale_seats, true);
     return err;
@@ -227,7 +237,10 @@ static sp_err open_parts(sp_offload *o, const sp_offload_opts *opts)
 {
     SP_TRY(share_out(&o->shape, opts->n_blocks ? opts->n_blocks : o->n_blocks, opts, o));
     SP_TRY(sp_kv_pool_let_leave(
-        o->pool, &(sp_kv_elsewhere){.read = read_away, .write = write_away, .user = o}));
+        o->pool, &(sp_kv_elsewhere){.read = read_away, .write = write_away, .user = o,
+                                    .by_head = opts->resident_bytes > 0}));
+    o->n_planes = sp_kv_pool_n_planes(o->pool);
+    o->n_cols = o->shape.n_heads / o->n_planes;
     SP_TRY(sp_pages_open(
         &(sp_pages_opts){.dir = opts->dir,
                          .io = opts->io,
@@ -295,7 +308,7 @@ sp_offload_stats sp_offload_stats_of(const sp_offload *o)
     s.record_bytes = sp_pages_stride(o->pages);
     s.n_damaged = sp_pages_n_damaged(o->pages);
     s.max_bytes = o->max_bytes;
-    s.n_resident = o->n_resident;
+    s.n_resident = o->n_resident * o->n_cols;
     s.seat_bytes = (size_t)o->n_seats * sp_kv_block_bytes(&o->shape);
     return s;
 }

@@ -9,10 +9,9 @@
  *                 each layer and KV head. Seats keep what was read until another record needs them.
  *                 When they are too few, near blocks leave for them.
  *
- *   resident      layers whose records stay in memory although their blocks are away: those whose
- *                 heads reuse least, as many as a part of the budget holds. (LiteCache keeps heads;
- *                 here the heads of a layer share pages.) As more blocks leave, layers stop being
- *                 resident, the easiest first.
+ *   resident      KV heads whose records stay in memory although their blocks are away: those that
+ *                 reuse least, as many as a part of the budget holds. As more blocks leave, heads stop
+ *                 being resident, the easiest first. Source: LiteCache section 4.4 (L6).
  *
  * So exact attention over a context on disk has the bits that it has in memory, and sparse decoding
  * reads from the file only what the steps before did not read.
@@ -36,7 +35,7 @@ typedef struct sp_offload_opts {
     const char *io;   /* as sp_aio_open; NULL: the best */
     size_t max_bytes; /* of memory: near blocks, seats, windows and summaries */
     int32_t n_seats;  /* at most, of each layer and KV head; 0: what near blocks leave */
-    size_t resident_bytes; /* of max_bytes: for resident layers */
+    size_t resident_bytes; /* of max_bytes: for resident heads */
 } sp_offload_opts;
 
 typedef struct sp_offload_stats {
@@ -49,7 +48,7 @@ typedef struct sp_offload_stats {
     int64_t n_damaged;          /* records read whose checksum was wrong */
     int64_t wait_us, window_us; /* the engine waited for fetches; for windows */
     int64_t leave_us;           /* the engine spent on blocks that leave */
-    int n_resident;             /* layers */
+    int n_resident;             /* KV heads of layers */
     size_t record_bytes, max_bytes, seat_bytes;
 } sp_offload_stats;
 
@@ -63,10 +62,11 @@ sp_err sp_offload_create(const sp_offload_opts *o, sp_offload **out) SP_MUST_CHE
 /* sp_offload_destroy -- Pre: no step runs, no plan names blocks. NULL is allowed. */
 void sp_offload_destroy(sp_offload *o);
 
-/* sp_offload_rank -- how hard reuse is in each layer [L]: the hardest is the last that stops being
- * resident. Without: the first layer. Pre: no block is away. */
+/* sp_offload_rank -- how hard reuse is for each KV head [L, G]: the hardest is the last that stops being
+ * resident. Without: the first layer. As many heads stay resident as were; those that become it are read
+ * from the file (a failure leaves none resident). Thread: the engine's, before a step's first layer. */
 void sp_offload_rank(sp_offload *o, const float *difficulty);
-bool sp_offload_is_resident(const sp_offload *o, int layer);
+bool sp_offload_is_resident(const sp_offload *o, int layer, int kv_head);
 
 /* sp_offload_begin_step -- nothing is known of the next step. sp_offload_add_slice -- it also computes *n tokens of a
  * plan, fewer if the blocks that they fill would leave the budget no room for a layer's window. False, and nothing is

@@ -1,4 +1,4 @@
-/* offload_int.h -- what the parts of offload share: leaving (offload.c), resident layers (resident.c),
+/* offload_int.h -- what the parts of offload share: leaving (offload.c), resident heads (resident.c),
  * seats (seats.c), windows (window.c). */
 #ifndef SP_ENGINE_OFFLOAD_OFFLOAD_INT_H
 #define SP_ENGINE_OFFLOAD_OFFLOAD_INT_H
@@ -37,6 +37,12 @@ typedef struct sp_arrivals {
     int32_t n;
 } sp_arrivals;
 
+/* A plane of the pool: one KV head of a layer, or all; and how hard reuse is there. */
+typedef struct sp_ranked {
+    float difficulty;
+    int32_t plane; /* layer n_planes + plane */
+} sp_ranked;
+
 /* Blocks that are being written, by a thread of its own. */
 typedef struct sp_leaving {
     uint32_t blocks[SP_LEAVE_BATCH];
@@ -71,6 +77,7 @@ struct sp_offload {
     int64_t n_blocks;           /* of the pool */
     int64_t n_budget, max_near; /* near blocks and open seats; near ones beside the seats */
     size_t record_bytes, max_bytes;
+    int n_planes, n_cols; /* of a layer in the pool; heads of a plane */
     int64_t max_window; /* blocks of a layer */
 
     uint32_t *seats;         /* [n_seats + n_spare] blocks of the pool */
@@ -88,8 +95,8 @@ struct sp_offload {
     _Atomic bool stale_seats; /* a record of the file was overwritten */
 
     size_t resident_bytes;
-    uint16_t *rank;       /* [L] layers, the hardest first */
-    uint8_t *is_resident; /* [L] the first n_resident of them */
+    sp_ranked *rank;      /* [L n_planes] planes, the hardest first */
+    uint8_t *is_resident; /* [L, n_planes] the first n_resident of them */
     int n_resident;
 
     sp_need need;
@@ -99,20 +106,41 @@ struct sp_offload {
     sp_offload_stats stats;
 };
 
-/* sp_offload_record -- of KV head g of a block in a layer. */
+/* sp_offload_record -- of KV head g of a block in a layer: in the file as in the pool, plane by plane. */
 static inline int64_t sp_offload_record(const sp_offload *o, int layer, uint32_t block, int kv_head)
 {
-    return (layer * o->n_blocks + block) * o->shape.n_heads + kv_head;
+    const int64_t plane = layer * o->n_planes + kv_head / o->n_cols;
+    return (plane * o->n_blocks + block) * o->n_cols + kv_head % o->n_cols;
 }
 
-/* sp_offload_run -- of neighbouring blocks: a run of the file. */
-static inline sp_pages_run sp_offload_run(const sp_offload *o, sp_kv_run run, uint8_t *at)
+/* sp_offload_run -- of neighbouring blocks in a plane: a run of the file. In memory they are row_bytes apart. */
+static inline sp_pages_run sp_offload_run(const sp_offload *o, sp_kv_run run, int plane, size_t row_bytes, uint8_t *at)
 {
-    return (sp_pages_run){.first = sp_offload_record(o, run.layer, run.first, 0),
+    return (sp_pages_run){.first = sp_offload_record(o, run.layer, run.first, plane * o->n_cols),
                           .n_rows = run.n,
-                          .n_cols = o->shape.n_heads,
-                          .row_bytes = sp_kv_pool_layer_block_bytes(o->pool),
+                          .n_cols = o->n_cols,
+                          .row_bytes = row_bytes,
                           .at = at};
+}
+
+/* sp_offload_run_here -- the same of blocks where they are in the pool. */
+static inline sp_pages_run sp_offload_run_here(const sp_offload *o, sp_kv_run run, int plane)
+{
+    return sp_offload_run(o, run, plane, (size_t)o->n_cols * o->record_bytes,
+                          sp_kv_pool_bytes_at(o->pool, run.layer, plane, run.first));
+}
+
+/* sp_offload_is_plane_resident -- whether the plane's records stay in memory. */
+static inline bool sp_offload_is_plane_resident(const sp_offload *o, int layer, int plane)
+{
+    return o->is_resident[layer * o->n_planes + plane];
+}
+
+/* sp_offload_drop -- the memory of away blocks of a layer, but for planes that stay. */
+static inline void sp_offload_drop(sp_offload *o, sp_kv_run run)
+{
+    for (int i = 0; i < o->n_planes; i++)
+        if (!sp_offload_is_plane_resident(o, run.layer, i)) sp_kv_drop_plane(o->pool, run, i);
 }
 
 /* sp_need_blocks -- of the budget, for what the next step reads and writes. */
@@ -122,7 +150,7 @@ sp_err sp_residents_create(sp_offload *o) SP_MUST_CHECK;
 void sp_residents_destroy(sp_offload *o);
 /* sp_residents_begin -- before blocks are marked away. */
 void sp_residents_begin(sp_offload *o);
-/* sp_residents_fit -- when blocks are marked away: layers that do not fit any more are dropped. */
+/* sp_residents_fit -- when blocks are marked away: heads that do not fit any more are dropped. */
 void sp_residents_fit(sp_offload *o);
 /* sp_residents_forget -- what is resident does not count any more. */
 void sp_residents_forget(sp_offload *o);

@@ -1,22 +1,33 @@
-/* resident.c -- layers whose records stay in memory although their blocks are away.
+/* resident.c -- KV heads whose records stay in memory although their blocks are away.
  *
- *   rank          layer 7   layer 2   layer 0   layer 5 ...      the hardest first
- *   is_resident   yes       yes       no        no               n_resident = 2
+ *   rank          head 1 of layer 7   head 0 of layer 2   head 0 of layer 7   ...      the hardest first
+ *   is_resident   yes                 yes                 no                  no       n_resident = 2
+ *
+ * Heads have planes of their own in the pool, so a head that leaves gives back its pages.
  *
  * Invariants
- *  I1  of a resident layer all blocks that are away are in their own memory.
- *  I2  a layer that stopped being resident becomes it again only when no block is away. */
+ *  I1  of a resident head all blocks that are away are in their own memory.
+ *  I2  n_resident grows only when no block is away; a new rank exchanges heads, and reads those that come. */
 #include "engine/offload/offload_int.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
 #include "base/mem.h"
+
+static int n_all(const sp_offload *o)
+{
+    return o->shape.n_layers * o->n_planes;
+}
 
 sp_err sp_residents_create(sp_offload *o)
 {
-    const int n = o->shape.n_layers;
-    o->rank = SP_NEW_N(uint16_t, (size_t)n);
-    o->is_resident = SP_NEW_N(uint8_t, (size_t)n);
-    if (!o->rank || !o->is_resident) return sp_fail_nomem((size_t)n * 3, "resident layers");
-    for (int l = 0; l < n; l++) o->rank[l] = (uint16_t)l;
+    const size_t n = (size_t)n_all(o);
+    o->rank = SP_NEW_N(sp_ranked, n);
+    o->is_resident = SP_NEW_N(uint8_t, n);
+    if (!o->rank || !o->is_resident) return sp_fail_nomem(n * sizeof *o->rank, "resident heads");
+    for (size_t i = 0; i < n; i++) o->rank[i].plane = (int32_t)i;
     return SP_OK;
 }
 
@@ -26,40 +37,83 @@ void sp_residents_destroy(sp_offload *o)
     sp_free(o->is_resident);
 }
 
-void sp_offload_rank(sp_offload *o, const float *difficulty)
+bool sp_offload_is_resident(const sp_offload *o, int layer, int kv_head)
 {
-    for (int i = 1; i < o->shape.n_layers; i++) { /* few layers, once */
-        const uint16_t layer = o->rank[i];
-        int at = i;
-        for (; at > 0 && difficulty[o->rank[at - 1]] < difficulty[layer]; at--)
-            o->rank[at] = o->rank[at - 1];
-        o->rank[at] = layer;
+    return sp_offload_is_plane_resident(o, layer, kv_head / o->n_cols);
+}
+
+/* leave -- a head's away blocks give back their memory. */
+static void leave(sp_offload *o, int32_t plane)
+{
+    o->is_resident[plane] = 0;
+    sp_kv_drop_plane(o->pool, (sp_kv_run){.layer = plane / o->n_planes, .first = 0, .n = (int32_t)o->n_blocks},
+                     plane % o->n_planes);
+}
+
+/* stop -- the easiest of the resident heads leaves memory. */
+static void stop(sp_offload *o)
+{
+    leave(o, o->rank[--o->n_resident].plane);
+}
+
+/* come -- a head's away blocks are read from the file. */
+static sp_err come(sp_offload *o, int32_t plane)
+{
+    for (int64_t i = 0, n; i < o->n_blocks; i += n) {
+        for (n = 0; i + n < o->n_blocks && sp_kv_is_away(o->pool, (uint32_t)(i + n)); n++) continue;
+        const sp_kv_run run = {plane / o->n_planes, (uint32_t)i, (int32_t)n};
+        const sp_pages_run from = sp_offload_run_here(o, run, plane % o->n_planes);
+        if (n) SP_TRY(sp_pages_read(o->pages, &from));
+        if (!n) n = 1;
+    }
+    return SP_OK;
+}
+
+static int hardest_first(const void *a, const void *b)
+{
+    const sp_ranked *x = a, *y = b;
+    if (x->difficulty != y->difficulty) return x->difficulty < y->difficulty ? 1 : -1;
+    return (x->plane > y->plane) - (x->plane < y->plane);
+}
+
+/* exchange -- the first n_resident of the new rank become resident, those that are and are not among them leave. */
+static void exchange(sp_offload *o)
+{
+    for (int i = o->n_resident; i < n_all(o); i++)
+        if (o->is_resident[o->rank[i].plane]) leave(o, o->rank[i].plane);
+    for (int i = 0; i < o->n_resident; i++) {
+        const int32_t plane = o->rank[i].plane;
+        if (o->is_resident[plane]) continue;
+        o->is_resident[plane] = 1;
+        if (come(o, plane) == SP_OK) continue;
+        sp_log(SP_LOG_WARN, "no heads are resident: %s", sp_error_detail());
+        for (int k = 0; k < o->n_resident; k++) leave(o, o->rank[k].plane);
+        o->n_resident = 0;
+        return;
     }
 }
 
-bool sp_offload_is_resident(const sp_offload *o, int layer)
+void sp_offload_rank(sp_offload *o, const float *difficulty)
 {
-    return o->is_resident[layer];
-}
-
-/* stop -- the easiest of the resident layers leaves memory. */
-static void stop(sp_offload *o)
-{
-    const int layer = o->rank[--o->n_resident];
-    o->is_resident[layer] = 0;
-    sp_kv_drop(o->pool, (sp_kv_run){.layer = layer, .first = 0, .n = (int32_t)o->n_blocks});
+    for (int i = 0; i < n_all(o); i++) {
+        const float *d = difficulty + i * o->n_cols;
+        o->rank[i] = (sp_ranked){d[0], i};
+        for (int k = 1; k < o->n_cols; k++) o->rank[i].difficulty = SP_MAX(o->rank[i].difficulty, d[k]);
+    }
+    qsort(o->rank, (size_t)n_all(o), sizeof *o->rank, hardest_first);
+    exchange(o);
 }
 
 void sp_residents_begin(sp_offload *o)
 {
     if (o->resident_bytes == 0 || sp_kv_pool_n_away(o->pool) > 0) return; /* I2 */
-    o->n_resident = o->shape.n_layers;
-    for (int l = 0; l < o->n_resident; l++) o->is_resident[l] = 1;
+    o->n_resident = n_all(o);
+    memset(o->is_resident, 1, (size_t)o->n_resident);
 }
 
 void sp_residents_fit(sp_offload *o)
 {
-    const size_t block = sp_kv_pool_layer_block_bytes(o->pool), away = (size_t)sp_kv_pool_n_away(o->pool);
+    const size_t block = (size_t)o->n_cols * o->record_bytes, away = (size_t)sp_kv_pool_n_away(o->pool);
     while (o->n_resident && (size_t)o->n_resident * away * block > o->resident_bytes) stop(o);
 }
 

@@ -164,7 +164,8 @@ static int32_t take_spare(const sp_offload *o, sp_row *row)
 
 static uint8_t *bytes_of(const sp_offload *o, int layer, int kv_head, int32_t seat)
 {
-    return sp_kv_pool_bytes_at(o->pool, layer, o->seats[seat]) + (size_t)kv_head * o->record_bytes;
+    return sp_kv_pool_bytes_at(o->pool, layer, kv_head / o->n_cols, o->seats[seat]) +
+           (size_t)(kv_head % o->n_cols) * o->record_bytes;
 }
 
 /* load -- begins to fetch a block into seat `at` of the row. */
@@ -209,6 +210,7 @@ static int32_t find(const sp_offload *o, const sp_row *row, uint32_t block)
 void sp_offload_want(sp_offload *o, int layer, int kv_head, uint32_t *blocks, int32_t n)
 {
     sp_row *row = row_of(o, layer, kv_head);
+    const bool is_resident = sp_offload_is_plane_resident(o, layer, kv_head / o->n_cols);
     if (o->waited) o->epoch++;
     o->waited = false;
     if (o->spare_layer != layer) forget_spares(o);
@@ -218,7 +220,7 @@ void sp_offload_want(sp_offload *o, int layer, int kv_head, uint32_t *blocks, in
         if (!sp_kv_is_away(o->pool, blocks[i])) continue;
         const int32_t s = find(o, row, blocks[i]);
         o->stats.n_wanted++;
-        if (o->is_resident[layer]) {
+        if (is_resident) {
             o->stats.n_found++;
             continue;
         }
@@ -240,7 +242,8 @@ void sp_offload_want(sp_offload *o, int layer, int kv_head, uint32_t *blocks, in
 void sp_offload_ahead(sp_offload *o, int layer, int kv_head, const uint32_t *blocks, int32_t n)
 {
     sp_row *row = row_of(o, layer, kv_head);
-    for (int32_t i = 0; i < n && !o->is_resident[layer]; i++) {
+    const bool is_resident = sp_offload_is_plane_resident(o, layer, kv_head / o->n_cols);
+    for (int32_t i = 0; i < n && !is_resident; i++) {
         if (!sp_kv_is_away(o->pool, blocks[i]) || find(o, row, blocks[i]) >= 0) continue;
         const int32_t at = sp_pages_is_full(o->pages) ? -1 : take_seat(o, row, true);
         if (at < 0) return;

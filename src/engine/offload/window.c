@@ -8,7 +8,7 @@ void sp_offload_window_drop(sp_offload *o)
     sp_window *w = &o->window;
     for (int64_t i = 0, n; i < w->n; i += n) {
         for (n = 1; i + n < w->n && w->blocks[i + n] == w->blocks[i] + (uint32_t)n; n++) continue;
-        sp_kv_drop(o->pool, (sp_kv_run){w->layer, w->blocks[i], (int32_t)n});
+        sp_offload_drop(o, (sp_kv_run){w->layer, w->blocks[i], (int32_t)n});
     }
     for (int64_t i = 0; i < w->n; i++) w->is_in[w->blocks[i]] = 0;
     w->n = 0;
@@ -16,8 +16,15 @@ void sp_offload_window_drop(sp_offload *o)
 
 static bool is_missing(const sp_offload *o, uint32_t block)
 {
-    return sp_kv_is_away(o->pool, block) && !o->window.is_in[block] &&
-           !o->is_resident[o->window.layer];
+    return sp_kv_is_away(o->pool, block) && !o->window.is_in[block];
+}
+
+/* is_all_resident -- whether no head of the layer needs a window. */
+static bool is_all_resident(const sp_offload *o, int layer)
+{
+    int n = 0;
+    for (int i = 0; i < o->n_planes; i++) n += sp_offload_is_plane_resident(o, layer, i);
+    return n == o->n_planes;
 }
 
 bool sp_offload_take_damage(sp_offload *o, uint32_t *block)
@@ -28,18 +35,25 @@ bool sp_offload_take_damage(sp_offload *o, uint32_t *block)
     return true;
 }
 
-/* read_run -- after a failure one by one, to know which block cannot be read. */
-static sp_err read_run(sp_offload *o, sp_kv_run run)
+/* read_plane -- after a failure one by one, to know which block cannot be read. */
+static sp_err read_plane(sp_offload *o, sp_kv_run run, int plane)
 {
-    sp_pages_run from = sp_offload_run(o, run, sp_kv_pool_bytes_at(o->pool, run.layer, run.first));
+    sp_pages_run from = sp_offload_run_here(o, run, plane);
     sp_err err = sp_pages_read(o->pages, &from);
     for (int32_t i = 0; err != SP_OK && i < run.n; i++) {
-        const sp_kv_run one = {run.layer, run.first + (uint32_t)i, 1};
-        from = sp_offload_run(o, one, sp_kv_pool_bytes_at(o->pool, one.layer, one.first));
+        from = sp_offload_run_here(o, (sp_kv_run){run.layer, run.first + (uint32_t)i, 1}, plane);
         if (sp_pages_read(o->pages, &from) == SP_OK) continue;
-        o->damaged = 1 + (int64_t)one.first;
+        o->damaged = 1 + (int64_t)run.first + i;
         return err;
     }
+    return SP_OK;
+}
+
+/* read_run -- what of its heads is not resident. */
+static sp_err read_run(sp_offload *o, sp_kv_run run)
+{
+    for (int i = 0; i < o->n_planes; i++)
+        if (!sp_offload_is_plane_resident(o, run.layer, i)) SP_TRY(read_plane(o, run, i));
     return SP_OK;
 }
 
@@ -87,6 +101,7 @@ sp_err sp_offload_window(sp_offload *o, int layer, const uint32_t *blocks, int64
     int64_t n_missing = 0;
     if (o->window.layer != layer) sp_offload_window_drop(o);
     o->window.layer = layer;
+    if (is_all_resident(o, layer)) return SP_OK;
     for (int64_t i = 0; i < n; i++) n_missing += is_missing(o, blocks[i]);
     if (n_missing == 0) return SP_OK;
     SP_TRY(make_room(o, n_missing));

@@ -136,8 +136,13 @@ float sp_heads_difficulty(const sp_heads *h, int layer, int kv_head, float tau, 
     return tau - (s - epsilon);
 }
 
-float sp_heads_hardness(const sp_heads *h, int layer, int kv_head)
+void sp_heads_rank(const sp_heads *h, float eta, float power, float *difficulty)
 {
-    const float tau = sp_heads_tau(h, layer, kv_head, SP_SPARSE_ETA, SP_SPARSE_POWER);
-    return sp_heads_difficulty(h, layer, kv_head, tau, EPSILON);
+    if (eta == 0) eta = SP_SPARSE_ETA;
+    if (power == 0) power = SP_SPARSE_POWER;
+    for (int i = 0; i < h->n_layers * h->n_kv_heads; i++) {
+        const int layer = i / h->n_kv_heads, g = i % h->n_kv_heads;
+        const float tau = power > 0 ? sp_heads_tau(h, layer, g, eta, power) : eta;
+        difficulty[i] = sp_heads_difficulty(h, layer, g, tau, EPSILON);
+    }
 }

@@ -36,7 +36,8 @@ float sp_heads_tau(const sp_heads *h, int layer, int kv_head, float eta, float p
 /* sp_heads_difficulty -- D = tau - (similarity - epsilon) (section 4.4); similarities of the group
  * are combined by eq. 2. */
 float sp_heads_difficulty(const sp_heads *h, int layer, int kv_head, float tau, float epsilon);
-/* sp_heads_hardness -- D with the default thresholds and the paper's epsilon. */
-float sp_heads_hardness(const sp_heads *h, int layer, int kv_head);
+/* sp_heads_rank -- D of all KV heads [L, G] with the thresholds of these options (sp_sparse_opts: 0 is the default, a
+ * negative power eta for all) and the paper's epsilon. */
+void sp_heads_rank(const sp_heads *h, float eta, float power, float *difficulty);
 
 #endif

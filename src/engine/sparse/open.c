@@ -242,6 +242,18 @@ static sp_err take_roles(sp_sparse *s, opening *o)
     return SP_OK;
 }
 
+/* rank_heads -- which heads of a context in a file stay in memory: the hardest by the thresholds of this request. */
+static sp_err rank_heads(sp_sparse *s, sp_engine *e)
+{
+    const size_t n = (size_t)(s->n_layers * s->n_heads);
+    if (!e->offload || !s->o.heads || sp_offload_stats_of(e->offload).n_resident == 0) return SP_OK;
+    float *difficulty = sp_arena_take(&s->arena, n, sizeof *difficulty);
+    if (!difficulty) return sp_fail_nomem(n * sizeof *difficulty, "resident heads");
+    sp_heads_rank(s->o.heads, s->o.eta, s->o.power, difficulty);
+    sp_offload_rank(e->offload, difficulty);
+    return SP_OK;
+}
+
 sp_err sp_sparse_open(sp_sparse *s, sp_engine *e, const sp_todo *query)
 {
     const sp_hparams *hp = &e->o.model->hp;
@@ -258,6 +270,7 @@ sp_err sp_sparse_open(sp_sparse *s, sp_engine *e, const sp_todo *query)
     if (!s->active) return SP_OK;
     if (e->offload && !s->o.source.want) s->o.source = sp_offload_source(e->offload, s->o.seats);
     SP_TRY(take_lists(s, &o));
+    SP_TRY(rank_heads(s, e));
     SP_TRY(take_summaries(s, e));
     return list(s, &o);
 }

@@ -6,6 +6,8 @@
  *   which tokens  those that had looked most at the chunks before them                     eq. 14
  *   until when    chunks that the question does not focus on are recomputed in the first
  *                 layers only                                                              Alg. 1
+ *                 where the tokens take several steps, a probe of the question comes first, and
+ *                 these chunks are not recomputed
  *
  *   spans   head | chunk 1 | chunk 2 | new chunk | question | patch of 1 | recomputed 1, 2 | answer
  *   todo    recomputed 1, recomputed 2, new chunk, question: ascending positions
@@ -223,38 +225,84 @@ static sp_err add_todo(const sp_reuse_input *in, int see, sp_plan *plan, const l
     return SP_OK;
 }
 
-static sp_err plan_craft(const sp_reuse_input *in, sp_plan *plan)
+/* -- the question first --------------------------------------------------------------------- */
+
+/* probe_of -- the probe that has run; or NULL. */
+static const sp_plan *probe_of(const sp_reuse_input *in)
 {
-    layout l = {0};
+    const sp_plan *probe = sp_reuse_probed(in);
+    return probe && sp_craft_gate_of(probe) ? probe : NULL;
+}
+
+static int focus_of(const sp_reuse_input *in)
+{
+    const bool all = in->recompute >= 1 && in->params[SP_CRAFT_ALPHA] == 0;
+    return all || probe_of(in) ? 0 : (int)in->params[SP_CRAFT_FOCUS];
+}
+
+/* wants_probe -- the tokens take several steps, and only the last has the question. */
+static bool wants_probe(const sp_reuse_input *in, const int32_t *count)
+{
+    int64_t again = 0, all = 0;
+    int n_chunks = 0;
+    for (int i = 0; i < in->n_segs; i++) {
+        n_chunks += sp_reuse_is_chunk(in, i);
+        again += count[i];
+        all += in->found[i].n_known == in->segs[i].n ? count[i] : in->segs[i].n;
+    }
+    const bool asks = in->segs[in->n_segs - 1].kind != SP_SEG_CHUNK;
+    return asks && focus_of(in) > 0 && n_chunks > 2 && again > 0 && in->max_rows && all > in->max_rows;
+}
+
+/* plan_probe -- the question over the copies. What has none is computed later and not seen. */
+static sp_err plan_probe(const sp_reuse_input *in, sp_plan *plan, layout *l)
+{
+    int see, n = 0;
+    SP_TRY(sp_reuse_spans(in, plan));
+    for (int i = 0; i < in->n_segs; i++) SP_TRY(add_patch(in, i, plan, l));
+    uint16_t *seen = sp_arena_take(&plan->arena, (size_t)plan->n_spans, sizeof *seen);
+    if (!seen) return sp_fail_nomem((size_t)plan->n_spans * sizeof *seen, "a probe");
+    for (int s = 0; s < plan->n_spans; s++)
+        if (plan->slots[s].n_known || s == in->n_segs - 1) seen[n++] = (uint16_t)s;
+    SP_TRY(sp_plan_add_sight(plan, seen, n, &see));
+    SP_TRY(sp_reuse_add_tokens(in, in->n_segs - 1, see, plan));
+    return sp_craft_gate_begin(in, plan, l->seg_of, NULL, focus_of(in));
+}
+
+static sp_err plan_answer(const sp_reuse_input *in, sp_plan *plan, layout *l)
+{
     int32_t end = 0;
     int answer, see;
-    SP_TRY(new_layout(in, plan, &l));
-    SP_TRY(counts_of(in, plan, l.count));
     SP_TRY(sp_reuse_spans(in, plan));
     for (int i = 0; i < in->n_segs; i++) {
-        SP_TRY(add_patch(in, i, plan, &l));
-        SP_TRY(add_recomputed(in, i, plan, &l));
+        SP_TRY(add_patch(in, i, plan, l));
+        SP_TRY(add_recomputed(in, i, plan, l));
         end += in->segs[i].n;
     }
     SP_TRY(sp_plan_add_span(plan, &(sp_span_spec){.room = in->answer_room, .at = end}, &answer));
-    l.seg_of[answer] = -1;
+    l->seg_of[answer] = -1;
     SP_TRY(sp_plan_add_sight(plan, NULL, plan->n_spans, &see));
-    SP_TRY(add_todo(in, see, plan, &l));
-    const bool all = in->recompute >= 1 && in->params[SP_CRAFT_ALPHA] == 0;
-    const int focus = all ? 0 : (int)in->params[SP_CRAFT_FOCUS];
-    return sp_craft_gate_begin(in, plan, l.seg_of, l.recomputed, focus);
+    SP_TRY(add_todo(in, see, plan, l));
+    return sp_craft_gate_begin(in, plan, l->seg_of, l->recomputed, focus_of(in));
 }
 
 static sp_err next_craft(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *role)
 {
-    *role = SP_PLAN_ANSWER;
-    return plan_craft(in, plan);
+    layout l = {0};
+    SP_TRY(new_layout(in, plan, &l));
+    SP_TRY(counts_of(in, plan, l.count));
+    *role = wants_probe(in, l.count) ? SP_PLAN_PROBE : SP_PLAN_ANSWER;
+    if (*role == SP_PLAN_PROBE) return plan_probe(in, plan, &l);
+    const sp_plan *probe = probe_of(in);
+    for (int i = 0; i < in->n_segs && probe; i++)
+        if (sp_craft_is_unfocused(probe, i)) l.count[i] = 0;
+    return plan_answer(in, plan, &l);
 }
 
 static sp_err keep_craft(const sp_reuse_input *in, sp_plan *plan, sp_plan_role role,
                          sp_kept_list *out)
 {
-    SP_UNUSED(role);
+    if (role != SP_PLAN_ANSWER) return SP_OK;
     sp_reuse_keep_path(in, plan, in->n_head, out);
     for (int i = in->n_head; i < in->n_segs; i++) {
         sp_kept kept = {.seg = i};

@@ -55,7 +55,8 @@ static bool focus_step(sp_craft_gate *w)
 
 static void drop_unfocused(sp_craft_gate *w, const sp_gate_view *view)
 {
-    for (int r = 0; r < view->n; r++) {
+    for (int r = 0; r < view->n && w->probes; r++) view->keep[r] = false;
+    for (int r = 0; r < view->n && !w->probes; r++) {
         int span = view->plan->todo[view->id[r]].span, seg = w->seg_of[span];
         if (span < w->n_segs || seg < 0 || w->focused[seg]) continue; /* it has no cached copy */
         view->keep[r] = false;
@@ -120,7 +121,9 @@ static void after_layer(void *user, const sp_gate_view *v)
         }
     }
     const bool is_last = v->layer + 1 == w->n_layers; /* what has passed it is whole, and no work is left to save */
-    if (asked && w->focus > 0 && focus_step(w) && !is_last) drop_unfocused(w, v);
+    if (!asked || w->focus == 0 || !focus_step(w)) return;
+    w->stable = true;
+    if (!is_last) drop_unfocused(w, v);
 }
 
 /* -- making one ----------------------------------------------------------------------------- */
@@ -146,8 +149,8 @@ sp_err sp_craft_gate_begin(const sp_reuse_input *in, sp_plan *plan, const int32_
     if (!w || !first_of || !flags || !looks || !chunks)
         return sp_fail_nomem(n * sizeof *chunks, "attention statistics");
     for (int i = 0; i < in->n_segs; i++) {
-        bool is_chunk = in->segs[i].kind == SP_SEG_CHUNK;
-        bool computed = plan->slots[i].n_known == 0 || recomputed[i] >= 0;
+        bool is_new = plan->slots[i].n_known == 0, computed = recomputed && (is_new || recomputed[i] >= 0);
+        bool is_chunk = in->segs[i].kind == SP_SEG_CHUNK && (recomputed || !is_new);
         first_of[i] = plan->spans[i].at;
         flags[i] = is_chunk;
         if (is_chunk && computed) SP_TRY(measure_chunk(in, plan, i, &chunks[i]));
@@ -160,6 +163,7 @@ sp_err sp_craft_gate_begin(const sp_reuse_input *in, sp_plan *plan, const int32_
                          .is_chunk = flags,
                          .chunks = chunks,
                          .looks = looks,
+                         .probes = !recomputed,
                          .focused = flags + n,
                          .was_focused = flags + 2 * n};
     plan->gate = (sp_gate){.after_layer = after_layer, .user = w, .wants_mass = true};
@@ -169,4 +173,11 @@ sp_err sp_craft_gate_begin(const sp_reuse_input *in, sp_plan *plan, const int32_
 const sp_craft_gate *sp_craft_gate_of(const sp_plan *plan)
 {
     return plan->gate.after_layer == after_layer ? plan->gate.user : NULL;
+}
+
+bool sp_craft_is_unfocused(const sp_plan *probe, int i)
+{
+    const sp_craft_gate *w = sp_craft_gate_of(probe);
+    assert(w);
+    return w->stable && w->is_chunk[i] && !w->focused[i];
 }

@@ -7,7 +7,8 @@
  * Focus: after each layer, the chunks that the question has looked at most so far. When their set
  * has stayed the same for `focus` layers, recomputed tokens of the other chunks are dropped from
  * the remaining layers, where their cached copies replace them (plan.h: twins). It acts on the
- * tokens that are computed in one step with the question.
+ * tokens that are computed in one step with the question. Where they take several steps, a probe
+ * finds the focus first: the question alone over the cached copies, until the set is stable.
  *
  * Source: Cache-Craft sections 3.1 and 3.2.2. */
 #ifndef SP_REUSE_CRAFT_GATE_H
@@ -37,17 +38,22 @@ typedef struct sp_craft_gate {
     float *looks;                /* [n_segs] attention of the last segment to each, so far */
     bool *focused, *was_focused; /* [n_segs] after this layer, and after the one before */
     int n_same;                  /* layers for which the set has not changed */
+    bool probes, stable;         /* a probe; it has stayed the same for long */
 } sp_craft_gate;
 
 /* sp_craft_gate_begin -- the gate of a plan that has all its spans. seg_of [n_spans] and recomputed
  * [n_segs] (the span of the recomputed tokens; -1: none) belong to the arena of the plan. Measures
- * chunks with fresh or recomputed tokens. focus: layers; 0: no token is dropped.
+ * chunks with fresh or recomputed tokens. focus: layers; 0: no token is dropped. recomputed NULL: a
+ * probe, which measures no chunk, compares those with a copy, and ends when their focus is stable.
  * Errors: SP_E_NOMEM. */
 sp_err sp_craft_gate_begin(const sp_reuse_input *in, sp_plan *plan, const int32_t *seg_of,
                            const int32_t *recomputed, int focus) SP_MUST_CHECK;
 
 /* sp_craft_gate_of -- what the gate of a plan has measured; NULL when it has none of these. */
 const sp_craft_gate *sp_craft_gate_of(const sp_plan *plan);
+
+/* sp_craft_is_unfocused -- a probe has found that the question does not look at segment i. */
+bool sp_craft_is_unfocused(const sp_plan *probe, int i);
 
 /* sp_craft_focus -- marks the focused among n chunks by their cumulated attention: the scores in
  * falling order are cut where the entropy of their differences grows most (Algorithm 1). Fewer

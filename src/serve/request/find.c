@@ -23,6 +23,7 @@ sp_reuse_input sp_request_input(const sp_request *r)
                          .answer_room = r->answer.max_tokens,
                          .window = r->answer.window,
                          .n_layers = r->ctx->model->hp.n_layers,
+                         .max_rows = r->ctx->limits.n_batch,
                          .last = r->plans.last.n_spans ? &r->plans.last : NULL};
     memcpy(in.n_done, r->plans.n_done, sizeof in.n_done);
     memcpy(in.params, o->params, sizeof in.params);

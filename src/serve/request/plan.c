@@ -46,16 +46,15 @@ void sp_request_unreserve(sp_request *r)
 }
 
 /* room_of -- an upper bound on the blocks of all plans: segments that were not found, plus the whole prompt if tokens
- * are recomputed. */
-static int64_t room_of(const sp_reuse_input *in)
+ * are recomputed. Those of each segment may have blocks of their own. */
+static int64_t room_of(const sp_reuse_input *in, bool recomputes)
 {
     int64_t n = 0;
-    int32_t n_prompt = 0;
     for (int i = 0; i < in->n_segs; i++) {
-        n_prompt += in->segs[i].n;
-        if (!in->found[i].copy) n += sp_blocks_for(in->segs[i].n);
+        const int64_t n_blocks = sp_blocks_for(in->segs[i].n);
+        n += (in->found[i].copy ? 0 : n_blocks) + (recomputes ? n_blocks : 0);
     }
-    return n + (in->recompute > 0 ? sp_blocks_for(n_prompt) : 0);
+    return n;
 }
 
 /* blocks_needed -- for all plans of the request and its answer, at most; what is found is pinned
@@ -66,7 +65,8 @@ static int64_t blocks_needed(const sp_request *r)
     sp_reuse_input in = sp_request_input(r);
     int64_t answer = sp_blocks_for(r->answer.max_tokens);
     if (r->plans.role == SP_PLAN_ANSWER && !p->room) return sp_plan_n_fresh(&r->plans.now) + answer;
-    return answer + (p->room ? p->room(&in) : room_of(&in));
+    const bool recomputes = in.recompute > 0 || r->plans.role == SP_PLAN_PROBE;
+    return answer + (p->room ? p->room(&in) : room_of(&in, recomputes));
 }
 
 /* bind -- the plan takes its blocks out of what is set aside. */

@@ -338,6 +338,27 @@ static void the_least_worth_makes_room(void **state)
     bench_end(&b);
 }
 
+/* --max-variants: of the placed copies of one chunk the one with the least f_r leaves all tiers; those of other chunks
+ * do not count. */
+static void of_too_many_variants_the_least_worth_goes(void **state)
+{
+    for (int good = 2; good <= 3; good++) {
+        const int bad = 5 - good;
+        bench b = {.pool = small_pool(40)};
+        const sp_ledger_opts o = {.pool = b.pool, .max_blocks = 40, .max_placed = 64, .max_variants = 2};
+        assert_ok(sp_ledger_create(&o, &b.ledger));
+        sp_segment seg = numbered(0, 20), other = numbered(100, 20);
+        assert_true(enter(&b, &seg, placed(2)) && enter(&b, &seg, placed(3)) && enter(&b, &other, placed(2)));
+        use(&b, &seg, good, 0.1f);                       /* + 10 */
+        for (int k = 0; k < 3; k++) use(&b, &seg, bad, 1); /* more and later uses, + 3 */
+        assert_true(enter(&b, &seg, placed(4)));
+        assert_true(has_placed(&b, &seg, good) && has_placed(&b, &seg, 4) && has_placed(&b, &other, 2));
+        assert_false(has_placed(&b, &seg, bad));
+        assert_int_equal(n_copies(&b), 3);
+        bench_end(&b);
+    }
+}
+
 static void a_copy_without_room_is_refused(void **state)
 {
     bench b;
@@ -418,6 +439,7 @@ int main(void)
         BENCH_TEST(using_a_patch_uses_its_base),
         BENCH_TEST(a_patch_without_memory_changes_nothing),
         cmocka_unit_test(the_least_worth_makes_room),
+        cmocka_unit_test(of_too_many_variants_the_least_worth_goes),
         cmocka_unit_test(a_copy_without_room_is_refused),
         BENCH_TEST(a_miss_has_a_reason),
         cmocka_unit_test(the_reason_is_that_of_what_was_seen_last),

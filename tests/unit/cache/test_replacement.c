@@ -212,6 +212,37 @@ static void what_is_expected_stays(void **state)
     }
 }
 
+/* Alpha is 0.2 and both parts are shares: of A, used most and not expected, 0.2; of B, used once, 0.8 of what it is
+ * expected relative to C. */
+static void lacr_weighs_history_by_a_fifth(void **state)
+{
+    static const struct {
+        float b, c;
+        int gone;
+    } cases[] = {{0.6f, 2, 0}, {0.4f, 2, 1}, {0.03f, 0.1f, 0}, {0.02f, 0.1f, 1}};
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        bench b;
+        const sp_copy *path[1];
+        bench_begin(&b, 20, 3);
+        sp_ledger_destroy(b.ledger);
+        assert_ok(sp_ledger_create(&(sp_ledger_opts){.pool = b.pool, .max_blocks = 3, .evict = "lacr"}, &b.ledger));
+        sp_segment s[] = {numbered(1, B), numbered(100, B), numbered(200, B)}, more = numbered(300, B);
+        for (int k = 0; k < 3; k++) learn(&b, &s[k], 1);
+        for (int k = 0; k < 60; k++) assert_int_equal(known(&b, &s[0], 1), 1);
+        sp_ledger_look(b.ledger);
+        for (int k = 1; k < 3; k++) {
+            sp_by_path_peek(b.ledger, &s[k], 1, path);
+            sp_ledger_expect(b.ledger, path[0], k == 1 ? cases[i].b : cases[i].c);
+        }
+        learn(&b, &more, 1);
+        for (int k = 0; k < 3; k++) {
+            sp_by_path_peek(b.ledger, &s[k], 1, path);
+            assert_int_equal(path[0] == NULL, k == cases[i].gone);
+        }
+        bench_end(&b);
+    }
+}
+
 /* -- the host tier -------------------------------------------------------------------------- */
 
 static void use_copy(bench *b, const sp_segment *seg, int times, float cfo)
@@ -278,6 +309,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_expected_stays),
+        cmocka_unit_test(lacr_weighs_history_by_a_fifth),
         cmocka_unit_test(the_least_recently_used_leaf_goes_first),
         cmocka_unit_test(paths_go_leaf_by_leaf),
         cmocka_unit_test(retained_copies_leave_last),

@@ -2,7 +2,7 @@
  *
  *   full readers    prefill and decoding over blocks in a file
  *   sparse readers  with seats for all that a step reads, for less, and for next to nothing
- *   little memory   windows do not touch the seats that lists name; hard layers stay in memory
+ *   little memory   windows do not touch the seats that lists name; hard heads stay in memory
  *   windows         layers with a window read their window only, of a file and of near blocks
  *   a budget        blocks leave by themselves; blocks that are freed and taken again are not mixed up
  *   faults          every read that fails or has a wrong bit: the same bits, or SP_E_IO; then the same
@@ -66,9 +66,11 @@ static void send_away(scene *s)
         for (int k = 0; k < n; k++) {
             assert_true(sp_kv_is_away(s->t.pool, s->known.spans[i].blocks[k]));
             for (int l = 0; l < LAYERS; l++) {
-                uint8_t *block = sp_kv_pool_bytes_at(s->t.pool, l, s->known.spans[i].blocks[k]);
-                if (!sp_offload_is_resident(s->offload, l))
-                    memset(block, 0xff, sp_kv_pool_layer_block_bytes(s->t.pool));
+                const int planes = sp_kv_pool_n_planes(s->t.pool);
+                for (int g = 0; g < G; g += G / planes)
+                    if (!sp_offload_is_resident(s->offload, l, g))
+                        memset(sp_kv_pool_bytes_at(s->t.pool, l, g * planes / G, s->known.spans[i].blocks[k]), 0xff,
+                               sp_kv_pool_layer_block_bytes(s->t.pool) / (size_t)planes);
             }
         }
     }
@@ -378,7 +380,7 @@ static void the_budget_may_be_small(void **state)
     scene_close(&s);
 }
 
-/* tight_open -- a pool whose budget is `blocks` beside its summaries. */
+/* tight_open -- a pool whose budget is `blocks` beside its summaries; `resident` blocks of one head are more. */
 static void tight_open(scene *s, int blocks, int seats, int resident)
 {
     tiny_spec spec = TINY_SPEC_DEFAULT;
@@ -388,12 +390,12 @@ static void tight_open(scene *s, int blocks, int seats, int resident)
     const size_t lists = LAYERS * G * (size_t)sp_kv_pool_n_blocks(s->t.pool);
     const size_t record = sp_summary_bytes(SP_SUMMARY_BOUNDS, spec.head) + 8 + sp_pages_sum_bytes();
     const size_t index = lists * record;
-    const size_t kept = (size_t)resident * block / LAYERS;
+    const size_t kept = (size_t)resident * block / (LAYERS * G);
     const sp_offload_opts o = {.pool = s->t.pool, .dir = "/tmp", .n_seats = seats,
                                .max_bytes = index + kept + (size_t)blocks * block,
                                .resident_bytes = kept};
     assert_ok(sp_offload_create(&o, &s->offload));
-    sp_offload_rank(s->offload, (const float[LAYERS]){0.1f, 0.5f, 0.3f});
+    sp_offload_rank(s->offload, (const float[LAYERS * G]){0.1f, 0.4f, 0.5f, 0.2f, 0.3f, 0.6f});
     sp_engine_set_offload(s->t.engine, s->offload);
 }
 
@@ -465,29 +467,105 @@ static void near_blocks_leave_when_seats_are_wanted(void **state)
     scene_close(&s);
 }
 
-/* As many layers as fit, the hardest first, read nothing from the file. */
-static void resident_layers_read_nothing(void **state)
+static void these_are_resident(const scene *s, const bool *want)
+{
+    for (int i = 0; i < LAYERS * G; i++) assert_int_equal(sp_offload_is_resident(s->offload, i / G, i % G), want[i]);
+}
+
+/* As many heads as fit, the hardest first, read nothing from the file; others of their layers do. */
+static void resident_heads_read_nothing(void **state)
 {
     static float want[STEPS * V], got[STEPS * V];
     static const struct {
-        int blocks; /* of a layer that may be resident; 25 are away */
-        bool is_resident[LAYERS];
-    } budgets[] = {{0, {0}}, {24, {0}}, {25, {0, 1, 0}}, {50, {0, 1, 1}}, {75, {1, 1, 1}}};
-    int64_t n_fetched = INT64_MAX;
+        int blocks; /* of a head that may be resident; 25 are away */
+        bool is_resident[LAYERS * G];
+    } budgets[] = {{0, {0}},
+                   {24, {0}},
+                   {25, {0, 0, 0, 0, 0, 1}},
+                   {50, {0, 0, 1, 0, 0, 1}},
+                   {100, {0, 1, 1, 0, 1, 1}},
+                   {150, {1, 1, 1, 1, 1, 1}}};
+    int64_t n_fetched = INT64_MAX, n_windowed = 0;
     scene s;
     in_memory(&some, want);
     for (size_t i = 0; i < SP_COUNT(budgets); i++) {
         tight(&s, 60, 30, budgets[i].blocks);
-        for (int l = 0; l < LAYERS; l++)
-            assert_int_equal(sp_offload_is_resident(s.offload, l), budgets[i].is_resident[l]);
+        these_are_resident(&s, budgets[i].is_resident);
         assert_ok(decode(&s, &some, got));
-        same_logits(got, want, STEPS, V, "resident layers");
+        same_logits(got, want, STEPS, V, "resident heads");
         const sp_offload_stats a = sp_offload_stats_of(s.offload);
         assert_true(i < 2 || a.n_fetched < n_fetched);
         n_fetched = a.n_fetched;
-        assert_true(a.n_resident < LAYERS || (a.n_fetched == 0 && a.n_found == a.n_wanted));
+        if (i == 0) n_windowed = a.n_windowed;
+        if (i == 2) assert_int_equal(a.n_windowed, n_windowed); /* what it chooses needs no window */
+        assert_true(a.n_resident < LAYERS * G || (a.n_fetched == 0 && a.n_found == a.n_wanted));
         scene_close(&s);
     }
+}
+
+/* is_gone -- the memory of chunk 0 in the middle of a head's plane has been given back. */
+static bool is_gone(const scene *s, int layer, int kv_head)
+{
+    static const uint8_t nothing[64];
+    const uint32_t block = s->known.spans[0].blocks[5];
+    return memcmp(sp_kv_pool_bytes_at(s->t.pool, layer, kv_head, block), nothing, sizeof nothing) == 0;
+}
+
+/* As many stay resident; those that become it are read, those that stop give their memory back. */
+static void a_new_rank_exchanges_resident_heads(void **state)
+{
+    static float want[STEPS * V], got[STEPS * V];
+    static const float other[LAYERS * G] = {0.9f, 0.4f, 0.5f, 0.8f, 0.3f, 0.6f};
+    scene s;
+    in_memory(&some, want);
+    tight(&s, 60, 30, 50);
+    these_are_resident(&s, (const bool[LAYERS * G]){0, 0, 1, 0, 0, 1});
+    assert_false(is_gone(&s, 2, 1));
+    for (int round = 0; round < 2; round++) {
+        sp_offload_rank(s.offload, other);
+        these_are_resident(&s, (const bool[LAYERS * G]){1, 0, 0, 1, 0, 0});
+        assert_true(is_gone(&s, 2, 1) && is_gone(&s, 1, 0) && !is_gone(&s, 0, 0));
+        assert_ok(decode(&s, &some, got));
+        same_logits(got, want, STEPS, V, "heads of a new rank");
+    }
+    assert_ok(decode(&s, NULL, got));
+    in_memory(NULL, want);
+    same_logits(got, want, STEPS, V, "full attention beside resident heads");
+    scene_close(&s);
+}
+
+/* Of importance 1 and similar queries, or of little importance and unlike queries: which is harder, the request's
+ * thresholds say. */
+static void the_thresholds_of_a_request_rank_heads(void **state)
+{
+    static float want[STEPS * V], got[STEPS * V];
+    static const struct {
+        float power;
+        bool is_resident[LAYERS * G];
+    } kinds_of[] = {{0, {0, 0, 1, 0, 0, 0}}, {-1, {0, 0, 0, 0, 1, 0}}, {3, {0, 0, 1, 0, 0, 0}}};
+    sp_heads *h;
+    scene s;
+    tight(&s, 60, 30, 25);
+    const int per_layer = s.t.model.hp.n_heads;
+    assert_ok(sp_heads_create(LAYERS, per_layer, G, &h));
+    for (int i = 0; i < LAYERS * per_layer; i++) h->importance[i] = 0.5f;
+    for (int i = 0; i < per_layer / G; i++) {
+        h->importance[per_layer + i] = 1;
+        h->importance[2 * per_layer + i] = 0.1f;
+        h->similarity[2 * per_layer + i] = 0.2f;
+    }
+    for (size_t i = 0; i < SP_COUNT(kinds_of); i++) {
+        sp_sparse_opts o = some;
+        o.reuse = true;
+        o.heads = h;
+        o.power = kinds_of[i].power;
+        in_memory(&o, want);
+        assert_ok(decode(&s, &o, got));
+        same_logits(got, want, STEPS, V, "thresholds of a request");
+        these_are_resident(&s, kinds_of[i].is_resident);
+    }
+    sp_heads_destroy(h);
+    scene_close(&s);
 }
 
 /* The n-th read fails, or all from it on. */
@@ -592,7 +670,9 @@ int main(void)
         cmocka_unit_test(a_window_takes_seats_of_other_layers_only),
         cmocka_unit_test(spare_seats_serve_what_is_wanted_beyond),
         cmocka_unit_test(near_blocks_leave_when_seats_are_wanted),
-        cmocka_unit_test(resident_layers_read_nothing),
+        cmocka_unit_test(resident_heads_read_nothing),
+        cmocka_unit_test(a_new_rank_exchanges_resident_heads),
+        cmocka_unit_test(the_thresholds_of_a_request_rank_heads),
         cmocka_unit_test(forgetting_reads_everything_again),
         cmocka_unit_test(lru_and_the_clock_choose_differently),
         cmocka_unit_test(layers_with_a_window_read_it_only),

@@ -233,6 +233,81 @@ static void all_again_means_all(void **state)
     bench_end(&s.b);
 }
 
+/* -- the question first ---------------------------------------------------------------------- */
+
+/* probe -- the tokens take several steps: the question alone sees the copies, not what is new. */
+static void probe(scene *s, int focus)
+{
+    scene_open(s, focus);
+    s->b.in.max_rows = 30;
+    assert_true(make_probe(&s->b, "craft"));
+    const sp_plan *p = &s->b.probe;
+    assert_int_equal(p->n_todo, 9);
+    bool seen[MAX_SPANS] = {false};
+    const sp_sight *sight = &p->sights[p->todo[0].see];
+    for (int i = 0; i < sight->n; i++) seen[sight->list[i]] = true;
+    assert_true(seen[0] && seen[1] && seen[2] && !seen[3] && seen[4] && seen[5]);
+    sp_plan answer = s->b.plan; /* the scene shows the probe to its gate */
+    s->b.plan = *p;
+    s->n = p->n_todo;
+    for (int l = 0; l < LAYERS && s->n; l++) {
+        look(s, l < 2 ? (float[]){0.1f, 0.8f, 9, 0.03f} : (float[]){0.9f, 0.1f, 9, 0.03f});
+        assert_int_equal(layer(s, l), l == 5 ? 0 : l == focus - 1 ? 9 : 0);
+    }
+    s->b.plan = answer;
+}
+
+static int n_again(const scene *s, int seg)
+{
+    const sp_plan *p = &s->b.plan;
+    int n = 0;
+    for (int i = 0; i < p->n_todo; i++) n += gate_of(s)->seg_of[p->todo[i].span] == seg;
+    return n;
+}
+
+static void of_several_steps_the_question_is_first(void **state)
+{
+    scene s = {0};
+    probe(&s, 2);
+    make_plan(&s.b, "craft");
+    assert_int_equal(gate_of(&s)->focus, 0);
+    assert_int_equal(n_again(&s, 1), 0);
+    assert_true(n_again(&s, 2) > 10); /* in focus in the first two layers */
+    assert_int_equal(n_again(&s, 3), 20);
+    assert_int_equal(n_again(&s, 4), 0);
+    assert_int_equal(n_again(&s, 5), 9);
+    bench_end(&s.b);
+}
+
+/* The focus changes with the fourth layer and is not stable for six. */
+static void without_a_stable_focus_all_are_recomputed(void **state)
+{
+    scene s = {0};
+    probe(&s, 6);
+    make_plan(&s.b, "craft");
+    for (int i = 1; i <= 4; i++) assert_true(n_again(&s, i) > 5);
+    bench_end(&s.b);
+}
+
+static void one_step_needs_no_probe(void **state)
+{
+    scene s = {0};
+    sp_plan_role role;
+    for (int how = 0; how < 4; how++) {
+        scene_open(&s, how == 1 ? 0 : 3);
+        s.b.in.max_rows = how == 0 ? s.n : 30;
+        s.b.in.n_done[SP_PLAN_PROBE] = 0;
+        s.b.in.last = NULL;
+        if (how == 2) s.b.in.recompute = 0;
+        if (how == 3) s.b.in.recompute = 1;
+        sp_plan_fini(&s.b.plan);
+        sp_plan_init(&s.b.plan, s.b.pool);
+        assert_ok(policy("craft")->next_plan(&s.b.in, &s.b.plan, &role));
+        assert_int_equal(role, SP_PLAN_ANSWER);
+        bench_end(&s.b);
+    }
+}
+
 /* -- measuring ------------------------------------------------------------------------------ */
 
 /* invent -- masses that sum to one over the spans of segments up to the row's own. */
@@ -365,6 +440,9 @@ int main(void)
         cmocka_unit_test(tokens_are_dropped_when_the_focus_is_stable),
         cmocka_unit_test(another_focus_starts_from_the_beginning),
         cmocka_unit_test(nothing_is_dropped_without_a_focus),
+        cmocka_unit_test(of_several_steps_the_question_is_first),
+        cmocka_unit_test(without_a_stable_focus_all_are_recomputed),
+        cmocka_unit_test(one_step_needs_no_probe),
         cmocka_unit_test(all_again_means_all),
         cmocka_unit_test(attention_is_summed_over_tokens),
         cmocka_unit_test(a_plan_leaves_copies_and_patches),
