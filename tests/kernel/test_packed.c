@@ -5,11 +5,13 @@ typedef struct size {
     int64_t rows, cols, m;
 } size;
 
-/* Sizes with partial panels, blocks and tiles, and rows of x around the ends of runs of 120. */
+/* Sizes with partial panels, blocks and tiles, and rows of x around the ends of runs of 120 and
+ * 256, and around 16 and 64: more than these are not multiplied straight from memory. */
 static const size sizes[] = {{1, 256, 1},    {16, 256, 1},   {33, 512, 2},   {37, 256, 7},
                              {64, 1280, 13}, {5, 2304, 6},   {40, 768, 29},  {96, 256, 131},
                              {31, 512, 12},  {32, 4352, 3},  {24, 256, 119}, {24, 256, 120},
-                             {33, 512, 121}, {17, 256, 240}, {24, 512, 241}, {8, 2304, 361}};
+                             {33, 512, 121}, {17, 256, 240}, {24, 512, 241}, {8, 2304, 361},
+                             {33, 512, 16},  {33, 512, 17},  {40, 768, 64},   {40, 768, 65},  {17, 512, 256}, {17, 512, 257}};
 
 static const sp_dtype types[] = {SP_Q8_0, SP_Q4_0, SP_Q4_1, SP_Q5_0,   SP_Q5_1,   SP_Q4_K, SP_Q5_K,
                                  SP_Q6_K, SP_Q2_K, SP_Q3_K, SP_IQ4_NL, SP_IQ4_XS, SP_MXFP4};

@@ -1,9 +1,9 @@
 /* matmul_product.h -- integer matrix product of packed weights and quantized x, over the tiles of matmul_tiles.h.
  *
- *   for rows of x in runs of 120
- *     for columns in stretches of 1024        x of a run and a stretch: 195 or 260 KB, in L2
- *       for panels of R outputs               their sums: 8 KB, in L1
- *         for blocks of 256 columns           unpacked once for 120 rows: 8 or 16 KB, in L1
+ *   for rows of x in runs of 120 (WIDE_DOT: 256)
+ *     for columns in stretches of 1024        x of a run and a stretch: 195 to 426 KB, in L2
+ *       for panels of R outputs               their sums: 8 KB, in L1 (32 KB)
+ *         for blocks of 256 columns           unpacked once for a run: 8 or 16 KB, in L1
  *           for tiles of TILE rows of x       TILE x 2 vectors of integer sums, in registers
  *
  * Up to FEW rows (decode): a tile unpacks codes from memory in registers, without a block.
@@ -14,9 +14,9 @@
 #include "compute/simd/matmul_tiles.h"
 
 enum {
-    RUN = 120,
-    STRETCH = 1024 / 256, /* blocks */
-    FEW = 2 * TILE,       /* up to this many rows, weights are unpacked in registers */
+    RUN = WIDE_DOT ? 256 : 120,
+    STRETCH = 1024 / 256,           /* blocks */
+    FEW = WIDE_DOT ? 64 : 2 * TILE, /* up to this many rows, weights are unpacked in registers */
 };
 
 /* A representative of the types whose unpacked blocks have the same bits, constants and halves. */
@@ -45,26 +45,37 @@ static void tiles(tile_fn *const *of_height, const sp_matmul_packed_args *a, int
     }
 }
 
+/* A row of a panel: all R outputs, or the first n at the end of a matrix. A constant size needs no call. */
+INLINE void copy_outputs(float *to, const float *from, int64_t n)
+{
+    if (n == R)
+        memcpy(to, from, R * sizeof *to);
+    else
+        memcpy(to, from, (size_t)n * sizeof *to);
+}
+
 /* Initialises the sums of outputs r .. r + R - 1 from y; before the first stretch (`begin`), from
  * the bias and, if the product is added, y. */
 INLINE void load_sums(const sp_matmul_packed_args *a, int64_t m, int64_t end, int64_t r, bool begin,
                       float (*sums)[R])
 {
     const int64_t n = SP_MIN(R, a->w->n_rows - r);
+    const bool from_y = !begin || a->add;
+    _Alignas(64) float bias[R] = {0};
+    if (begin && a->bias) copy_outputs(bias, a->bias + r, n);
     for (; m < end; m++, sums++) {
-        const float *y = a->y + m * a->w->n_rows + r;
-        for (int64_t i = n; i < R; i++) sums[0][i] = 0;
-        for (int64_t i = 0; i < n; i++) {
-            sums[0][i] = begin ? (a->add ? y[i] : 0) + (a->bias ? a->bias[r + i] : 0) : y[i];
-        }
+        for (int v = 0; v < 2; v++) vec_store(sums[0] + v * VL, vec_zero());
+        if (from_y) copy_outputs(sums[0], a->y + m * a->w->n_rows + r, n);
+        for (int v = 0; begin && v < 2; v++)
+            vec_store(sums[0] + v * VL, vec_add(vec_load(sums[0] + v * VL), vec_load(bias + v * VL)));
     }
 }
 
 INLINE void store_sums(const sp_matmul_packed_args *a, int64_t m, int64_t end, int64_t r,
                        float (*sums)[R])
 {
-    const size_t n = (size_t)SP_MIN(R, a->w->n_rows - r);
-    for (; m < end; m++, sums++) memcpy(a->y + m * a->w->n_rows + r, sums, n * sizeof(float));
+    const int64_t n = SP_MIN(R, a->w->n_rows - r);
+    for (; m < end; m++, sums++) copy_outputs(a->y + m * a->w->n_rows + r, sums[0], n);
 }
 
 /* Few rows: unpacking a block in each tile is as fast as unpacking it once for all tiles. */

@@ -18,6 +18,7 @@
 #include "compute/simd/panels.h"
 
 enum {
+    WIDE_DOT = SP_DOT && SP_VL == 16, /* products are so fast that unpacking and waiting for L2 show */
     TILE = SP_MMLA ? 6 : SP_VL == 8 ? 5 : 8, /* most rows of x */
     AHEAD = 3072,                            /* distance of the prefetch, in bytes */
 };
@@ -221,6 +222,8 @@ INLINE void tile(sp_dtype type, const bool direct, const int rows, const tile_ar
         e.f = direct ? &here : &t->b->factors[g];
         for (int j = 0; j < rows; j++)
             e.x[j] = (const xgroup *)(x[j] + (size_t)g * group_bytes_of_x(type));
+        for (int j = 0; WIDE_DOT && !direct && j < rows; j++) /* the next tile's x */
+            vec_prefetch(x[j] + (size_t)rows * t->x_stride + (size_t)g * group_bytes_of_x(type));
         if (direct) {
             fetch(e.group + AHEAD, l.group);
             factors(type, t->head, e.group, &here);
