@@ -52,7 +52,7 @@ typedef enum sp_window_rule {
 #define SP_EXPERTS_OSS         SP_TRAIT(26) /* names of gpt-oss; biases of the router and the experts; its
                                                activation */
 #define SP_FFN_NORM_AFTER_NAME SP_TRAIT(27) /* GGUF files call the norm before the feed-forward post_attention_norm */
-#define SP_LAYERNORM           SP_TRAIT(28) /* LayerNorm in place of RMSNorm, with biases or without */
+#define SP_LAYERNORM           SP_TRAIT(28) /* LayerNorm in place of RMSNorm, with biases unless SP_PARALLEL */
 #define SP_PLAIN_FFN           SP_TRAIT(29) /* a feed-forward without a gate: w_down act(w_up x) */
 #define SP_C_NAMES             SP_TRAIT(30) /* its matrices are c_fc and c_proj */
 #define SP_RELU2               SP_TRAIT(31) /* ReLU squared in place of SiLU */

@@ -373,14 +373,26 @@ static void take_nulls(const sp_source *s, sp_config *c)
     if (json_is_null(json_object_get(s->root, "sliding_window"))) c->hp.sliding_window = 0;
 }
 
-/* no_bias_of -- qwen2's class reads no such field, qwen2_moe's this one: all have biases otherwise. */
-static const char *no_bias_of(const sp_source *s)
+/* says -- a field of config.json, or the default of the class. */
+static bool says(const sp_source *s, const char *field, bool otherwise)
 {
-    static const char *const fields[] = {"qkv_bias", "attention_bias", "use_bias", "use_qkv_bias", "bias"};
-    const size_t n = s->arch->traits & SP_QKV_BIAS ? 1 : SP_COUNT(fields);
-    for (size_t i = 0; i < n; i++)
-        if (json_is_false(json_object_get(s->root, fields[i]))) return fields[i];
-    return NULL;
+    const json_t *j = json_object_get(s->root, field);
+    return json_is_boolean(j) ? json_is_true(j) : otherwise;
+}
+
+static void read_biases(const sp_source *s, sp_config *c)
+{
+    static const char *const fields[] = {"attention_bias", "use_bias", "use_qkv_bias", "qkv_bias", "bias"};
+    const uint64_t traits = s->arch->traits;
+    const bool glm = traits & SP_ADJACENT_HF && traits & SP_FUSED_UP, seed = strcmp(s->arch->name, "seed_oss") == 0;
+    const bool attention = says(s, "attention_bias", glm || seed || traits & SP_EXPERTS_OSS);
+    const bool all = says(s, "use_bias", traits & SP_C_NAMES), bias = says(s, "bias", false);
+    const bool qkv = (traits & SP_QKV_BIAS && says(s, "qkv_bias", true)) || says(s, "use_qkv_bias", false);
+    if (attention || all || bias || qkv) c->biases |= SP_BIAS_QKV;
+    if (all || bias || says(s, "attention_out_bias", attention && !glm && !seed)) c->biases |= SP_BIAS_OUT;
+    if (all || says(s, "mlp_bias", false)) c->biases |= SP_BIAS_FFN;
+    for (size_t i = 0; i < SP_COUNT(fields) && !c->bias_field; i++)
+        if (json_object_get(s->root, fields[i])) c->bias_field = fields[i];
 }
 
 sp_err sp_config_of_json(const json_t *root, const char *path, sp_config *out)
@@ -399,7 +411,7 @@ sp_err sp_config_of_json(const json_t *root, const char *path, sp_config *out)
     const json_t *tie = json_object_get(root, "tie_word_embeddings");
     c.tied = json_is_true(tie);
     c.untied = json_is_false(tie);
-    c.no_bias = no_bias_of(&s);
+    read_biases(&s, &c);
     c.adjacent = s.arch->traits & SP_ADJACENT_HF;
     *out = c;
     return SP_OK;

@@ -36,6 +36,9 @@ enum { SP_LAYERS_MAX = 1024 };
 /* What a layer is, bit by bit. */
 enum { SP_LAYER_LOCAL = 1, SP_LAYER_NO_ROPE = 2 };
 
+/* Matrices that have biases, by config.json. */
+enum { SP_BIAS_QKV = 1, SP_BIAS_OUT = 2, SP_BIAS_FFN = 4 };
+
 typedef struct sp_config {
     const sp_arch *arch;
     sp_hparams hp; /* n_vocab: the file's number or 0; weights.c sets it */
@@ -45,7 +48,8 @@ typedef struct sp_config {
     bool adjacent; /* rotary pairs (2i, 2i+1) */
     bool tied;     /* config.json says so; otherwise tied if there is no output matrix */
     bool untied;   /* config.json requires an output matrix */
-    const char *no_bias; /* the field of config.json that says q, k and v have none; or NULL */
+    uint8_t biases;         /* SP_BIAS_*: what config.json says the matrices have */
+    const char *bias_field; /* its field of them, or NULL */
 } sp_config;
 
 /* sp_config_of_gguf, sp_config_of_json -- Errors: SP_E_FORMAT names file and field;

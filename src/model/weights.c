@@ -33,6 +33,7 @@ typedef struct row {
     bool norm;             /* holds norms */
     bool twin;             /* of a row before it that has the same field */
     uint64_t must;         /* MAYBE: must be there with these traits */
+    uint8_t claim;         /* SP_BIAS_*: in a folder, config.json must say that there are these biases */
     int columns;           /* not 0: the tensor is transposed, and output r of part i is its column `columns` r + i */
 } row;
 
@@ -50,8 +51,8 @@ typedef struct row {
 
 static const row layer_rows[] = {
     {"attn_norm.weight",   "input_layernorm.weight",          "E",  ALWAYS, LAYER(attn_norm), .unless = SP_NO_PRE_NORMS, NORM},
-    {"attn_norm.bias",     "input_layernorm.bias",            "E",  MAYBE,  LAYER(b_attn_norm), .when = SP_LAYERNORM},
-    {"ffn_norm.bias",      "post_attention_layernorm.bias",   "E",  MAYBE,  LAYER(b_ffn_norm), .when = SP_LAYERNORM, .unless = SP_PARALLEL},
+    {"attn_norm.bias",     "input_layernorm.bias",            "E",  ALWAYS, LAYER(b_attn_norm), .when = SP_LAYERNORM, .unless = SP_PARALLEL},
+    {"ffn_norm.bias",      "post_attention_layernorm.bias",   "E",  ALWAYS, LAYER(b_ffn_norm), .when = SP_LAYERNORM, .unless = SP_PARALLEL},
     {"ffn_norm.weight",    "post_attention_layernorm.weight", "E",  ALWAYS, LAYER(ffn_norm), .unless = NO_FFN_NORM | SP_PRE_FFN_NAME, NORM},
     {"post_attention_norm.weight", "post_attention_layernorm.weight", "E", ALWAYS, LAYER(ffn_norm), .when = SP_FFN_NORM_AFTER_NAME, NORM, TWIN},
     {"ffn_norm.weight",    "pre_feedforward_layernorm.weight", "E", ALWAYS, LAYER(ffn_norm), .when = SP_PRE_FFN_NAME, NORM, TWIN},
@@ -62,10 +63,10 @@ static const row layer_rows[] = {
     {"attn_qkv.weight",    "self_attn.qkv_proj.weight",       "KE", ALWAYS, LAYER(wk), .when = SP_FUSED_QKV, QKV(1)},
     {"attn_qkv.weight",    "self_attn.qkv_proj.weight",       "KE", ALWAYS, LAYER(wv), .when = SP_FUSED_QKV, QKV(2)},
     {"attn_output.weight", "self_attn.o_proj.weight",         "EQ", ALWAYS, LAYER(wo)},
-    {"attn_q.bias",        "self_attn.q_proj.bias",           "Q",  MAYBE,  LAYER(bq), .must = SP_QKV_BIAS},
-    {"attn_k.bias",        "self_attn.k_proj.bias",           "K",  MAYBE,  LAYER(bk), .must = SP_QKV_BIAS},
-    {"attn_v.bias",        "self_attn.v_proj.bias",           "K",  MAYBE,  LAYER(bv), .must = SP_QKV_BIAS},
-    {"attn_output.bias",   "self_attn.o_proj.bias",           "E",  MAYBE,  LAYER(bo)},
+    {"attn_q.bias",        "self_attn.q_proj.bias",           "Q",  MAYBE,  LAYER(bq), .must = SP_QKV_BIAS, .claim = SP_BIAS_QKV},
+    {"attn_k.bias",        "self_attn.k_proj.bias",           "K",  MAYBE,  LAYER(bk), .must = SP_QKV_BIAS, .claim = SP_BIAS_QKV},
+    {"attn_v.bias",        "self_attn.v_proj.bias",           "K",  MAYBE,  LAYER(bv), .must = SP_QKV_BIAS, .claim = SP_BIAS_QKV},
+    {"attn_output.bias",   "self_attn.o_proj.bias",           "E",  MAYBE,  LAYER(bo), .claim = SP_BIAS_OUT},
     {"attn_sinks.weight",  "self_attn.sinks",                 "H",  ALWAYS, LAYER(sinks), .when = SP_SINKS},
     {"attn_q_norm.weight", "self_attn.q_norm.weight",         "D",  ALWAYS, LAYER(q_norm), .when = SP_QK_NORM, .unless = SP_QK_NORM_WIDE, NORM},
     {"attn_k_norm.weight", "self_attn.k_norm.weight",         "D",  ALWAYS, LAYER(k_norm), .when = SP_QK_NORM, .unless = SP_QK_NORM_WIDE, NORM},
@@ -82,11 +83,11 @@ static const row layer_rows[] = {
     {"ffn_down.weight",    "mlp.down_proj.weight",            "EF", ALWAYS, LAYER(mlp.w_down), .unless = SP_EXPERTS | SP_C_NAMES},
     {"ffn_up.weight",      "mlp.c_fc.weight",                 "FE", ALWAYS, LAYER(mlp.w_up), .when = SP_C_NAMES, TWIN},
     {"ffn_down.weight",    "mlp.c_proj.weight",               "EF", ALWAYS, LAYER(mlp.w_down), .when = SP_C_NAMES, TWIN},
-    {"ffn_gate.bias",      "mlp.gate_proj.bias",              "F",  MAYBE,  LAYER(mlp.b_gate), .unless = NO_GATE},
-    {"ffn_up.bias",        "mlp.up_proj.bias",                "F",  MAYBE,  LAYER(mlp.b_up), .unless = SP_EXPERTS | SP_FUSED_UP | SP_C_NAMES},
-    {"ffn_down.bias",      "mlp.down_proj.bias",              "E",  MAYBE,  LAYER(mlp.b_down), .unless = SP_EXPERTS | SP_C_NAMES},
-    {"ffn_up.bias",        "mlp.c_fc.bias",                   "F",  MAYBE,  LAYER(mlp.b_up), .when = SP_C_NAMES, TWIN},
-    {"ffn_down.bias",      "mlp.c_proj.bias",                 "E",  MAYBE,  LAYER(mlp.b_down), .when = SP_C_NAMES, TWIN},
+    {"ffn_gate.bias",      "mlp.gate_proj.bias",              "F",  MAYBE,  LAYER(mlp.b_gate), .unless = NO_GATE, .claim = SP_BIAS_FFN},
+    {"ffn_up.bias",        "mlp.up_proj.bias",                "F",  MAYBE,  LAYER(mlp.b_up), .unless = SP_EXPERTS | SP_FUSED_UP | SP_C_NAMES, .claim = SP_BIAS_FFN},
+    {"ffn_down.bias",      "mlp.down_proj.bias",              "E",  MAYBE,  LAYER(mlp.b_down), .unless = SP_EXPERTS | SP_C_NAMES, .claim = SP_BIAS_FFN},
+    {"ffn_up.bias",        "mlp.c_fc.bias",                   "F",  MAYBE,  LAYER(mlp.b_up), .when = SP_C_NAMES, TWIN, .claim = SP_BIAS_FFN},
+    {"ffn_down.bias",      "mlp.c_proj.bias",                 "E",  MAYBE,  LAYER(mlp.b_down), .when = SP_C_NAMES, TWIN, .claim = SP_BIAS_FFN},
     {"ffn_gate_inp.weight", "mlp.gate.weight",                "XE", ALWAYS, LAYER(router), .when = SP_EXPERTS, .unless = OWN_NAMES},
     {"ffn_gate_inp.weight", "block_sparse_moe.gate.weight",   "XE", ALWAYS, LAYER(router), .when = SP_EXPERTS_MIXTRAL, TWIN},
     {"ffn_gate_inp.weight", "block_sparse_moe.router.layer.weight", "XE", ALWAYS, LAYER(router), .when = SP_EXPERTS_GRANITE, TWIN},
@@ -130,7 +131,7 @@ static const row
     embed_row   = {"token_embd.weight",  "model.embed_tokens.weight", "VE", ALWAYS, MODEL(embed)},
     output_row  = {"output.weight",      "lm_head.weight",            "VE", ALWAYS, MODEL(output)},
     norm_row    = {"output_norm.weight", "model.norm.weight",         "E",  ALWAYS, MODEL(output_norm), NORM},
-    norm_bias_row = {"output_norm.bias", "model.norm.bias", "E", MAYBE, MODEL(b_output_norm), .when = SP_LAYERNORM},
+    norm_bias_row = {"output_norm.bias", "model.norm.bias", "E", ALWAYS, MODEL(b_output_norm), .when = SP_LAYERNORM, .unless = SP_PARALLEL},
     factors_row = {"rope_freqs.weight",  NULL,                        "R",  MAYBE,  0},
     short_row   = {"rope_factors_short.weight", NULL,                 "R",  MAYBE,  0},
     long_row    = {"rope_factors_long.weight",  NULL,                 "R",  MAYBE,  0};
@@ -197,7 +198,7 @@ static bool applies(const row *r, uint64_t traits)
 
 static bool must_be_there(const binder *b, const row *r)
 {
-    return r->need == ALWAYS || (b->config->arch->traits & r->must);
+    return r->need == ALWAYS || (b->config->arch->traits & r->must) || (!b->gguf && b->config->biases & r->claim);
 }
 
 /* The tensor of a row, marked as used; NULL when the file has none. */
@@ -407,6 +408,17 @@ static sp_err bind_parts(binder *b, const row *r, const place *at, bool *done)
     return bind_blocks(b, r, at, &p, (sp_mat *)((char *)at->base + r->field));
 }
 
+/* check_bias -- transformers drops biases that config.json does not claim. */
+static sp_err check_bias(const binder *b, const row *r, const sp_tensor *t)
+{
+    if (b->gguf || !r->claim || b->config->biases & r->claim) return SP_OK;
+    const char *field = r->claim == SP_BIAS_FFN   ? "mlp_bias"
+                        : b->config->bias_field ? b->config->bias_field
+                                                : "attention_bias";
+    return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: config.json does not have it (%s: true)", t->path,
+                   SP_VIEW(t->name), field);
+}
+
 /* Binds the tensor of a row. */
 static sp_err bind(binder *b, const row *r, const place *at)
 {
@@ -419,6 +431,7 @@ static sp_err bind(binder *b, const row *r, const place *at)
         return sp_fail(SP_E_FORMAT, "%s: tensor %s: is missing", b->path, name);
     if (!t) return SP_OK;
     SP_TRY(check(b, r, at, t));
+    SP_TRY(check_bias(b, r, t));
     void *field = (char *)at->base + r->field;
     if (!r->shape[1]) return bind_vector(b, r, at, t, field);
     return r->columns ? bind_transposed(b, r, at, t, field) : bind_matrix(b, r, at, t, field);
@@ -560,18 +573,8 @@ static sp_err check_unused(const binder *b)
     return SP_OK;
 }
 
-/* check_biases -- transformers drops biases that the configuration denies; the files contradict each other. */
-static sp_err check_biases(const binder *b)
-{
-    static const char name[] = "model.layers.0.self_attn.q_proj.bias";
-    if (!b->config->no_bias || !sp_tensor_find(b->dir, name, sizeof name - 1)) return SP_OK;
-    return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %s: config.json denies it (%s: false)", b->path, name,
-                   b->config->no_bias);
-}
-
 static sp_err bind_all(binder *b)
 {
-    SP_TRY(check_biases(b));
     const place whole = {NO_LAYER, NO_LAYER, b->m};
     SP_TRY(bind_embedding(b, &whole));
     SP_TRY(bind_output(b, &whole));

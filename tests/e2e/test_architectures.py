@@ -206,7 +206,30 @@ def test_biases_that_the_configuration_denies_are_refused(case, field, tmp_path)
     golden = GOLDEN[case]
     assert any(name.endswith("q_proj.bias") for name in golden["tensors"])
     write_folder(tmp_path / "model", {**golden["config"], field: False}, golden["tensors"])
-    refuse("logits", "-m", tmp_path / "model", "--tokens", "1", "--json", naming=["q_proj.bias", f"{field}: false"])
+    refuse("logits", "-m", tmp_path / "model", "--tokens", "1", "--json", naming=["q_proj.bias", f"{field}: true"])
+
+
+@pytest.mark.parametrize("case,tensor,size,field", [
+    ("llama", "self_attn.k_proj.bias", 16, "attention_bias"), ("mistral", "self_attn.q_proj.bias", 64, "attention_bias"),
+    ("qwen2", "self_attn.o_proj.bias", 32, "attention_bias"), ("llama", "mlp.down_proj.bias", 32, "mlp_bias"),
+    ("glm4", "self_attn.o_proj.bias", 32, "attention_bias"),
+    ("olmoe", "self_attn.v_proj.bias", 16, "attention_bias"), ("nemotron", "mlp.up_proj.bias", 48, "mlp_bias")])
+def test_biases_that_the_configuration_does_not_have_are_refused(case, tensor, size, field, tmp_path):
+    """In any layer."""
+    golden = GOLDEN[case]
+    write_folder(tmp_path / "model", golden["config"], {**golden["tensors"], f"model.layers.1.{tensor}": [size]})
+    refuse("logits", "-m", tmp_path / "model", "--tokens", "1", "--json", naming=[f"layers.1.{tensor}", f"{field}: true"])
+
+
+@pytest.mark.parametrize("case,tensor", [
+    ("llama-bias", "model.layers.1.self_attn.k_proj.bias"), ("starcoder2", "model.layers.1.mlp.c_fc.bias"),
+    ("nemotron", "model.norm.bias"), ("stablelm", "model.layers.1.input_layernorm.bias"),
+    ("ernie4_5", "model.layers.1.mlp.gate_proj.bias")])
+def test_biases_that_the_configuration_has_must_be_there(case, tensor, tmp_path):
+    tensors = dict(GOLDEN[case]["tensors"])
+    del tensors[tensor]
+    write_folder(tmp_path / "model", GOLDEN[case]["config"], tensors)
+    refuse("logits", "-m", tmp_path / "model", "--tokens", "1", "--json", naming=[f"{tensor}: is missing"])
 
 
 @pytest.mark.parametrize("name,why", [("deepseek_v3", "compressed"), ("jamba", "state"), ("phimoe", "experts"),

@@ -131,7 +131,7 @@ def converted(arch, c, tensors):
         if number:
             kind = EXPERT.get(number[2], number[2])
             layer = name.split(".")[2]
-            stacks.setdefault(f"model.layers.{layer}.mlp.experts.{kind}.weight", []).append(x)
+            stacks.setdefault(f"model.layers.{layer}.mlp.experts.{kind}.weight", {})[int(number[1])] = x
         elif arch == "gpt-oss" and ".mlp.experts." in name:
             yield from experts_of_oss(name, x)
         elif name.endswith("self_attn.sinks"):
@@ -147,7 +147,7 @@ def converted(arch, c, tensors):
         else:
             yield name, changed(arch, c, name, x)
     for name, parts in stacks.items():
-        yield name, np.stack(parts)
+        yield name, np.stack([parts[i] for i in sorted(parts)])
 
 
 def experts_of_oss(name, x):
