@@ -131,7 +131,8 @@ static const row
     embed_row   = {"token_embd.weight",  "model.embed_tokens.weight", "VE", ALWAYS, MODEL(embed)},
     output_row  = {"output.weight",      "lm_head.weight",            "VE", ALWAYS, MODEL(output)},
     norm_row    = {"output_norm.weight", "model.norm.weight",         "E",  ALWAYS, MODEL(output_norm), NORM},
-    norm_bias_row = {"output_norm.bias", "model.norm.bias", "E", ALWAYS, MODEL(b_output_norm), .when = SP_LAYERNORM, .unless = SP_PARALLEL},
+    norm_bias_row = {"output_norm.bias", "model.norm.bias",           "E",  ALWAYS, MODEL(b_output_norm),
+                     .when = SP_LAYERNORM, .unless = SP_PARALLEL},
     factors_row = {"rope_freqs.weight",  NULL,                        "R",  MAYBE,  0},
     short_row   = {"rope_factors_short.weight", NULL,                 "R",  MAYBE,  0},
     long_row    = {"rope_factors_long.weight",  NULL,                 "R",  MAYBE,  0};
