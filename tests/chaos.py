@@ -209,7 +209,7 @@ def main():
     args.kinds = args.kinds.split(",")
     if not set(args.kinds) <= set(KINDS):
         parser.error(f"--kinds: some of {','.join(KINDS)}")
-    n_bad, n_steps, total, n_faults = 0, 0, collections.Counter(), collections.Counter()
+    began, n_bad, n_steps, total, n_faults = time.time(), 0, 0, collections.Counter(), collections.Counter()
     with tempfile.TemporaryDirectory(prefix="spolia-chaos-") as top:
         top = pathlib.Path(top)
         preload = faults.build_preload(top, ROOT)
@@ -241,7 +241,9 @@ def main():
                         world.server.process.wait()
             shutil.rmtree(folder, ignore_errors=True)
             print(f"seed {seed}: {dict(total)} answers by status so far", flush=True)
-    print(f"{args.n} seeds, {n_steps} steps, {sum(total.values())} calls, faults {dict(n_faults)}: {n_bad} findings")
+    hours = (time.time() - began) / 3600
+    print(f"{args.n} seeds, {n_steps} steps, {sum(total.values())} calls, faults {dict(n_faults)}: {n_bad} findings, "
+          f"{hours:.2f} hours")
     return 1 if n_bad else 0
 
 

@@ -129,7 +129,7 @@ def bugs_of(line):
         group = next(i for i in (1, 2, 3, 4) if m[i] is not None)
         was = m[group]
         if group == 3:
-            new = str(int(was, 0) + 1) if not was.startswith("0x") else was
+            new = str(int(was) + 1) if was == "0" or was[0] != "0" else was  # not of modes of files
         elif group == 4:
             new = "false" if was == "true" else "true"
         else:
