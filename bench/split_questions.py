@@ -6,8 +6,8 @@
 DATA/SET/questions.dev.jsonl becomes OUT/SET.tune.jsonl and OUT/SET.report.jsonl. The split is fixed: lines are
 shuffled with seed 7 and cut in the middle. Nothing that is tuned may look at the report half.
 
---stream N also writes OUT/SET.HALF.stream.jsonl: N questions about each of the documents that have most (four articles
-of SQuAD, 16 documents of other sets, 16 conversations), in turn, as so many users would ask them.
+--stream N also writes OUT/SET.HALF.stream.jsonl: N questions about each of the four documents that have most (articles
+of SQuAD, conversations of MT-RAG), in turn, as so many users would ask them.
 
 Questions of DragonBall get a `kind`: how much of the documents an answer needs. A conversation becomes a question for
 each of its turns, which begins with the turns before it; first turns come first.
@@ -59,7 +59,7 @@ def stream(name, lines, n):
     for line in lines:
         document = (json.loads(line).get("doc_ids") or [""])[0]
         by_document[document.rsplit("-", 1)[0] if name == "squad_v1" else document].append(line)   # ARTICLE-PARAGRAPH
-    largest = sorted(by_document, key=lambda document: (-len(by_document[document]), document))[:4 if name == "squad_v1" else 16]
+    largest = sorted(by_document, key=lambda document: (-len(by_document[document]), document))[:4]
     return [line for i in range(n) for document in largest for line in by_document[document][i : i + 1]]
 
 
