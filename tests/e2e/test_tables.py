@@ -103,14 +103,15 @@ def test_long_documents_are_cut_as_the_table_says(tmp_path):
     types = ["Factual Question", "Summarization Question"]
     (folder / "questions.dev.jsonl").write_text("".join(
         json.dumps({"id": f"q{i}", "question": f"When was the harbour of town {i} built?", "answers": [str(1500 + i)],
-                    "doc_ids": ["d"], "type": types[i % 2]}) + "\n" for i in range(60)))
-    shown = tables(tmp_path, "--data", tmp_path / "data", "--only", "dragonball-100,dragonball-400", "--limit", "30")
-    assert shown.returncode == 0, shown.stderr
+                    "doc_ids": ["d"], "type": types[i % 2]}) + "\n" for i in range(44)))
+    for words, n in ((100, "1"), (400, "22")):
+        shown = tables(tmp_path, "--data", tmp_path / "data", "--only", f"dragonball-{words}", "--limit", n)
+        assert shown.returncode == 0, shown.stderr
     n_chunks = [int(sqlite3.connect(tmp_path / f"out/dragonball_en.{words}.db").execute(
         "select count(*) from chunks").fetchone()[0]) for words in (100, 400)]
     assert n_chunks[0] >= 8 and n_chunks[1] <= 3
     for kind in ("one chunk", "a whole document"):
-        assert len(re.findall(rf"^\| {kind} \| \d+ \| .*KL|^\| {kind} \| \d+ \| [-+]", shown.stdout, re.M)) == 2
+        assert re.search(rf"^\| {kind} \| \d+ \| [-+]", shown.stdout, re.M)
 
 
 def test_tables_say_what_is_missing(tmp_path):
