@@ -2,6 +2,7 @@
 #include "server/server.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,12 @@ void srv_prepare(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
+static int n_cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
 static bool open_server(srv_server *s, const srv_options *o, sp_context *c, int *port)
 {
     *s = (srv_server){.o = *o,
@@ -43,6 +50,7 @@ static bool open_server(srv_server *s, const srv_options *o, sp_context *c, int 
                       .bodies = {.most_each = o->body_bytes, .most_all = o->bodies_bytes},
                       .vocab = sp_context_vocab(c),
                       .info = sp_context_describe(c),
+                      .n_cores = n_cores(),
                       .started = time(NULL)};
     s->most_text = srv_room_most(s->vocab, &s->info);
     srv_metrics_init(&s->metrics);

@@ -121,6 +121,23 @@ def test_both_rankings_are_fused(tiny, docs, tmp_path):
     assert search(index, question, "-k", 40) == search(index, question, "--embedding", tiny, "--by", "words", "-k", 40)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_only_words_rank_has_its_cosine_too(kind, tiny, tmp_path):
+    """The score is the sum of both also for a chunk that is not among the nearest hundred vectors."""
+    index, home = tmp_path / "i.db", tmp_path / "many"
+    home.mkdir()
+    (home / "many.jsonl").write_text("".join(json.dumps({"text": passage(i)}) + "\n" for i in range(260)))
+    build(tiny, index, home, kind=kind)
+    far = 0
+    for i in range(0, 260, 26):
+        question = f"number {i}"
+        vectors = {h["id"]: h["score"] for h in search(index, question, "--embedding", tiny, "--by", "vectors", "-k", 260, "--breadth", 999)}
+        best = search(index, question, "--embedding", tiny, "--breadth", 999)[0]
+        assert f"number {i}." in best["text"] and abs(best["score"] - 1 - vectors[best["id"]]) < 1e-5
+        far += sorted(vectors.values(), reverse=True).index(vectors[best["id"]]) >= 100
+    assert far, "all are among the nearest"
+
+
 def test_a_graph_that_is_lost_is_made_again(tiny, docs, tmp_path):
     index, ask = tmp_path / "i.db", None
     build(tiny, index, docs, kind="hnsw")

@@ -14,7 +14,8 @@ enum {
     ROUNDS = 10,       /* of k-means */
     STOP_ROWS = 4096,  /* between two looks at whether a stage ends */
     DEFAULT_SHARE = 16, /* 1 / of the clusters are searched, */
-    DEFAULT_LEAST = 8   /* but so many at least */
+    DEFAULT_LEAST = 8,  /* but so many at least */
+    SIEVE_BITS = 65536  /* of the ids that a query allows */
 };
 
 typedef struct list {
@@ -243,7 +244,30 @@ typedef struct visit {
     sp_best *best;
     sp_near *sorted;
     size_t n_done, n_next, n_each, n_all; /* units, lists or rows of the one list: a stage ends at n_next */
+    uint64_t *sieve; /* [SIEVE_BITS / 64]: the bit of an allowed id is set; NULL: all are allowed */
 } visit;
+
+static size_t bit_of(int64_t id)
+{
+    return (size_t)((uint64_t)id % SIEVE_BITS);
+}
+
+static sp_err make_sieve(visit *v)
+{
+    const sp_vectors_query *q = v->q;
+    if (!q->allowed) return SP_OK;
+    v->sieve = SP_NEW_N(uint64_t, SIEVE_BITS / 64);
+    if (!v->sieve) return sp_fail_nomem(SIEVE_BITS / 8, "vectors");
+    for (size_t i = 0; i < q->n_allowed; i++)
+        v->sieve[bit_of(q->allowed[i]) / 64] |= UINT64_C(1) << bit_of(q->allowed[i]) % 64;
+    return SP_OK;
+}
+
+/* is_allowed -- most ids that are not are told by the sieve alone. */
+static bool is_allowed(const visit *v, int64_t id)
+{
+    return !v->sieve || ((v->sieve[bit_of(id) / 64] >> bit_of(id) % 64 & 1) && sp_is_allowed(v->q, id));
+}
 
 /* advance -- n units are done. Errors: SP_E_CANCELED. */
 static sp_err advance(visit *v, size_t n)
@@ -259,7 +283,7 @@ static void compare(const visit *v, const list *l, size_t from, size_t to)
 {
     const sp_clusters *c = v->c;
     for (size_t i = from; i < to; i++) {
-        if (!sp_is_allowed(v->q, l->ids.v[i])) continue;
+        if (!is_allowed(v, l->ids.v[i])) continue;
         const float distance = 1 - c->product(v->q->v, l->rows.v + i * c->n_dims, c->n_dims);
         sp_best_add(v->best, (sp_near){l->ids.v[i], distance});
     }
@@ -304,5 +328,8 @@ sp_err sp_clusters_search(const sp_clusters *c, const sp_vectors_query *q, sp_be
     const size_t n_stages = q->on_stage && q->n_stages > 1 ? (size_t)q->n_stages : 1;
     visit v = {.c = c, .q = q, .best = best, .sorted = sorted, .n_all = n_all};
     v.n_each = v.n_next = SP_MAX((n_all + n_stages - 1) / n_stages, (size_t)1);
-    return c->flat ? visit_one(&v) : visit_lists(&v, n_probes);
+    SP_TRY(make_sieve(&v));
+    sp_err err = c->flat ? visit_one(&v) : visit_lists(&v, n_probes);
+    sp_free(v.sieve);
+    return err;
 }

@@ -4,7 +4,8 @@
  *      |                                                              +--> fused ranking --> chunks
  *      +----embed--> vector --search--> stage, stage, ... ranking ----+
  *
- * Each stage of the search for vectors gives a fused ranking of its own, and the words alone one before it. */
+ * A search that is watched has stages: the words alone; their chunks with the cosines of their vectors, which is
+ * nearly always the result; then each stage of the search for vectors. */
 #include "serve/search/search.h"
 
 #include <pthread.h>
@@ -149,33 +150,66 @@ typedef struct search {
     sp_ids files;        /* of q->files and q->tags */
     const sp_ids *allowed; /* NULL: all */
     sp_ranking by_words, fused;
+    SP_VEC(sp_near) cosines; /* of the chunks of by_words */
+    sp_ids read;         /* the chunks that `hits` were chosen from, in their order */
     sp_hits hits;        /* of `fused` as it was last, without near-duplicates */
     sp_err err;          /* of a stage */
 } search;
 
+static bool has_cosine(const search *s, int64_t id)
+{
+    for (size_t i = 0; i < s->cosines.n; i++)
+        if (s->cosines.v[i].id == id) return true;
+    return false;
+}
+
 /* fuse -- into s->fused, best first, ties by id. Of both rankings a chunk's score is BM25, as a share of the best
- * chunk's, plus the cosine; a ranking that does not have it gives 0. Source: Bruch et al., 2023 (sums of scores
- * against sums of ranks); docs/search.md has what was measured. */
+ * chunk's, plus the cosine; BM25 of a chunk that the words do not rank is 0. Source: Bruch et al., 2023 (sums of
+ * scores against sums of ranks); docs/search.md has what was measured. */
 static sp_err fuse(search *s, const sp_near *near, int n)
 {
     const bool both = s->words && s->vectors;
     const double best = both && s->by_words.n ? s->by_words.v[0].score : 1, unit = best > 0 ? 1 / best : 1;
     s->fused.n = 0;
+    for (size_t i = 0; i < s->cosines.n; i++)
+        SP_TRY(sp_ranking_add(&s->fused, s->cosines.v[i].id, 1 - (double)s->cosines.v[i].distance));
     for (int i = 0; i < n; i++)
-        SP_TRY(sp_ranking_add(&s->fused, near[i].id, 1 - (double)near[i].distance));
+        if (!has_cosine(s, near[i].id)) SP_TRY(sp_ranking_add(&s->fused, near[i].id, 1 - (double)near[i].distance));
     for (size_t i = 0; i < s->by_words.n; i++)
         SP_TRY(sp_ranking_add(&s->fused, s->by_words.v[i].id, s->by_words.v[i].score * unit));
     sp_ranking_sort(&s->fused);
     return SP_OK;
 }
 
+/* is_read -- the first k of s->fused were read by the stage before, in this order: hits get their scores. */
+static bool is_read(search *s, size_t k)
+{
+    if (s->read.n != k || !s->read.v) return false;
+    for (size_t i = 0; i < k; i++)
+        if (s->read.v[i] != s->fused.v[i].id) return false;
+    for (size_t i = 0, j = 0; i < k && j < (size_t)s->hits.n; i++)
+        if (s->hits.v[j].id == s->fused.v[i].id) s->hits.v[j++].score = s->fused.v[i].score;
+    return true;
+}
+
+/* note_read -- the first k of s->fused. */
+static sp_err note_read(search *s, size_t k)
+{
+    s->read.n = 0;
+    SP_TRY(sp_vec_reserve(&s->read, k + 1));
+    for (size_t i = 0; i < k; i++) s->read.v[s->read.n++] = s->fused.v[i].id;
+    return SP_OK;
+}
+
 /* take_hits -- the chunks of s->fused; nothing is read when they are those of the stage before. */
 static sp_err take_hits(search *s)
 {
-    const size_t k = (size_t)s->q->k * (s->q->distinct ? SPARE : 1);
+    const size_t k = SP_MIN((size_t)s->q->k * (s->q->distinct ? SPARE : 1), s->fused.n);
     sp_hits hits = {0};
+    if (is_read(s, k)) return SP_OK;
+    SP_TRY(note_read(s, k));
     pthread_mutex_lock(&s->f->lock);
-    sp_err err = sp_ranking_hits(s->f->index, &s->fused, SP_MIN(k, s->fused.n), &hits);
+    sp_err err = sp_ranking_hits(s->f->index, &s->fused, k, &hits);
     pthread_mutex_unlock(&s->f->lock);
     if (err == SP_OK && s->q->distinct) err = sp_hits_distinct(&hits, s->q->k, NULL);
     if (err != SP_OK) {
@@ -211,6 +245,39 @@ static sp_err rank_words(search *s)
     return err;
 }
 
+static int by_id(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* find_cosines -- of the chunks that the words rank. */
+static sp_err find_cosines(search *s, const float *v)
+{
+    sp_ids ids = {0};
+    const size_t n = s->by_words.n;
+    int n_found = 0;
+    if (n == 0) return SP_OK;
+    SP_TRY(sp_vec_reserve(&s->cosines, n));
+    SP_TRY(sp_vec_reserve(&ids, n));
+    for (size_t i = 0; i < n; i++) ids.v[ids.n++] = s->by_words.v[i].id;
+    qsort(ids.v, n, sizeof *ids.v, by_id);
+    const sp_vectors_query q = {.v = v, .k = (int)n, .allowed = ids.v, .n_allowed = n};
+    sp_err err = sp_vectors_search(s->f->vectors, &q, s->cosines.v, &n_found);
+    if (err == SP_OK) s->cosines.n = (size_t)n_found;
+    sp_vec_fini(&ids);
+    return err;
+}
+
+/* tell_early -- a stage before the search for vectors. */
+static sp_err tell_early(search *s)
+{
+    if (!s->words || !s->q->on_stage) return SP_OK;
+    SP_TRY(fuse(s, NULL, 0));
+    SP_TRY(take_hits(s));
+    return tell(s, false) ? SP_OK : s->err;
+}
+
 static sp_err rank_vectors(search *s, const float *v, sp_near *near)
 {
     const sp_retrieve_query *q = s->q;
@@ -234,15 +301,13 @@ static sp_err rank_vectors(search *s, const float *v, sp_near *near)
 static sp_err search_vectors(search *s)
 {
     const sp_embed_input input = {.text = s->q->text, .n = strlen(s->q->text)};
-    if (s->words && s->q->on_stage) {
-        SP_TRY(fuse(s, NULL, 0));
-        SP_TRY(take_hits(s));
-        if (!tell(s, false)) return s->err;
-    }
+    SP_TRY(tell_early(s));
     float *v = sp_alloc((size_t)s->f->n_dims, sizeof *v);
     sp_near *near = sp_alloc((size_t)s->depth, sizeof *near);
     sp_err err = v && near ? SP_OK : sp_fail_nomem((size_t)s->depth * sizeof *near, "a ranking");
     if (err == SP_OK) err = sp_embed(s->f->embedder, &input, 1, &(sp_embed_opts){.kind = SP_EMBED_QUERY}, v, NULL);
+    if (err == SP_OK) err = find_cosines(s, v);
+    if (err == SP_OK) err = tell_early(s);
     if (err == SP_OK) err = rank_vectors(s, v, near);
     sp_free(v);
     sp_free(near);
@@ -297,6 +362,8 @@ sp_err sp_retriever_search_among(sp_retriever *f, const sp_retrieve_query *q, co
     if (err == SP_OK) err = run(&s);
     sp_vec_fini(&s.files);
     sp_vec_fini(&s.by_words);
+    sp_vec_fini(&s.cosines);
+    sp_vec_fini(&s.read);
     sp_vec_fini(&s.fused);
     if (err == SP_OK)
         *out = s.hits;

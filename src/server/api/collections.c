@@ -1,7 +1,6 @@
 #include "server/api/collections.h"
 
 #include <ctype.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 struct srv_collections {
     srv_collection *v;
     int n;
-    _Atomic int64_t mean_us; /* of the last searches in those that keys have created */
+    srv_ahead_notes searches; /* in those that keys have created */
 };
 
 /* -- opening ----------------------------------------------------------------------------------- */
@@ -97,10 +96,11 @@ bool srv_collections_open(srv_server *s)
 {
     srv_collections *all = calloc(1, sizeof *all);
     s->collections = all;
+    if (all) srv_ahead_init(&all->searches);
     if (all) all->v = calloc((size_t)s->o.n_collections + 1, sizeof *all->v);
     if (!all || !all->v) return cli_fail_with("out of memory for collections"), false;
     for (int i = 0; i < s->o.n_collections; i++) {
-        all->n++;
+        srv_ahead_init(&all->v[all->n++].searches);
         if (!open_one(s, &all->v[i], s->o.collections[i])) return false;
         for (int k = 0; k < i; k++)
             if (strcmp(all->v[k].name, all->v[i].name) == 0)
@@ -116,10 +116,12 @@ void srv_collections_close(srv_server *s)
     for (int i = 0; i < all->n; i++) {
         srv_collection *c = &all->v[i];
         sp_retriever_close(c->retriever);
+        srv_ahead_fini(&c->searches);
         free(c->name);
         free(c->path);
     }
     free(all->v);
+    srv_ahead_fini(&all->searches);
     free(all);
 }
 
@@ -157,7 +159,7 @@ bool srv_collection_find(const srv_call *call, const char *name, size_t n, srv_f
     if (n == 0 || n > SRV_MAX_NAME) return false;
     srv_found found = {.served = find_served(call->s, name, n)};
     memcpy(found.name, name, n);
-    found.mean_us = found.served ? &found.served->mean_us : &call->s->collections->mean_us;
+    found.searches = found.served ? &found.served->searches : &call->s->collections->searches;
     if (!found.served && !has_created(call, found.name)) return false;
     *out = found;
     return true;

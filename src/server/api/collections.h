@@ -3,6 +3,7 @@
 #ifndef SP_SERVER_API_COLLECTIONS_H
 #define SP_SERVER_API_COLLECTIONS_H
 
+#include "server/api/ahead.h"
 #include "server/http/call.h"
 
 enum { SRV_MAX_NAME = 64, SRV_MAX_CREATED = 1000 /* of a key */ };
@@ -11,14 +12,14 @@ enum { SRV_MAX_NAME = 64, SRV_MAX_CREATED = 1000 /* of a key */ };
 typedef struct srv_collection {
     char *name, *path; /* of the index */
     sp_retriever *retriever;
-    _Atomic int64_t mean_us; /* of its last searches */
+    srv_ahead_notes searches; /* of it */
 } srv_collection;
 
 /* What a name means to a key. */
 typedef struct srv_found {
     char name[SRV_MAX_NAME + 1]; /* "": nothing */
     srv_collection *served;      /* NULL: the key has created it */
-    _Atomic int64_t *mean_us;    /* of searches like one in it */
+    srv_ahead_notes *searches;   /* like one in it */
 } srv_found;
 
 /* srv_collections_open -- of s->o.collections: "NAME=PATH", where PATH is an index of `spolia index`, or a folder or

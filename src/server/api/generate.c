@@ -274,9 +274,9 @@ typedef struct ahead {
 static bool may_begin(const ahead *a)
 {
     const srv_retrieval *r = a->call->retrieval;
-    const bool wanted = r->ahead == SRV_AHEAD_ALWAYS || (r->ahead == SRV_AHEAD_SOMETIMES && srv_retrieval_is_slow(r));
     const int others = atomic_load(&a->call->s->n_prefilling) - srv_job_n_prefilling(a->job);
-    return wanted && others < a->call->s->o.n_ahead;
+    if (r->ahead == SRV_AHEAD_NEVER || others >= a->call->s->o.n_ahead) return false;
+    return r->ahead == SRV_AHEAD_ALWAYS || srv_retrieval_gains(a->call);
 }
 
 /* give_up -- the passages have changed. */
@@ -367,6 +367,7 @@ static void count(const ahead *a)
     r->exposed_us = before < r->search_us ? before : r->search_us;
     r->now = NULL;
     a->job->retrieval = *r;
+    srv_ahead_note_prompt(r->from.searches, a->job->n_prompt);
     srv_metrics_retrieved(&a->call->s->metrics, &(srv_retrieved){.search_us = r->search_us,
                                                                  .exposed_us = r->exposed_us,
                                                                  .n_begun = r->n_begun,

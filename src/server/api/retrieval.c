@@ -1,6 +1,5 @@
 #include "server/api/retrieval.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +80,8 @@ typedef struct telling {
     void *user;
     int64_t ids[SRV_MAX_PASSAGES]; /* as they were told last */
     int n;                         /* -1: nothing was */
-    int64_t us;                    /* of the calls */
+    int64_t from_us, us;           /* when the search began; of the calls */
+    srv_ahead_search seen;
 } telling;
 
 /* is_told -- these passages, in any order, are those that were told; they are from here on. */
@@ -96,6 +96,17 @@ static bool is_told(telling *t, const sp_hits *h)
     return same;
 }
 
+/* note_stage -- h: in the order of their ids. */
+static void note_stage(telling *t, const sp_hits *h)
+{
+    srv_ahead_search *s = &t->seen;
+    const int i = s->n < SRV_AHEAD_STAGES ? s->n++ : SRV_AHEAD_STAGES - 1;
+    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (int k = 0; k < h->n; k++) hash = (hash ^ (uint64_t)h->v[k].id) * UINT64_C(1099511628211);
+    s->passages[i] = hash;
+    s->at_us[i] = srv_now_us() - t->from_us - t->us;
+}
+
 static bool on_stage(const sp_hits *best, bool last, void *user)
 {
     telling *t = user;
@@ -103,6 +114,7 @@ static bool on_stage(const sp_hits *best, bool last, void *user)
     if (!sorted.v) return false;
     if (best->n) memcpy(sorted.v, best->v, (size_t)best->n * sizeof *best->v);
     if (best->n > 1) qsort(sorted.v, (size_t)sorted.n, sizeof *sorted.v, by_id);
+    note_stage(t, &sorted);
     t->r->n_stages++;
     t->r->n_found = best->n;
     const bool changed = !is_told(t, &sorted);
@@ -115,22 +127,31 @@ static bool on_stage(const sp_hits *best, bool last, void *user)
 
 enum {
     STAGES = 8,
-    LONG_US = 20000, /* searches that take longer are worth a guess: a wrong one costs a step */
-    TO_RANK = 4      /* times as many passages are found as a ranking keeps */
+    TO_RANK = 4 /* times as many passages are found as a ranking keeps */
 };
 
-bool srv_retrieval_is_slow(const srv_retrieval *r)
+bool srv_retrieval_gains(const srv_call *call)
 {
-    return atomic_load(r->from.mean_us) > LONG_US;
+    const srv_retrieval *r = call->retrieval;
+    const sp_context_info i = sp_context_describe(call->s->ctx);
+    const srv_ahead_machine m = {
+        .token_us = i.token_us, .n_layers = i.n_layers, .spare_core = i.n_threads < call->s->n_cores};
+    return srv_ahead_gain(r->from.searches, r->n_stages - 1, &m) > 0;
+}
+
+/* n_stages_of -- of a search: none that nobody would use. */
+static int n_stages_of(const srv_retrieval *r)
+{
+    const bool quick = r->ahead == SRV_AHEAD_SOMETIMES && srv_ahead_is_quick(r->from.searches);
+    return r->ahead == SRV_AHEAD_NEVER || quick ? 1 : STAGES;
 }
 
 bool srv_retrieval_search(const srv_call *call, srv_fields *f, const char *question, srv_passages_fn *fn, void *user,
                           sp_err *err)
 {
     srv_retrieval *r = call->retrieval;
-    telling t = {.r = r, .fn = fn, .user = user, .n = -1};
+    telling t = {.r = r, .fn = fn, .user = user, .n = -1, .from_us = srv_now_us()};
     sp_hits hits = {0};
-    const int64_t from = srv_now_us(), mean = atomic_load(r->from.mean_us);
     const sp_retrieve_query q = {.text = question,
                                  .k = r->rerank && r->k <= SRV_MAX_PASSAGES / TO_RANK ? r->k * TO_RANK : r->k,
                                  .files = r->filter.files,
@@ -138,18 +159,18 @@ bool srv_retrieval_search(const srv_call *call, srv_fields *f, const char *quest
                                  .tags = r->filter.tags,
                                  .n_tags = r->filter.n_tags,
                                  .distinct = true,
-                                 .n_stages = r->ahead == SRV_AHEAD_NEVER ? 1 : STAGES,
+                                 .n_stages = n_stages_of(r),
                                  .on_stage = on_stage,
                                  .user = &t};
     *err = srv_collection_search(call, &r->from, &q, &hits);
-    r->search_us = srv_now_us() - from - t.us;
+    r->search_us = srv_now_us() - t.from_us - t.us;
     if (*err == SP_OK) {
         srv_collection_count(call, &r->from, &(sp_hits){.v = hits.v, .n = hits.n < r->k ? hits.n : r->k});
         srv_idle_note(call, &r->from);
     }
     sp_hits_fini(&hits);
     if (*err == SP_OK) {
-        atomic_store(r->from.mean_us, mean ? mean + (r->search_us - mean) / 4 : r->search_us);
+        srv_ahead_note(r->from.searches, &t.seen, r->search_us);
         return true;
     }
     if (*err == SP_E_CANCELED)

@@ -27,7 +27,7 @@ typedef struct srv_retrieval {
     bool rerank;
     int n_ranked;      /* passages that were ranked; they took ... */
     int64_t rank_us;
-    srv_ahead ahead;      /* whether answers begin before the search ends; sometimes: when searches take long */
+    srv_ahead ahead;      /* whether answers begin before the search ends; sometimes: by ahead.h */
     const sp_hits *now;   /* passages that a prompt is made of, borrowed; in the order of the index */
     int n_found, n_stages;
     int n_begun, n_wrong; /* answers that began before the search ended, and those that were given up */
@@ -42,8 +42,8 @@ typedef bool srv_passages_fn(const sp_hits *h, bool changed, bool last, void *us
  * when fn ended it. */
 bool srv_retrieval_search(const srv_call *call, srv_fields *f, const char *question, srv_passages_fn *fn, void *user,
                           sp_err *err);
-/* srv_retrieval_is_slow -- searches of the collection take so long that beginning answers ahead may help. */
-bool srv_retrieval_is_slow(const srv_retrieval *r);
+/* srv_retrieval_gains -- an answer that begins after the present stage is expected to be sooner. */
+bool srv_retrieval_gains(const srv_call *call);
 /* srv_retrieval_take -- adds copies of the passages r->now to the documents of a chat. False: out of memory. */
 bool srv_retrieval_take(const srv_retrieval *r, srv_documents *d);
 /* srv_retrieval_json -- for the account of an answer. */

@@ -37,6 +37,7 @@ typedef struct srv_server {
     const sp_vocab *vocab;
     sp_context_info info; /* as at the start: names and sizes */
     size_t most_text;     /* bytes of a prompt's text (api/room.h) */
+    int n_cores;          /* that the process may use */
     srv_keys *keys; /* NULL: none are needed */
     srv_quotas *quotas;
     srv_bodies bodies;

@@ -1,0 +1,100 @@
+/* Whether beginning an answer during its search is expected to gain time. */
+#include "server/api/ahead.h"
+#include "support/check.h"
+
+#define MS 1000
+
+/* note -- a search of 100 ms whose passages after `first` and `second` stage are, or are not, those of its end. */
+static void note(srv_ahead_notes *a, bool first, bool second, int64_t second_ms)
+{
+    const srv_ahead_search s = {
+        .passages = {first ? 7 : 1, second ? 7 : 2, 7}, .at_us = {5 * MS, second_ms * MS, 99 * MS}, .n = 3};
+    srv_ahead_note(a, &s, 100 * MS);
+}
+
+static const srv_ahead_machine idle = {.token_us = 400, .n_layers = 10, .spare_core = true},
+                               busy = {.token_us = 400, .n_layers = 10, .spare_core = false};
+
+static void nothing_is_expected_of_searches_that_were_not_seen(void **state)
+{
+    (void)state;
+    srv_ahead_notes a;
+    srv_ahead_init(&a);
+    for (int i = 0; i < 2; i++) {
+        assert_true(srv_ahead_gain(&a, 0, &idle) <= 0);
+        note(&a, true, true, 10);
+    }
+    note(&a, true, true, 10);
+    assert_true(srv_ahead_gain(&a, 0, &idle) > 0);
+    assert_true(srv_ahead_gain(&a, SRV_AHEAD_STAGES, &idle) <= 0);
+    srv_ahead_fini(&a);
+}
+
+/* Of 95 ms that are left, all are gained when the passages are always right; a wrong one costs a layer. */
+static void the_gain_is_what_is_left_of_the_search(void **state)
+{
+    (void)state;
+    srv_ahead_notes a;
+    srv_ahead_init(&a);
+    srv_ahead_note_prompt(&a, 500); /* 200 ms, a layer 20 */
+    for (int i = 0; i < 40; i++) note(&a, i % 2 == 0, true, 50);
+    assert_float_equal(srv_ahead_gain(&a, 1, &idle), 50 * MS, 1);
+    /* the first is right half of the time: 95 ms, or 50 ms less a layer, instead of 50 by waiting */
+    assert_float_equal(srv_ahead_gain(&a, 0, &idle), 0.5 * 95 * MS + 0.5 * (50 - 20) * MS - 50 * MS, 3 * MS);
+    /* without a core to spare half of what is shared is gained, and lost */
+    assert_float_equal(srv_ahead_gain(&a, 1, &busy), 25 * MS, 1);
+    assert_float_equal(srv_ahead_gain(&a, 0, &busy),
+                       0.5 * 47.5 * MS + 0.5 * (25 - 20 - 0.5 * 45) * MS - 25 * MS, 3 * MS);
+    srv_ahead_fini(&a);
+}
+
+/* A stage that is right half of the time is not worth a layer when the next one, which is always right, is near. */
+static void it_waits_for_a_stage_that_knows_better(void **state)
+{
+    (void)state;
+    srv_ahead_notes a;
+    srv_ahead_init(&a);
+    srv_ahead_note_prompt(&a, 500);
+    for (int i = 0; i < 40; i++) note(&a, i % 2 == 0, true, 12);
+    assert_true(srv_ahead_gain(&a, 0, &idle) < 0 && srv_ahead_gain(&a, 1, &idle) > 80 * MS);
+    srv_ahead_fini(&a);
+}
+
+static void guesses_that_are_nearly_always_wrong_gain_nothing(void **state)
+{
+    (void)state;
+    srv_ahead_notes a;
+    srv_ahead_init(&a);
+    srv_ahead_note_prompt(&a, 1000); /* a layer 40 ms */
+    for (int i = 0; i < 40; i++) note(&a, i % 8 == 0, i % 8 == 0, 95);
+    assert_true(srv_ahead_gain(&a, 0, &idle) < 0 && srv_ahead_gain(&a, 1, &idle) < 0);
+    for (int i = 0; i < 60; i++) note(&a, true, true, 95); /* the collection has changed */
+    assert_true(srv_ahead_gain(&a, 0, &idle) > 50 * MS);
+    srv_ahead_fini(&a);
+}
+
+static void quick_searches_need_no_stages(void **state)
+{
+    (void)state;
+    srv_ahead_notes a;
+    const srv_ahead_search s = {.passages = {1, 1}, .at_us = {0, 100}, .n = 2};
+    srv_ahead_init(&a);
+    assert_false(srv_ahead_is_quick(&a));
+    for (int i = 0; i < 3; i++) srv_ahead_note(&a, &s, 2 * MS);
+    assert_true(srv_ahead_is_quick(&a));
+    for (int i = 0; i < 40; i++) srv_ahead_note(&a, &s, 30 * MS);
+    assert_false(srv_ahead_is_quick(&a));
+    srv_ahead_fini(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_expected_of_searches_that_were_not_seen),
+        cmocka_unit_test(the_gain_is_what_is_left_of_the_search),
+        cmocka_unit_test(it_waits_for_a_stage_that_knows_better),
+        cmocka_unit_test(guesses_that_are_nearly_always_wrong_gain_nothing),
+        cmocka_unit_test(quick_searches_need_no_stages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
