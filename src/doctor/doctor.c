@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/cli.h"
 #include "cli/config.h"
 #include "cli/hub/hub.h"
 #include "cli/show.h"

@@ -201,18 +201,11 @@ static int64_t twins_of(sp_engine *e, const sp_plan *p, int first, int end)
 /* fall_back -- rows that a gate has dropped get their twins' KV in the layers that remain. */
 static sp_err fall_back(sp_engine *e, const sp_plan *p, int first, int end, int layer)
 {
-    const sp_kv_slot *slots = e->slots.dev;
     if (layer + 1 == e->o.model->hp.n_layers || p->n_twins == 0) return SP_OK;
     SP_TRY(sp_mirror_settle(&e->slots));
     int64_t m = twins_of(e, p, first, end);
     if (m == 0) return SP_OK;
-    sp_mirror_push(&e->slots, e->slots.mem.n_bytes);
-    for (int l = layer + 1; l < e->o.model->hp.n_layers; l++) {
-        sp_kv_view kv = sp_kv_pool_layer(e->o.pool, l);
-        sp_device_kv_copy(
-            e->device,
-            &(sp_kv_copy_args){.kv = &kv, .from = slots, .to = slots + e->o.max_rows, .m = m});
-    }
+    sp_engine_copy_slots(e, layer + 1, m);
     return SP_OK;
 }
 

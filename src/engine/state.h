@@ -76,6 +76,10 @@ static inline const sp_rope *sp_engine_rope(const sp_engine *e, int layer)
     return &e->ropes[e->o.model->layers[layer].rope];
 }
 
+/* sp_engine_copy_slots -- keys and values of the first m slots of e->slots to those max_rows after them, in the layers
+ * from first_layer on. */
+void sp_engine_copy_slots(sp_engine *e, int first_layer, int64_t m);
+
 /* -- norms.c: norms as layers want them --------------------------------------------------------- */
 
 /* sp_norm_rows -- the stream, normalised into e->h, where products read next; w NULL: the stream

@@ -256,6 +256,15 @@ sp_err sp_tier_op_begin(const sp_tier_op *op)
     return SP_OK;
 }
 
+sp_err sp_tier_op_list(const sp_tier_op *op, const sp_tier_info *v, size_t n)
+{
+    sp_err err = SP_OK;
+    for (size_t i = 0; err == SP_OK && i < n; i++)
+        err = sp_tier_op_is_cancelled(op) ? sp_fail(SP_E_CANCELED, "a list was cancelled")
+                                          : op->job.each(op->job.user, &v[i]);
+    return err;
+}
+
 sp_err sp_tier_op_result(sp_tier_op *op)
 {
     pthread_mutex_lock(&op->lock);

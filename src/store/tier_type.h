@@ -70,6 +70,8 @@ bool sp_tier_op_is_withdrawn(const sp_tier_op *op);
 /* sp_tier_op_begin -- what a tier asks before it runs an operation. Errors: SP_E_CANCELED, SP_E_IO (its deadline
  * has passed). */
 sp_err sp_tier_op_begin(const sp_tier_op *op) SP_MUST_CHECK;
+/* sp_tier_op_list -- SP_TIER_LIST: passes the copies to `each`. Errors: those of `each`, SP_E_CANCELED. */
+sp_err sp_tier_op_list(const sp_tier_op *op, const sp_tier_info *v, size_t n) SP_MUST_CHECK;
 /* sp_tier_op_finish -- with err and, unless it is SP_OK, this thread's detail; calls `done`. */
 void sp_tier_op_finish(sp_tier_op *op, sp_err err);
 

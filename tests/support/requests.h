@@ -136,13 +136,18 @@ static inline sp_prompt *prompt_of(sp_context *c, const char *order, const char 
     return p;
 }
 
-/* Warm sampling: greedy text of a random model is one token over and over. */
-static inline sp_request *submit_prompt(sp_context *c, sp_prompt *p, int max_tokens)
+/* sampled -- with a temperature: greedy text of a random model is one token over and over. */
+static inline sp_request_opts sampled(int max_tokens)
 {
-    sp_request_opts o = {
-        .sampling = sp_sampling_default(), .max_tokens = max_tokens, .ignore_end = true};
+    sp_request_opts o = {.sampling = sp_sampling_default(), .max_tokens = max_tokens, .ignore_end = true};
     o.sampling.temperature = 1;
     o.sampling.seed = 7;
+    return o;
+}
+
+static inline sp_request *submit_prompt(sp_context *c, sp_prompt *p, int max_tokens)
+{
+    const sp_request_opts o = sampled(max_tokens);
     sp_request *r;
     assert_ok(sp_request_submit(c, p, &o, &r));
     sp_prompt_destroy(p);
@@ -211,15 +216,20 @@ static inline void assert_same_text(const sp_request *a, const sp_request *b)
     assert_int_equal(sp_request_result(a)->n_generated, sp_request_result(b)->n_generated);
 }
 
-/* alone -- the answer's text in a context of its own; the caller frees it. */
-static inline char *alone(const policy *p, const char *order, const char *question, int max_tokens)
+/* text_of -- the answer's text, which the caller frees; closes the context. */
+static inline char *text_of(sp_context *c, const char *order, const char *question, int max_tokens)
 {
-    sp_context *c = open_policy(p);
     sp_request *r = ask(c, order, question, max_tokens);
     char *text = strdup(sp_request_result(r)->text);
     sp_request_destroy(r);
     close_clean(c);
     return text;
+}
+
+/* alone -- text_of in a context of its own. */
+static inline char *alone(const policy *p, const char *order, const char *question, int max_tokens)
+{
+    return text_of(open_policy(p), order, question, max_tokens);
 }
 
 static inline void assert_text(const sp_request *r, char *text)

@@ -7,6 +7,7 @@
 #include "cli/alloc.h"
 #include "cli/cli.h"
 #include "kv/pool.h"
+#include "lab/bench/prompts.h"
 #include "model/model.h"
 
 void bench_model_options_init(bench_model_options *o)
@@ -177,21 +178,12 @@ sp_reuse_opts bench_model_reuse(int depth)
     return (sp_reuse_opts){.policy = depth ? "prefix" : "off"};
 }
 
-/* run_prompt -- frees the prompt; NULL after an error message, also for no prompt. */
+/* run_prompt -- as bench_run; NULL also for no prompt. */
 static sp_request *run_prompt(bench_model *m, sp_prompt *p, int depth, int max_tokens)
 {
     if (!p) return NULL;
     const sp_reuse_opts reuse = bench_model_reuse(depth);
-    sp_request *r = NULL;
-    const sp_err err = sp_generate(m->ctx, p,
-                                   &(sp_request_opts){.reuse = &reuse,
-                                                      .sampling = sp_sampling_default(),
-                                                      .max_tokens = max_tokens,
-                                                      .ignore_end = true},
-                                   &r);
-    sp_prompt_destroy(p);
-    if (err != SP_OK) cli_fail(err);
-    return r;
+    return bench_run(m->ctx, p, &reuse, max_tokens);
 }
 
 static bool run_untimed(bench_model *m, sp_prompt *p, int depth, int max_tokens)

@@ -190,23 +190,27 @@ void bench_texts_free(char **texts, int n)
 
 /* -- prompts -------------------------------------------------------------------------------- */
 
+sp_request *bench_run(sp_context *c, sp_prompt *p, const sp_reuse_opts *reuse, int max_tokens)
+{
+    sp_request *r = NULL;
+    const sp_request_opts o = {
+        .reuse = reuse, .sampling = sp_sampling_default(), .max_tokens = max_tokens, .ignore_end = true};
+    const sp_err err = sp_generate(c, p, &o, &r);
+    sp_prompt_destroy(p);
+    if (err != SP_OK) cli_fail(err);
+    return r;
+}
+
 sp_request *bench_ask(sp_context *c, const bench_prompt *b, const sp_reuse_opts *reuse,
                       int max_tokens)
 {
     sp_prompt *p = NULL;
-    sp_request *r = NULL;
     sp_err err = sp_prompt_create(c, &p);
     if (err == SP_OK) err = sp_prompt_system(p, CLI_SYSTEM_TEXT);
     for (int i = 0; i < b->n && err == SP_OK; i++) err = sp_prompt_chunk(p, NULL, b->chunks[i]);
     if (err == SP_OK && b->question) err = sp_prompt_question(p, b->question);
-    if (err == SP_OK)
-        err = sp_generate(c, p,
-                          &(sp_request_opts){.reuse = reuse,
-                                             .sampling = sp_sampling_default(),
-                                             .max_tokens = max_tokens,
-                                             .ignore_end = true},
-                          &r);
+    if (err == SP_OK) return bench_run(c, p, reuse, max_tokens);
     sp_prompt_destroy(p);
-    if (err != SP_OK) cli_fail(err);
-    return r;
+    cli_fail(err);
+    return NULL;
 }

@@ -76,9 +76,7 @@ sp_err sp_measure_submit(sp_context *c, const sp_prompt *p, const sp_request_opt
     SP_TRY(sp_request_create(c, p, o, NULL, &r));
     sp_err err = copy_measure(r, m);
     if (err != SP_OK) {
-        r->state = SP_REQ_FINISHED; /* it is in no list and owns nothing */
-        r->done = true;
-        sp_request_destroy(r);
+        sp_request_discard(r);
         return err;
     }
     sp_driver_submit(c, r);

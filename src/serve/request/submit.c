@@ -220,6 +220,13 @@ static sp_err prepare(sp_request *r, const sp_prompt *p, const sp_reuse_policy *
     return SP_OK;
 }
 
+void sp_request_discard(sp_request *r)
+{
+    r->state = SP_REQ_FINISHED;
+    r->done = true;
+    sp_request_destroy(r);
+}
+
 sp_err sp_request_create(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
                          const sp_reuse_policy *policy, sp_request **out)
 {
@@ -237,9 +244,7 @@ sp_err sp_request_create(sp_context *c, const sp_prompt *p, const sp_request_opt
     sp_arena_init(&r->look.arena);
     sp_err err = prepare(r, p, policy);
     if (err != SP_OK) {
-        r->state = SP_REQ_FINISHED; /* it is in no list and owns nothing */
-        r->done = true;
-        sp_request_destroy(r);
+        sp_request_discard(r);
         return err;
     }
     *out = r;

@@ -35,6 +35,8 @@ typedef struct sp_request_follow {
  * Thread: any. Errors: those of sp_request_submit. */
 sp_err sp_request_create(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
                          const sp_reuse_policy *policy, sp_request **out) SP_MUST_CHECK;
+/* sp_request_discard -- destroys one that is in no list, and owns nothing yet. */
+void sp_request_discard(sp_request *r);
 /* sp_request_enter -- joins the queue. */
 void sp_request_enter(sp_request *r);
 

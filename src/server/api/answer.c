@@ -232,6 +232,16 @@ json_t *srv_answer(const srv_job *j)
     return o;
 }
 
+json_t *srv_tags_json(const char *lines)
+{
+    json_t *list = json_array();
+    for (const char *end; *lines; lines = end + 1) {
+        end = strchr(lines, '\n');
+        json_array_append_new(list, json_stringn(lines, (size_t)(end - lines)));
+    }
+    return list;
+}
+
 /* -- errors -------------------------------------------------------------------------------------- */
 
 int srv_error_status(sp_err err, const char **code)

@@ -8,23 +8,13 @@
 
 enum { LISTED = 100, MOST_LISTED = 1000 };
 
-static json_t *tags_json(const char *lines)
-{
-    json_t *list = json_array();
-    for (const char *end; *lines; lines = end + 1) {
-        end = strchr(lines, '\n');
-        json_array_append_new(list, json_stringn(lines, (size_t)(end - lines)));
-    }
-    return list;
-}
-
 /* file_json -- as a document of an uploaded collection; its tokens are not counted before it is used. */
 static json_t *file_json(const srv_collection *c, const sp_file_info *i)
 {
     return json_pack("{s:s, s:s, s:s, s:I, s:n, s:I, s:I, s:n, s:b, s:s, s:s, s:o}", "id", i->name, "object",
                      "document", "title", "", "created", (json_int_t)i->changed_s, "expires", "bytes",
                      (json_int_t)i->n_bytes, "chunks", (json_int_t)i->n_chunks, "tokens", "pinned", 0, "collection",
-                     c->name, "file", i->name, "tags", tags_json(i->tags));
+                     c->name, "file", i->name, "tags", srv_tags_json(i->tags));
 }
 
 static srv_sent fail(const srv_call *call, sp_err err)

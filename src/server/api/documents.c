@@ -127,16 +127,6 @@ static json_t *progress_json(const srv_progress *p)
                      *p->why ? p->why : NULL);
 }
 
-static json_t *lines_json(const char *lines)
-{
-    json_t *list = json_array();
-    for (const char *end; *lines; lines = end + 1) {
-        end = strchr(lines, '\n');
-        json_array_append_new(list, json_stringn(lines, (size_t)(end - lines)));
-    }
-    return list;
-}
-
 static json_t *info_json(const query *q, const sp_document_info *i, bool whole)
 {
     srv_progress p;
@@ -152,7 +142,7 @@ static json_t *info_json(const query *q, const sp_document_info *i, bool whole)
     if (o && q->collection) {
         json_object_set_new(o, "collection", json_string(q->collection));
         json_object_set_new(o, "file", json_string(i->file));
-        json_object_set_new(o, "tags", lines_json(i->tags));
+        json_object_set_new(o, "tags", srv_tags_json(i->tags));
     }
     if (o && srv_work_get(q->call->s->work, q->salt, i->id, &p))
         json_object_set_new(o, "precompute", progress_json(&p));

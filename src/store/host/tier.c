@@ -317,9 +317,7 @@ static sp_err run_list(host_tier *h, const sp_tier_op *op)
         i = e->newer;
     }
     pthread_mutex_unlock(&h->lock);
-    for (size_t i = 0; err == SP_OK && i < all.n; i++)
-        err = sp_tier_op_is_cancelled(op) ? sp_fail(SP_E_CANCELED, "a list was cancelled")
-                                          : op->job.each(op->job.user, &all.v[i]);
+    if (err == SP_OK) err = sp_tier_op_list(op, all.v, all.n);
     sp_vec_fini(&all);
     return err;
 }

@@ -12,15 +12,6 @@ static const policy off = {"off", 0};
 
 /* -- an answer that is cut short, and its prompt with it ------------------------------------- */
 
-static sp_request_opts sampled(int max_tokens)
-{
-    sp_request_opts o = {
-        .sampling = sp_sampling_default(), .max_tokens = max_tokens, .ignore_end = true};
-    o.sampling.temperature = 1;
-    o.sampling.seed = 7;
-    return o;
-}
-
 static void turn(int32_t *ids)
 {
     for (int i = 0; i < 20; i++) ids[i] = 65 + i % 26;

@@ -23,12 +23,8 @@ static const policy off = {"off", 0};
 /* exactly -- what full attention answers, with keys and values of full precision. */
 static char *exactly(const char *order, const char *question, int max_tokens)
 {
-    sp_context *c = open_with((sp_context_opts){.reuse.policy = off.name, .cache.kv_type = "f32"});
-    sp_request *r = ask(c, order, question, max_tokens);
-    char *text = strdup(sp_request_result(r)->text);
-    sp_request_destroy(r);
-    close_clean(c);
-    return text;
+    return text_of(open_with((sp_context_opts){.reuse.policy = off.name, .cache.kv_type = "f32"}), order, question,
+                   max_tokens);
 }
 
 static int64_t n_evicted(const sp_context *c)

@@ -28,15 +28,6 @@ static int below(life *l, int n)
     return check_random(&l->seed, n);
 }
 
-static sp_request_opts sampled(int max_tokens)
-{
-    sp_request_opts o = {
-        .sampling = sp_sampling_default(), .max_tokens = max_tokens, .ignore_end = true};
-    o.sampling.temperature = 1;
-    o.sampling.seed = 7;
-    return o;
-}
-
 /* exactly -- the answers of full attention, with keys and values of full precision. */
 static void exactly(life *l)
 {
