@@ -21,17 +21,14 @@
 
 enum {
     TRIES = 3,
-    LATE_TIMES = 8,       /* a load may take this many times what was expected ... */
-    LEAST_LATE_US = 5000, /* ... and at least this long */
+    LEAST_LATE_US = 5000, /* a load may take at least this long */
     GAP_DEVS = 4,         /* a tier is silent once it is so for the usual time and this many deviations from it */
     LEAST_RETRY_US = 1000000, /* a tier that was slower than computing is tried again; the pause doubles */
     MOST_RETRY_US = 64000000,
     MOST_REMOTE_RETRY_US = 8000000, /* of the remote one: a try wastes SILENT_SHARE at most */
 };
 
-/* Of the time that computing takes: */
-#define LATE_SHARE   0.2  /* a load may always take it */
-#define SILENT_SHARE 0.05 /* a tier that is silent, or known to be slow, may waste it */
+#define SILENT_SHARE 0.05 /* of the time that computing takes: a tier that is silent, or known to be slow, may waste it */
 
 #define DISK_TIMES 2.0 /* a disk is slow where a copy takes this many times what computing takes, or more */
 
@@ -65,6 +62,13 @@ static double bytes_of(const sp_move *m, int n_layers)
            n_layers;
 }
 
+/* missing_bytes -- of a load. */
+static double missing_bytes(const sp_load *x)
+{
+    const int there = SP_MAX(atomic_load(&x->move.n_there), 0);
+    return bytes_of(&x->move, sp_kv_pool_shape(x->move.pool)->n_layers - there);
+}
+
 /* all_bytes -- of a copy of n tokens. */
 static double all_bytes(const sp_tiers *t, int32_t n)
 {
@@ -96,14 +100,12 @@ static bool is_left_alone(sp_level *l, const sp_tiers_key *key, double bytes)
     return false;
 }
 
-/* limit_us -- how long a load from the remote tier may take: as long as expected, a few times over, but not longer
- * than computing; a small share of that where a delay is all that can be expected. */
+/* limit_us -- how long a load from the remote tier may take at most: as long as computing; a small share of that where
+ * a delay is all that can be expected. */
 static double limit_us(const sp_level *l, double cost_us, double bytes)
 {
-    const double expected_us = bytes * l->byte_us;
-    if (l->byte_us == 0) return SP_MAX(cost_us, LEAST_LATE_US);
-    if (cost_us > 0 && expected_us >= cost_us) return SILENT_SHARE * cost_us;
-    return SP_MAX(LEAST_LATE_US, SP_MIN(cost_us, SP_MAX(LATE_SHARE * cost_us, LATE_TIMES * expected_us)));
+    if (cost_us > 0 && bytes * l->byte_us >= cost_us) return SILENT_SHARE * cost_us;
+    return SP_MAX(cost_us, LEAST_LATE_US);
 }
 
 /* is_busy -- a load from there is under way. */
@@ -123,11 +125,13 @@ static void come_from(sp_load *x, sp_level *l)
     if (x->from == l) return; /* it is tried again */
     if (!is_busy(t, l)) {
         l->busy_since_us = sp_clock_us();
-        l->busy_bytes = l->busy_limit_us = l->busy_cost_us = 0;
+        l->busy_bytes = l->busy_asked = l->busy_limit_us = l->busy_cost_us = 0;
         if (is_remote) t->gap_us = 0;
     }
     x->from = l;
-    l->busy_limit_us += limit_us(l, (double)x->copy->facts.cost_us, all_bytes(t, x->move.seg.n));
+    const double bytes = all_bytes(t, x->move.seg.n);
+    l->busy_asked += bytes;
+    l->busy_limit_us += limit_us(l, (double)x->copy->facts.cost_us, bytes);
     l->busy_cost_us += (double)x->copy->facts.cost_us;
 }
 
@@ -314,6 +318,7 @@ static void acknowledge(sp_load *x)
     sp_err err = x->post.err;
     if (err == SP_OK) note_speed(x);
     if (err == SP_OK) note_gap(x);
+    if (err != SP_OK) x->from->busy_asked -= missing_bytes(x); /* nobody waits for it */
     if (err != SP_OK && err != SP_E_NOTFOUND && err != SP_E_FORMAT && err != SP_E_CANCELED)
         sp_log(SP_LOG_WARN, "not loaded: %s", x->post.detail);
     if (err != SP_OK) t->load_failed(t->user, x->copy, why_failed(err));
@@ -380,6 +385,7 @@ static void abandon(sp_load *x)
     sp_log(SP_LOG_WARN, "the %s tier did not deliver a copy within %lld ms: it is computed instead", l->name,
            (long long)((sp_clock_us() - l->busy_since_us) / 1000));
     x->cancelled = true;
+    l->busy_asked -= missing_bytes(x);
     x->holds = !sp_move_cut(&x->move);
     if (x->holds) sp_kv_retain(t->pool, x->move.blocks, n_blocks_of(x));
     unlink_load(&t->loading, x);
@@ -398,27 +404,46 @@ static void abandon(sp_load *x)
     sp_tier_op_cancel(x->move.op); /* not withdrawn: its end shows that the tier answers */
 }
 
-/* silent_us -- until when the remote tier may be silent: longer than it usually is, or a small share of computing,
- * since its store has sent something. A request thus hardly pays for a store that hangs, and one that is slow, but
- * sooner than computing, is waited for. */
-static int64_t silent_us(const sp_load *x)
+/* grace_us -- how long the remote tier may be silent: longer than it usually is, or a small share of computing. 0: not
+ * known. A request thus hardly pays for a store that hangs. */
+static double grace_us(const sp_level *l)
 {
-    const sp_tiers *t = x->tiers;
-    const sp_level *l = x->from;
-    if (l->gap_us == 0) return INT64_MAX;
-    const double usual_us = l->gap_us + GAP_DEVS * l->gap_dev_us;
-    const int64_t heard_us = sp_tier_takes(l->tier) ? sp_clock_us() : atomic_load(&t->heard_us);
-    return heard_us + (int64_t)SP_MAX(usual_us, SILENT_SHARE * l->busy_cost_us);
+    if (l->gap_us == 0) return 0;
+    return SP_MAX(l->gap_us + GAP_DEVS * l->gap_dev_us, SILENT_SHARE * l->busy_cost_us);
 }
 
-/* late_us -- until when a load may take: the remote tier as long as all loads of now may, unless it falls silent,
- * another one as long as layers come. */
+/* pace_us -- after this time the loads from there, at their pace so far, need longer for what is missing than computing
+ * it takes. A store that is slow, but sooner than computing, is thus waited for. */
+static double pace_us(const sp_tiers *t, const sp_level *l)
+{
+    double left = 0, cost_us = 0;
+    for (const sp_load *x = t->loading; x; x = x->next) {
+        if (x->from != l || x->arrived) continue;
+        left += missing_bytes(x);
+        cost_us += (double)x->copy->facts.cost_us;
+    }
+    return left > 0 ? cost_us * (l->busy_asked - left) / left : cost_us;
+}
+
+/* remote_late_us -- of the loads from the remote tier: until when it may be silent, or slow. */
+static int64_t remote_late_us(const sp_tiers *t, const sp_level *l)
+{
+    const int64_t end = l->busy_since_us + (int64_t)l->busy_limit_us;
+    const double grace = grace_us(l);
+    if (grace == 0) return end;
+    const int64_t heard_us = sp_tier_takes(l->tier) ? sp_clock_us() : atomic_load(&t->heard_us);
+    const int64_t pace = l->busy_since_us + (int64_t)SP_MAX(SP_MAX(grace, LEAST_LATE_US), pace_us(t, l));
+    return SP_MIN(SP_MIN(end, heard_us + (int64_t)grace), pace);
+}
+
+/* late_us -- until when a load may take: one from the remote tier as long as all loads of now may, another one as long
+ * as layers come. */
 static int64_t late_us(const sp_load *x)
 {
     const sp_level *l = x->from;
     const int64_t end = x->since_us + x->tiers->timeout_us;
     if (l->place != SP_AT_REMOTE || x->copy->facts.cost_us <= 0) return end;
-    return SP_MIN(SP_MIN(end, silent_us(x)), l->busy_since_us + (int64_t)l->busy_limit_us);
+    return SP_MIN(end, remote_late_us(x->tiers, l));
 }
 
 /* has_expired -- whether a load has timed out; notes its progress. */

@@ -29,7 +29,8 @@ typedef struct sp_level {
     double gap_us, gap_dev_us; /* the remote tier's: the longest silence of lately, and how it varies; 0: not known */
     int64_t busy_since_us; /* when the first of the loads under way began */
     double busy_bytes;     /* that were loaded since */
-    double busy_limit_us;  /* that they and those under way may take: of the remote tier (loads.c) */
+    double busy_asked;     /* bytes that they and those under way have asked for: of the remote tier (loads.c) */
+    double busy_limit_us;  /* that they may take: likewise */
     double busy_cost_us;   /* computing them would take: likewise */
 } sp_level;
 

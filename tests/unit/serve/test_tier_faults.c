@@ -102,22 +102,36 @@ static void a_load_times_out(void **state)
     }
 }
 
-/* in_seconds -- until a load of the remote tier, which fell silent a moment ago, is given up. */
-static int in_seconds(sp_context *c, double gap_us, double dev_us, double cost_us)
+/* in_seconds -- until a load of the remote tier, which has sent something a moment ago, is given up; it began so long ago. */
+static int in_seconds(const sp_context *c, int64_t began_us)
 {
     sp_level *l = sp_tiers_level(c->tiers, SP_AT_DISK);
     l->place = SP_AT_REMOTE;
-    l->gap_us = gap_us;
-    l->gap_dev_us = dev_us;
     l->busy_limit_us = 1e12;
-    l->busy_cost_us = cost_us;
     int64_t us;
     do { /* the machine may be busy */
         c->tiers->heard_us = sp_clock_us();
+        l->busy_since_us = c->tiers->heard_us - began_us;
         us = sp_tiers_until_expiry(c->tiers);
     } while (sp_clock_us() - c->tiers->heard_us > 500000);
     l->place = SP_AT_DISK;
     return (int)((us + 999999) / 1000000);
+}
+
+/* in_silence -- in_seconds, of a tier that is usually silent so long. */
+static int in_silence(const sp_context *c, double gap_us, double dev_us, double cost_us)
+{
+    sp_level *l = sp_tiers_level(c->tiers, SP_AT_DISK);
+    l->gap_us = gap_us;
+    l->gap_dev_us = dev_us;
+    l->busy_cost_us = cost_us;
+    return in_seconds(c, 0);
+}
+
+static void set_costs(const sp_context *c, float us)
+{
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+        ((sp_copy *)(uintptr_t)v)->facts.cost_us = us;
 }
 
 /* As long as it usually is silent and four deviations more, or a twentieth of computing; 10 s is the longest wait. */
@@ -129,13 +143,42 @@ static void a_remote_tier_may_be_as_silent_as_it_is(void **state)
     sp_request *r = submit(c, "01", question, 2);
     step(c);
     assert_true(n_loading(c) > 0);
-    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
-        ((sp_copy *)(uintptr_t)v)->facts.cost_us = 1e9F;
-    assert_int_equal(in_seconds(c, 0, 0, 0), 10);
-    assert_int_equal(in_seconds(c, 3e6, 0, 0), 3);
-    assert_int_equal(in_seconds(c, 1e6, 1e6, 0), 5);
-    assert_int_equal(in_seconds(c, 1e6, 1e6, 120e6), 6);
-    assert_int_equal(in_seconds(c, 1e6, 1e6, 40e6), 5);
+    set_costs(c, 1e9F);
+    assert_int_equal(in_silence(c, 0, 0, 0), 10);
+    assert_int_equal(in_silence(c, 3e6, 0, 0), 3);
+    assert_int_equal(in_silence(c, 1e6, 1e6, 0), 5);
+    assert_int_equal(in_silence(c, 1e6, 1e6, 120e6), 6);
+    assert_int_equal(in_silence(c, 1e6, 1e6, 40e6), 5);
+    barrier_open(&b);
+    barrier_end(&b);
+    sp_request_destroy(run(c, r));
+    close_clean(c);
+}
+
+/* As long as what is missing takes less, at the pace so far, than computing it; but for the silence that is usual. */
+static void a_remote_tier_may_be_slow_but_sooner_than_computing(void **state)
+{
+    const char *dir = *state;
+    barrier b;
+    sp_context *c = open_held_up(dir, "full", "01", LONG_MS, &b);
+    sp_level *l = sp_tiers_level(c->tiers, SP_AT_DISK);
+    sp_request *r = submit(c, "01", question, 2);
+    step(c);
+    assert_true(n_loading(c) > 0);
+    const double missing = l->busy_asked;
+    assert_true(missing > 0);
+    set_costs(c, 12e6F / (float)n_loading(c)); /* 12 s for all of them */
+    l->gap_us = 9e6;
+    l->busy_cost_us = 12e6;
+    assert_int_equal(in_seconds(c, 1000000), 8); /* nothing has come: it may be silent for 9 s */
+    l->busy_asked = 2 * missing; /* half of it has come */
+    assert_int_equal(in_seconds(c, 1000000), 9); /* 11 by its pace */
+    assert_int_equal(in_seconds(c, 9000000), 3);
+    assert_true(in_seconds(c, 12500000) <= 0);
+    l->busy_asked = 1.5 * missing;
+    assert_true(in_seconds(c, 9500000) <= 0); /* 6 s; 9 have passed */
+    l->busy_asked = 3 * missing;
+    assert_int_equal(in_seconds(c, 20000000), 4);
     barrier_open(&b);
     barrier_end(&b);
     sp_request_destroy(run(c, r));
@@ -529,6 +572,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_load_times_out),
         FOLDER_TEST(a_remote_tier_may_be_as_silent_as_it_is),
+        FOLDER_TEST(a_remote_tier_may_be_slow_but_sooner_than_computing),
         FOLDER_TEST(a_late_answer_changes_nothing),
         FOLDER_TEST(forgetting_does_not_wait),
         FOLDER_TEST(a_header_times_out),
