@@ -159,6 +159,26 @@ def test_progress_as_events(server):
     assert send(server, "GET", "/v1/documents/long")[1]["copies"]["device"] >= last["total"]
 
 
+def test_what_was_computed_for_another_document_of_its_name_is_forgotten(server):
+    """A document that is replaced, or deleted and registered anew, has been computed by nobody."""
+    register(server, "twice", "The tower has nine bells.")
+    compute(server, "twice")
+    assert send(server, "GET", "/v1/documents/twice")[1]["precompute"]["status"] == "done"
+    assert "precompute" not in register(server, "twice", "The tower has ten bells.", replace=True)
+    assert send(server, "GET", "/v1/documents/twice/precompute")[0] == 404
+    compute(server, "twice")
+    assert send(server, "DELETE", "/v1/documents/twice")[0] == 200
+    assert send(server, "GET", "/v1/documents/twice/precompute")[0] == 404
+    assert "precompute" not in register(server, "twice", "The tower has ten bells.")
+    long = "\n\n".join(f"Tower {i} has {i} bells and a keeper who rings them." * 12 for i in range(60))
+    register(server, "twice", long, replace=True)
+    assert send(server, "POST", "/v1/documents/twice/precompute", {"fuse": 2})[0] == 202
+    register(server, "twice", "The tower has eleven bells.", replace=True)  # while it is computed, or waits
+    assert send(server, "GET", "/v1/documents/twice/precompute")[0] == 404
+    assert compute(server, "twice")["total"] == 1
+    assert send(server, "DELETE", "/v1/documents/twice")[0] == 200
+
+
 # -- known chunks in messages ---------------------------------------------------------------------
 
 

@@ -189,6 +189,47 @@ def stream_of(*events):
     return {"status": 200, "headers": {"Content-Type": "text/event-stream"}, "body": "".join(f"data: {json.dumps(e)}\n\n" for e in events)}
 
 
+def thoughts_are_apart(f):
+    """Open until the answer begins; the model does not get them back, and neither does the export."""
+    page = f.open("ask")
+    page.select_option("#use", "none")
+    delta = lambda **d: {"choices": [{"index": 0, "delta": d, "finish_reason": None}]}
+    events = [delta(reasoning_content="Two, <b>"), delta(reasoning_content="or three?"), delta(content="Two.")]
+    page.evaluate("""(pieces) => { const real = window.fetch; window.sent = [];
+        const pause = () => new Promise((r) => (window.go_on = r));
+        window.fetch = (url, o) => { if (!String(url).includes("chat/completions")) return real(url, o);
+          window.sent.push(o.body);
+          return Promise.resolve(new Response(new ReadableStream({ async start(c) {
+            for (const p of pieces) { c.enqueue(new TextEncoder().encode(p)); await pause(); } c.close(); } }))); }; }""",
+                  [f"data: {json.dumps(e)}\n\n" for e in events] +
+                  ["data: " + json.dumps({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}) + "\n\n"])
+    page.fill("#question", "How many?")
+    page.press("#question", "Enter")
+    thoughts = page.locator(".thoughts")
+    expect(thoughts).to_contain_text("Two, <b>")
+    page.evaluate("window.go_on()")
+    expect(thoughts.locator("p")).to_have_text("Two, <b>or three?")
+    expect(thoughts.locator("p")).to_be_visible()
+    page.evaluate("window.go_on()")
+    expect(page.locator("article[aria-busy=true] .said")).to_have_text("Two.")
+    expect(thoughts.locator("p")).to_be_hidden()
+    page.evaluate("window.go_on()")
+    page.wait_for_timeout(100)
+    page.evaluate("window.go_on()")
+    f.answered()
+    thoughts.locator("summary").click()
+    expect(thoughts.locator("p")).to_be_visible()
+    no_findings(page)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export").click()
+    assert "three" not in pathlib.Path(download.value.path()).read_text()
+    page.fill("#question", "Sure?")
+    page.press("#question", "Enter")
+    page.wait_for_timeout(100)
+    again = json.loads(page.evaluate("window.sent[1]"))["messages"]
+    assert again == [{"role": "user", "content": "How many?"}, {"role": "assistant", "content": "Two."}, {"role": "user", "content": "Sure?"}]
+
+
 def bars_say_where_tokens_came_from(f):
     """A colour for each tier, in the share of its tokens; a bar as long as its document."""
     segment = lambda kind, tokens, reused=0, source="", recomputed=0, missed="": {
@@ -213,6 +254,9 @@ def bars_say_where_tokens_came_from(f):
     colours = page.evaluate("""() => [...document.querySelectorAll(".key i")].map((e) => getComputedStyle(e).backgroundColor)""")
     assert len(colours) == len(set(colours)) == 6
     no_findings(page)
+    account["segments"][1:1] = [segment("question", 20, 20, "memory"), segment("text", 60, 10, "disk")]
+    page.get_by_role("button", name="Again").click()
+    expect(page.locator(".bar", has_text="conversation")).to_contain_text("30 of 80 reused") # of what was said before, one bar
 
 
 def a_folder_is_dropped(f):
@@ -230,6 +274,7 @@ def a_folder_is_dropped(f):
             box = place.bounding_box()
             cdp = f.context.new_cdp_session(page)
             for kind in ("dragEnter", "dragOver", "drop"):
+                assert page.locator("body.dragging").count() == (kind == "drop") # it says where
                 cdp.send("Input.dispatchDragEvent", {"type": kind, "x": box["x"] + 20, "y": box["y"] + 20, "data": {
                     "items": [], "files": [str(pathlib.Path(folder, view))], "dragOperationsMask": 1}})
             expect(page.locator(".drop progress")).to_be_visible()
@@ -411,11 +456,15 @@ def deletions_are_not_believed(f):
 
 def the_guard_reports(f):
     """What its checks found is in /metrics."""
-    page = f.open("ask")
+    page = f.open("watch")
+    expect(page.get_by_text("No answer has been compared")).to_be_visible()
+    f.open("ask")
     page.route("**/metrics", lambda r: r.fulfill(body=r.fetch().text() + "".join(f'spolia:guard_{n}{{policy="full"}} {v}\n' for n, v in (
         ("checked_total", 12), ("agreed_total", 9), ("mean_kl_nats", 0.625), ("fallen_back", 1)))))
     f.open("watch")
-    expect(page.get_by_text("full: 12 answers checked, 9 with the same first token, divergence 0.6250")).to_be_visible()
+    guard = page.locator("section[aria-label='Quality guard']")
+    expect(guard.locator("h3")).to_have_text("full")
+    assert guard.locator("dd").all_inner_texts() == ["12", "9 of 12", "0.6250"]
     expect(page.get_by_text("exact prefixes are used instead")).to_be_visible()
 
 
@@ -545,6 +594,17 @@ def it_fits_a_phone(f):
         page = f.open(view)
         page.wait_for_timeout(300)
         fits(view)
+    page = f.open("documents")
+    say({"id": "narrow", "text": "A path along the quay.", "replace": True})
+    page.reload()
+    row = page.locator("tbody tr", has_text="narrow")
+    assert row.locator("td.number").first.evaluate("e => getComputedStyle(e, '::before').content") == '"Passages" " "'
+    row.get_by_role("button", name="Delete narrow").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.locator("#notice")).to_contain_text("narrow is gone", timeout=PATIENCE)
+    assert page.locator("#notice").bounding_box()["width"] > 250 # as wide as the phone
+    f.errors = [e for e in f.errors if "404" not in e]
+    f.open("ask")
     f.ask("Which hotels has Torin?")
     expect(page.locator(".bar").first).to_be_visible()
     fits("an answer")
@@ -569,6 +629,9 @@ def it_watches_the_server(f):
             chat(questions[i % 3], documents=given[i % 3:] + given[:i % 2], max_tokens=[400, 60][i % 2], ignore_eos=True)
             i += 1
 
+    for chart in page.locator(".chart").all(): # of each chart, the colours differ
+        colours = chart.locator(".key i").evaluate_all("all => all.map((e) => getComputedStyle(e).backgroundColor)")
+        assert len(colours) == len(set(colours)), colours
     asks = [threading.Thread(target=keep_asking, args=(i,)) for i in range(3)]
     for t in asks:
         t.start()
@@ -732,7 +795,7 @@ def a_key_is_asked_for_once(f):
 
 
 FLOWS = (
-    a_folder_answers_a_question, an_answer_streams, bars_say_where_tokens_came_from, a_folder_is_dropped, sentences_are_cited,
+    a_folder_answers_a_question, an_answer_streams, thoughts_are_apart, bars_say_where_tokens_came_from, a_folder_is_dropped, sentences_are_cited,
     a_graph_is_walked, it_works_below_a_prefix, qualities_are_compared, a_conversation_is_kept, an_answer_is_stopped,
     documents_live_and_die, deletions_are_not_believed, the_guard_reports, a_hostile_answer_is_text, a_broken_connection_is_said,
     a_thousand_messages, ten_thousand_documents, the_keyboard_is_enough, it_fits_a_phone, it_watches_the_server, the_copies_are_walked,

@@ -349,6 +349,7 @@ static srv_sent put(query *q, srv_upload *u, srv_fields *f)
     if (!put_counted(q, n, &l, &err, &refused)) return refused;
     if (err == SP_E_ARG && strstr(sp_error_detail(), "\" already")) return refuse_taken(q); /* by a call meanwhile */
     if (err != SP_OK) return fail(q, err);
+    srv_work_forget(q->call->s->work, q->salt, l.v[0].id);
     embed(q, l.v[0].id);
     bool good = !wanted || json_is_false(wanted) || order(q, f, wanted, l.v[0].id);
     json_t *o = good ? info_json(q, &l.v[0], true) : NULL;
@@ -428,6 +429,7 @@ static srv_sent delete (query *q)
     sp_documents_removed n;
     srv_work_cancel(q->call->s->work, q->salt, q->id);
     sp_err err = sp_documents_remove(q->d, q->salt, q->id, DELETE_US, &n);
+    if (err == SP_OK) srv_work_forget(q->call->s->work, q->salt, q->id);
     if (err == SP_E_UNSUPPORTED)
         return srv_reply_error(q->call->connection, 409, NULL, "store_read_only", sp_error_detail());
     if (err != SP_OK) return fail(q, err);

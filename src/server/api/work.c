@@ -11,6 +11,7 @@ typedef struct order {
     char *salt, *id, *system;
     int n_fuse;
     bool bare, canceled;
+    bool forgotten; /* it runs; it is found no more, and dropped when it ends */
     srv_progress progress;
 } order;
 
@@ -55,7 +56,7 @@ static bool same(const char *a, const char *b)
 static order *find(srv_work *w, const char *salt, const char *id)
 {
     order *o = w->first;
-    while (o && !(same(o->salt, salt) && strcmp(o->id, id) == 0)) o = o->next;
+    while (o && (o->forgotten || !same(o->salt, salt) || strcmp(o->id, id) != 0)) o = o->next;
     return o;
 }
 
@@ -132,6 +133,17 @@ bool srv_work_cancel(srv_work *w, const char *salt, const char *id)
     return some;
 }
 
+void srv_work_forget(srv_work *w, const char *salt, const char *id)
+{
+    pthread_mutex_lock(&w->lock);
+    order *o = find(w, salt, id);
+    if (o && o->progress.phase == SRV_RUNNING)
+        o->canceled = o->forgotten = true;
+    else if (o)
+        drop(w, o);
+    pthread_mutex_unlock(&w->lock);
+}
+
 /* -- the thread -------------------------------------------------------------------------------- */
 
 typedef struct running {
@@ -168,6 +180,7 @@ static void run_order(srv_work *w, order *o)
     o->progress.phase = err == SP_OK ? SRV_DONE : err == SP_E_CANCELED ? SRV_CANCELED : SRV_FAILED;
     if (o->progress.phase == SRV_FAILED)
         snprintf(o->progress.why, sizeof o->progress.why, "%s", sp_error_detail());
+    if (o->forgotten) drop(w, o);
 }
 
 static order *next_order(srv_work *w)

@@ -43,5 +43,7 @@ bool srv_work_add(srv_work *w, const srv_order *o);
 /* srv_work_get -- of the newest order for a document; false: there is none. */
 bool srv_work_get(srv_work *w, const char *salt, const char *id, srv_progress *out);
 bool srv_work_cancel(srv_work *w, const char *salt, const char *id);
+/* srv_work_forget -- cancels it, too: the document is another one now, or is deleted. */
+void srv_work_forget(srv_work *w, const char *salt, const char *id);
 
 #endif

@@ -43,12 +43,25 @@ export function key(used) {
 
 const segment_names = {system: "system", text: "text", question: "question_part"};
 
+// joined -- earlier questions and answers, which follow each other, as one.
+function joined(segments) {
+  const said = (s) => s && ["text", "question"].includes(s.kind), last = segments.at(-1), list = [];
+  for (const s of segments) {
+    const before = list.at(-1);
+    if (s === last || !said(s)) list.push(s);
+    else if (said(before)) list[list.length - 1] = {...before, tokens: before.tokens + s.tokens, reused: before.reused + s.reused,
+      recomputed: before.recomputed + s.recomputed, from: before.from || s.from};
+    else list.push({...s, kind: "text"});
+  }
+  return list;
+}
+
 // named -- documents and the other segments of the prompt, in its order.
 function named(account) {
   let i = 0;
   const nodes = account.segments.filter((s) => s.kind === "node"), sum = (of) => nodes.reduce((n, s) => n + s[of], 0);
   const all = account.segments.filter((s) => s.kind !== "node" || s === nodes[0]);
-  return all.map((s) => {
+  return joined(all).map((s) => {
     if (s.kind === "node")
       return {...s, name: text("use_graph"), tokens: sum("tokens"), reused: sum("reused"), recomputed: sum("recomputed"), missed: "",
               from: (nodes.find((n) => n.from) || s).from};
@@ -67,7 +80,7 @@ export function show(result, quality, on_read) {
   let n = 0;
   const rows = all.map((s) => {
     const at = s.document ? n++ : -1;
-    const inside = [h("span.name", {}, h("span", {}, s.name), h("span", {}, text("of", whole(s.reused), whole(s.tokens)))),
+    const inside = [h("span.name", {}, h("span", {}, s.name), h("span.quiet", {}, text("reused_of", whole(s.reused), whole(s.tokens)))),
                     stack(parts(s), s.tokens, longest),
                     s.missed && h("span.quiet", {}, text("why", s.missed))];
     return h("div.bar", {}, s.document ? h("button", {type: "button", onclick: () => on_read(at),
@@ -77,9 +90,8 @@ export function show(result, quality, on_read) {
   const now = t.ttft_ms - t.queue_ms;
   const figures = [
     !cold && ["ttft", milliseconds(now)],
-    t.queue_ms >= 1 && ["queued", milliseconds(t.queue_ms)],
-    ["reused", text("of", whole(a.reused_tokens), whole(tokens))],
-    a.recomputed_tokens > 0 && ["recomputed", whole(a.recomputed_tokens)],
+    t.queue_ms >= 10 && ["queued", milliseconds(t.queue_ms)],
+    !a.reused_tokens && ["reused", text("of", 0, whole(tokens))],
     t.predicted_ms > 0 && ["rate", t.predicted_per_second.toFixed(1)],
     ["policy", a.policy],
   ].filter(Boolean);

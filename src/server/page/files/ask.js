@@ -108,10 +108,8 @@ async function answer() {
   try {
     message.sources = await sources_for(question, controller.signal);
     const body = {model: "any", messages, quality, ...message.sources};
-    message.result = await server.chat(body, (piece) => {
-      message.content += piece;
-      draw_soon(message);
-    }, controller.signal);
+    const add = (part) => (piece) => (message[part] = (message[part] || "") + piece, draw_soon(message));
+    message.result = await server.chat(body, {on_text: add("content"), on_thought: add("thoughts"), signal: controller.signal});
     message.finish = message.result.finish;
   } catch (e) {
     message.finish = e.name === "AbortError" ? "stopped" : "error";
@@ -150,7 +148,7 @@ async function compare(i, place, button) {
       columns.append(h("div.sheet", {}, h("h3", {}, text(quality)), figures, said));
       let words = "";
       const body = {model: "any", messages: before, quality, ...m.sources, cache_prompt: quality !== "exact"};
-      const r = await server.chat(body, (piece) => (words += piece));
+      const r = await server.chat(body, {on_text: (piece) => (words += piece)});
       said.append(render(words));
       const first = quality === "exact", a = r.spolia;
       if (first) exact = r.timings.ttft_ms, exact_words = words;
@@ -210,8 +208,9 @@ function draw_message(m, i) {
     return h("article.message.user", {"aria-label": text("you")}, h("div.said", {}, m.content),
              h("div.tools.row", {}, h("button.small", {type: "button", onclick: () => edit(i)}, text("edit"))));
   const said = h("div.said", {}, render(m.content)), below = h("div"), busy = running && running.message === m;
-  const e = h("article.message", {"aria-label": text("model"), "aria-busy": busy ? "true" : "false"}, said);
-  if (busy) running.said = said;
+  const thoughts = h("details.thoughts", {hidden: !m.thoughts}, h("summary", {}, text("thoughts")), h("p", {}, m.thoughts || ""));
+  const e = h("article.message", {"aria-label": text("model"), "aria-busy": busy ? "true" : "false"}, thoughts, said);
+  if (busy) running.said = said, running.thoughts = thoughts;
   else e.append(note(m), cite.show(said, m, (k) => text_of(m, k)), tools(m, i, below), below);
   return e;
 }
@@ -240,8 +239,17 @@ function draw_soon(message) {
     if (!running || running.message !== message || !running.said) return;
     const place = view.messages, follow = place.scrollHeight - place.scrollTop - place.clientHeight < 80;
     running.said.replaceChildren(render(message.content));
+    draw_thoughts(running.thoughts, message);
     if (follow) place.scrollTop = place.scrollHeight;
   });
+}
+
+// draw_thoughts -- open until the answer begins.
+function draw_thoughts(place, m) {
+  if (!m.thoughts) return;
+  place.hidden = false;
+  place.open = !m.content;
+  place.lastChild.textContent = m.thoughts;
 }
 
 // text_of -- of document i of an answer: the server tells it with the citations.

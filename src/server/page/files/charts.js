@@ -1,5 +1,6 @@
 // charts.js -- values over time as SVG: a line, or areas on top of each other. Points may have gaps (null).
 import {h, svg} from "./dom.js";
+import {text} from "./texts.js";
 
 const width = 300, height = 100;
 
@@ -18,22 +19,23 @@ function path(points, floor, top) {
   return d;
 }
 
-// chart -- {title, note, show(value), top, parts}: parts are [{class, name}] of areas, the first at the bottom; none: a
-// line. update(points) redraws: a point is a value, or a list of one for each part. What is shown is their sum.
-export function chart({title, note, show, top, parts}) {
+// chart -- {title, show(value), top, parts}: parts are [{class, name}] of areas, the first at the bottom; none: a line.
+// update(points, note) redraws: a point is a value, or a list of one for each part. What is shown is their sum.
+export function chart({title, show, top, parts}) {
   const shapes = (parts || [{class: "area"}, {class: "line"}]).map((p) => svg("path", {class: p.class}));
-  const now = h("span.now"), most = h("span.quiet");
+  const now = h("span.now"), most = h("span.quiet"), span = h("span.quiet.spread");
   const keys = h("ul.key", {}, (parts || []).map((p) => h("li", {}, h("i." + p.class), p.name)));
   const picture = svg("svg", {viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true"},
     svg("path", {class: "axis", d: `M0 ${height} H${width} M0 4 H${width}`}), ...shapes);
-  const element = h("section.sheet.chart", {"aria-label": title}, h("h2", {}, title), h("div.row", {}, now, most, h("span.quiet.spread", {}, note)),
+  const element = h("section.sheet.chart", {"aria-label": title}, h("h2", {}, title), h("div.row", {}, now, most, span),
     picture, parts ? keys : "");
   const sum = (p, n) => (p === null ? null : Array.isArray(p) ? p.slice(0, n).reduce((a, b) => a + b, 0) : p);
-  const update = (points) => {
+  const update = (points, note) => {
     const all = points.map((p) => sum(p)), known = all.filter((p) => p !== null), last = known.at(-1);
     const highest = top || Math.max(...known, 1e-9);
     now.textContent = last === undefined ? "–" : show(last);
-    most.textContent = known.length && !top ? "≤ " + show(highest) : "";
+    most.textContent = !top && highest > 1e-9 ? text("peak", show(highest)) : "";
+    span.textContent = note;
     shapes.forEach((s, i) => s.setAttribute("d", parts
       ? path(points.map((p) => sum(p, i + 1)), points.map((p) => sum(p, i)), highest)
       : path(all, i === 0 ? all.map(() => 0) : null, highest)));

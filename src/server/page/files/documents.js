@@ -22,9 +22,7 @@ export function show(main) {
     waiting = setTimeout(() => (query = view.search.value.trim(), load(true)), 250);
   });
   view.more.addEventListener("click", () => load(false));
-  const drop = h("div.drop", {ondragover: () => drop.classList.add("over"), ondragleave: () => drop.classList.remove("over"),
-    ondrop: () => drop.classList.remove("over")},
-    h("p", {}, text("drop")), h("div.row.centre", {},
+  const drop = h("div.drop", {}, h("p", {}, text("drop")), h("div.row.centre", {},
       h("button", {type: "button", onclick: () => files.click()}, text("choose_files")),
       h("button", {type: "button", onclick: () => folder.click()}, text("choose_folder"))), files, folder, state);
   const columns = ["title", "passages", "tokens", "size", "precompute", "expire", "pin", "remove"];
@@ -126,12 +124,14 @@ async function search() {
   return {data: all.filter(Boolean), more: false};
 }
 
+const number = (name, value) => h("td.number", {"data-label": text(name)}, value);
+
 function row(d) {
   const e = h("tr");
   const redraw = async () => e.replaceWith(row(await server.get(server.document_path(d.id))));
   const change = (body) => server.send("PATCH", server.document_path(d.id), body).then(redraw).catch((x) => notice(x.message));
   e.append(h("td", {}, h("strong", {}, d.title || d.id), d.title && d.title !== d.id ? h("div.quiet", {}, d.id) : ""),
-    h("td.number", {}, whole(d.chunks)), h("td.number", {}, whole(d.tokens)), h("td.number", {}, bytes(d.bytes)),
+    number("passages", whole(d.chunks)), number("tokens", whole(d.tokens)), number("size", bytes(d.bytes)),
     h("td", {}, ahead(d, redraw)), h("td", {}, expiry(d, change)),
     h("td", {}, h("button.small", {type: "button", "aria-pressed": String(d.pinned), onclick: () => change({pinned: !d.pinned})},
       text(d.pinned ? "unpin" : "pin"))),

@@ -37,9 +37,13 @@ async function name_model() {
   }
 }
 
+const has_files = (e) => e.dataTransfer && e.dataTransfer.types.includes("Files");
+const drag = (on) => document.body.classList.toggle("dragging", on);
+
 // take_drop -- files that are dropped anywhere become documents.
 function take_drop(e) {
-  if (!e.dataTransfer || !e.dataTransfer.types.includes("Files")) return;
+  drag(false);
+  if (!has_files(e)) return;
   e.preventDefault();
   const entries = documents.entries_of(e.dataTransfer);
   if (location.hash === "#documents") return documents.take(entries);
@@ -47,7 +51,9 @@ function take_drop(e) {
   location.hash = "#documents";
 }
 
-addEventListener("dragover", (e) => e.preventDefault());
+document.body.dataset.drop = text("drop_here");
+addEventListener("dragover", (e) => (e.preventDefault(), drag(has_files(e))));
+addEventListener("dragleave", (e) => e.relatedTarget || drag(false));
 addEventListener("drop", take_drop);
 server.on_key_needed(ask_for_key);
 addEventListener("hashchange", show);

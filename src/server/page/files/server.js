@@ -81,14 +81,16 @@ async function* events(reply) {
   }
 }
 
-// chat -- streams an answer: on_text gets each piece. Returns {id, finish, timings, spolia}.
-export async function chat(body, on_text, signal) {
+// chat -- streams an answer: on_text gets each piece, on_thought those of what the model thinks first. Returns {id, finish,
+// timings, spolia}.
+export async function chat(body, {on_text, on_thought = () => {}, signal}) {
   const reply = await send("POST", "v1/chat/completions", {...body, stream: true}, signal);
   const result = {finish: null, timings: null, spolia: null};
   for await (const event of events(reply)) {
     if (event.error) throw new ServerError(event.error.message, 200, event.error.code);
     const choice = event.choices && event.choices[0];
     if (event.id) result.id = event.id;
+    if (choice && choice.delta && choice.delta.reasoning_content) on_thought(choice.delta.reasoning_content);
     if (choice && choice.delta && choice.delta.content) on_text(choice.delta.content);
     if (choice && choice.finish_reason) result.finish = choice.finish_reason;
     if (choice && choice.citations) result.citations = choice.citations;

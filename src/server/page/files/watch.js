@@ -44,7 +44,7 @@ function sheet(name, ...inside) {
 
 export function show(main) {
   const parts = (c) => c.parts && c.parts.map((p) => ({class: p, name: text(p)}));
-  view = {charts: charts.map((c) => chart({...c, title: text(c.title), note: text("last_minutes"), parts: parts(c)})),
+  view = {charts: charts.map((c) => chart({...c, title: text(c.title), parts: parts(c)})),
           state: h("p.bad", {role: "status"}), requests: h("div"), tiers: h("div"), guard: h("div"), copies: h("div"), evictions: h("p.quiet")};
   main.replaceChildren(h("div.watch", {tabindex: 0}, view.state, h("div.charts", {}, view.charts.map((c) => c.element),
     sheet("guard", view.guard)), sheet("requests", view.requests),
@@ -87,10 +87,13 @@ function points_of(c) {
   });
 }
 
+const span = (s) => (s < 120 ? text("last_seconds", s.toFixed(0)) : text("last_minutes", (s / 60).toFixed(0)));
+
 function draw() {
   charts.forEach((c, i) => {
     const points = points_of(c);
-    view.charts[i].update([...Array(Math.max(0, least - points.length)).fill(null), ...points]);
+    const shown = [...Array(Math.max(0, least - points.length)).fill(null), ...points];
+    view.charts[i].update(shown, span((shown.length * every_ms) / 1000));
   });
   const m = samples.findLast(Boolean);
   if (!m) return;
@@ -122,7 +125,9 @@ function draw_tiers(m) {
 function draw_guard(m) {
   const policies = Object.keys(m).map((k) => /^guard_checked_total\{policy="([^"]*)"\}$/.exec(k)).filter(Boolean).map((k) => k[1]);
   const of = (name, p) => m[`${name}{policy="${p}"}`] || 0;
-  const found = (p) => h("li", {}, text("guard_row", p, whole(of("guard_checked_total", p)), whole(of("guard_agreed_total", p)),
-    of("guard_mean_kl_nats", p).toFixed(4)), of("guard_fallen_back", p) ? h("strong.bad", {}, " ", text("guard_fell")) : "");
-  view.guard.replaceChildren(policies.length ? h("ul", {}, policies.map(found)) : h("p.quiet", {}, text("guard_none")));
+  const row = (name, value) => [h("dt", {}, text(name)), h("dd", {}, value)];
+  const found = (p) => [h("h3", {}, p), h("dl.figures", {}, row("guard_checked", whole(of("guard_checked_total", p))),
+    row("guard_same", text("of", whole(of("guard_agreed_total", p)), whole(of("guard_checked_total", p)))),
+    row("guard_kl", of("guard_mean_kl_nats", p).toFixed(4))), of("guard_fallen_back", p) ? h("p.bad", {}, text("guard_fell")) : ""];
+  view.guard.replaceChildren(...(policies.length ? policies.flatMap(found) : [h("p.quiet", {}, text("guard_none"))]));
 }
