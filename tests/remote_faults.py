@@ -2,6 +2,7 @@
 damaged, locked, slow, or answers errors, while clients ask a server that shares its copies there.
 
     python tests/remote_faults.py [--n 10000] [--seed 1] [--kinds killed,stopped,...] [--plays 8] [--build build]
+                                  [--model MODEL --words 180 --memory 32]
 
 Each request goes to two servers, one after the other in alternating order: one with --remote and one without a remote
 tier. Both have memory for a few documents only, so that the first one loads most of its copies from the store, and the
@@ -39,7 +40,7 @@ from support.redis_server import Proxy  # noqa: E402
 from support.store_faults import KINDS, STORES, Finding, check, missing, store_of  # noqa: E402
 
 KEY = b"a key that all replicas have, 32"
-DOCUMENTS, MEMORY_MIB = 24, 1
+DOCUMENTS = 24
 BETWEEN = 25  # requests between one fault, or its end, and the next
 LOADED_AGAIN, MOST_PAUSE_S = 3, 5  # copies, and seconds, before the next fault
 MOST_NOTICE_S = 30  # until a fault is in the server's log
@@ -48,10 +49,10 @@ MOST_NOTICE_S = 30  # until a fault is in the server's log
 class Server:
     """`spolia serve` and one connection to it."""
 
-    def __init__(self, program, model, folder, name, *options, env):
+    def __init__(self, program, model, folder, name, *options, env, memory_mib):
         self.log = open(folder / f"{name}.log", "w+")
         command = [program, "serve", "-m", model, "--port", "0", "--reuse", "full", "--guard", "0", "--log-format",
-                   "none", "--threads", "1", "--kv-memory", MEMORY_MIB, "--ctx-size", "1024", "--parallel", "1",
+                   "none", "--threads", "1", "--kv-memory", memory_mib, "--ctx-size", "1024", "--parallel", "1",
                    *options]
         env = {**os.environ, **env, "SPOLIA_CONFIG": "", "SPOLIA_ARG_NO_STORE": "1"}
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=self.log, text=True,
@@ -137,8 +138,8 @@ class World:
     def __init__(self, args, folder, kind, store):
         self.args, self.folder, self.kind, self.store = args, folder, kind, store
         self.rng = random.Random(f"{args.seed} {kind}")
-        self.texts = texts(random.Random(args.seed), store.words)
-        self.program, self.model = ROOT / args.build / "spolia", ROOT / "demo/model.gguf"
+        self.texts = texts(random.Random(args.seed), args.words or store.words)
+        self.program, self.model = ROOT / args.build / "spolia", args.model or ROOT / "demo/model.gguf"
         self.sources, self.cycles, self.n_faults = collections.Counter(), [], 0
         self.servers, self.timers = [], []
         self.redis, self.cluster = getattr(store, "redis", None), getattr(store, "cluster", None)
@@ -155,7 +156,8 @@ class World:
 
     def start(self, name, model, *options):
         self.servers.append(Server(self.program, model, self.folder, f"{self.kind}-{name}",
-                                   *self.store.options, *options, env=self.store.env))
+                                   *([] if self.args.model else self.store.options), *options, env=self.store.env,
+                                   memory_mib=self.args.memory))
         return self.servers[-1]
 
     def close(self):
@@ -332,6 +334,9 @@ def options():
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--plays", type=int, default=8, help="most plays of a request")
     parser.add_argument("--build", default="build")
+    parser.add_argument("--model", help="in place of the bundled one")
+    parser.add_argument("--words", type=int, help="of a document; without it: 120, of an object store 16")
+    parser.add_argument("--memory", type=int, default=1, help="MiB for keys and values: of a few documents only")
     parser.add_argument("--recovery", type=float, default=90, help="seconds until a mended store must be used again")
     parser.add_argument("--no-times", action="store_true", help="do not judge times")
     parser.add_argument("--json", help="file for the rows of the table")

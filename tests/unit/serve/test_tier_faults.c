@@ -108,6 +108,7 @@ static int in_seconds(const sp_context *c, int64_t began_us)
     sp_level *l = sp_tiers_level(c->tiers, SP_AT_DISK);
     l->place = SP_AT_REMOTE;
     l->busy_limit_us = 1e12;
+    c->tiers->timeout_us = INT64_C(1000000000000); /* the program may have been stopped for long */
     int64_t us;
     do { /* the machine may be busy */
         c->tiers->heard_us = sp_clock_us();
