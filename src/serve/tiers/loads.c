@@ -28,7 +28,8 @@ enum {
     MOST_REMOTE_RETRY_US = 8000000, /* of the remote one: a try wastes SILENT_SHARE at most */
 };
 
-#define SILENT_SHARE 0.05 /* of the time that computing takes: a tier that is silent, or known to be slow, may waste it */
+/* Of the time that computing takes: a tier that is silent, or known to be slow, may waste it. */
+#define SILENT_SHARE 0.05
 
 #define DISK_TIMES 2.0 /* a disk is slow where a copy takes this many times what computing takes, or more */
 
@@ -412,8 +413,8 @@ static double grace_us(const sp_level *l)
     return SP_MAX(l->gap_us + GAP_DEVS * l->gap_dev_us, SILENT_SHARE * l->busy_cost_us);
 }
 
-/* pace_us -- after this time the loads from there, at their pace so far, need longer for what is missing than computing
- * it takes. A store that is slow, but sooner than computing, is thus waited for. */
+/* pace_us -- after this time the loads from there, at their pace so far, need longer for what is missing than
+ * computing it takes. A store that is slow, but sooner than computing, is thus waited for. */
 static double pace_us(const sp_tiers *t, const sp_level *l)
 {
     double left = 0, cost_us = 0;

@@ -102,7 +102,8 @@ static void a_load_times_out(void **state)
     }
 }
 
-/* in_seconds -- until a load of the remote tier, which has sent something a moment ago, is given up; it began so long ago. */
+/* in_seconds -- until a load of the remote tier, which has sent something a moment ago, is given up. It began so long
+ * ago. */
 static int in_seconds(const sp_context *c, int64_t began_us)
 {
     sp_level *l = sp_tiers_level(c->tiers, SP_AT_DISK);
