@@ -36,12 +36,13 @@ KERNELS_INTEGER_arm64  := arm64/roofline
 KERNELS_INTEGER_x86_64 := x86/roofline x86/summary
 FLOAT_x86_64     := avx2 avx512
 INTEGER_x86_64   := avx2 avxvnni avx512 vnni
+SPECIAL_x86_64   := x86/tiles_amx
 FLOAT_arm64      := neon
 INTEGER_arm64    := neon i8mm
 ARCH        := $(patsubst aarch64,arm64,$(SIMD))
 VARIANTS    := $(INTEGER_$(ARCH))
 SIMD_NAMES  := $(foreach v,$(FLOAT_$(ARCH)),$(addsuffix _$v,$(KERNELS_FLOAT) $(KERNELS_FLOAT_$(ARCH)))) \
-               $(foreach v,$(VARIANTS),$(addsuffix _$v,$(KERNELS_INTEGER) $(KERNELS_INTEGER_$(ARCH))))
+               $(foreach v,$(VARIANTS),$(addsuffix _$v,$(KERNELS_INTEGER) $(KERNELS_INTEGER_$(ARCH)))) $(SPECIAL_$(ARCH))
 SIMD_OBJ    := $(SIMD_NAMES:%=$(BUILD)/obj/src/compute/%.o)
 CFLAGS  += $(if $(SIMD),,-DSP_PORTABLE=1) $(if $(URING),,-DSP_NO_URING=1)
 
@@ -100,12 +101,14 @@ DEFINE_avx2    := -DSP_CPU=avx2 -DSP_VL=8 -DSP_DOT=0
 DEFINE_avxvnni := -DSP_CPU=avxvnni -DSP_VL=8 -DSP_DOT=1
 DEFINE_avx512  := -DSP_CPU=avx512 -DSP_VL=16 -DSP_DOT=0
 DEFINE_vnni    := -DSP_CPU=vnni -DSP_VL=16 -DSP_DOT=1
+DEFINE_amx     := -DSP_CPU=amx -DSP_VL=16 -DSP_DOT=1
 DEFINE_neon    := -DSP_CPU=neon -DSP_VL=8 -DSP_DOT=1 -DSP_ARM64=1
 DEFINE_i8mm    := -DSP_CPU=i8mm -DSP_VL=8 -DSP_DOT=1 -DSP_ARM64=1 -DSP_MMLA=1
 ALLOW_avx2     := -mavx2 -mfma -mf16c
 ALLOW_avxvnni  := $(ALLOW_avx2) -mavxvnni
 ALLOW_avx512   := $(ALLOW_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
 ALLOW_vnni     := $(ALLOW_avx512) -mavx512vnni
+ALLOW_amx      := $(ALLOW_vnni) -mavx512bf16 -mamx-tile -mamx-bf16
 # GCC moves loads of later steps before the products of earlier ones, and runs out of registers.
 IN_ORDER       := $(if $(findstring clang,$(shell $(CC) --version)),,-fno-schedule-insns)
 ALLOW_neon     := -march=armv8.2-a+dotprod $(IN_ORDER)
@@ -118,7 +121,7 @@ $2/src/compute/%_$1.o: src/compute/%.c
 	@echo "  CC    $$< ($(notdir $2): $1)"
 	$$(Q)$$(CC) $$(CFLAGS) $$(DEFINE_$1) $3 -MMD -MP -c $$< -o $$@
 endef
-$(foreach v,$(VARIANTS),$(eval $(call kernel_rule,$v,$(BUILD)/obj,$$(ALLOW_$v))))
+$(foreach v,$(VARIANTS) $(if $(X86),amx),$(eval $(call kernel_rule,$v,$(BUILD)/obj,$$(ALLOW_$v))))
 
 # hnswlib is headers of C++ (src/retrieve/vectors/hnsw.cc): nothing else is. It prefetches at addresses that may be none.
 $(BUILD)/obj/%.o: %.cc
@@ -226,12 +229,12 @@ unit-bins: $(UNIT_BIN) $(BUILD)/tests/support/schema_texts $(BUILD)/bench/kernel
 # the kernel tests this way, `make test-cpus` every test that the choice of kernels can change.
 EMULATED := $(filter-out %_avx2 x86/roofline_%,$(SIMD_NAMES))
 EMULATED_OBJ := $(EMULATED:%=$(BUILD)/emulate/src/compute/%.o) $(BUILD)/emulate/src/compute/dispatch.o
-EMULATED_BIN := $(patsubst %,$(BUILD)/emulate/tests/kernel/test_%,attend join matmul packed small_ops summary)
+EMULATED_BIN := $(patsubst %,$(BUILD)/emulate/tests/kernel/test_%,attend join matmul packed small_ops summary tiles)
 EMULATED_ALL := $(BUILD)/emulate/spolia $(EMULATED_BIN) $(patsubst %.c,$(BUILD)/emulate/%,$(sort $(wildcard \
 	$(foreach d,unit/compute unit/engine unit/serve property,tests/$d/*.c))))
 EMULATE := -DSP_EMULATE $(ALLOW_avx2) -Wno-maybe-uninitialized -Wno-psabi
 
-$(foreach v,avxvnni avx512 vnni,$(eval $(call kernel_rule,$v,$(BUILD)/emulate,$$(EMULATE))))
+$(foreach v,avxvnni avx512 vnni amx,$(eval $(call kernel_rule,$v,$(BUILD)/emulate,$$(EMULATE))))
 $(BUILD)/emulate/src/%.o: src/%.c
 	@mkdir -p $(@D)
 	@echo "  CC    $< (emulated)"
@@ -251,7 +254,7 @@ $(BUILD)/emulate/spolia: $(CMD_OBJ) $(EMULATED_OBJ) $(BUILD)/libspolia.a
 emulated-bins: $(if $(X86),$(EMULATED_BIN))
 
 # test-cpus -- the suite under each SPOLIA_CPU; variants that this CPU lacks are emulated.
-CPUS ?= ref,avx2,avxvnni,avx512,vnni
+CPUS ?= ref,avx2,avxvnni,avx512,vnni,amx
 test-cpus: setup
 	@$(MAKE) --no-print-directory -j$(JOBS) all unit-bins emulated-all
 	@.venv/bin/python tests/run.py --build $(BUILD) --cpus $(CPUS)

@@ -142,10 +142,11 @@ typedef struct sp_guard_opts {
 typedef struct sp_machine_opts {
     int n_threads;          /* 0: one for each core */
     const char *device;     /* what computes and holds weights, keys and values; NULL: "cpu" */
-    const char *cpu;        /* its kernels: "ref", "avx2", "avxvnni", "avx512", "vnni", "neon", "i8mm"; NULL:
+    const char *cpu;        /* its kernels: "ref", "avx2", "avxvnni", "avx512", "vnni", "amx", "neon", "i8mm"; NULL:
                                SPOLIA_CPU or the best */
     bool exact_products;    /* where kernels round the inputs of a product to 8 bits, give them 15: twice the
-                               products */
+                               products. Not with "amx", which rounds weights, too: SP_E_UNSUPPORTED if it is named,
+                               else VNNI's kernels */
     const char *packs;      /* folder that keeps packed weights, created if need be: the next context maps them
                                instead of packing again; NULL: none */
     size_t packs_max_bytes; /* of that folder; the least recently used are removed; 0: 20 GiB */

@@ -6,7 +6,8 @@ FLAGS = set(INFO.read_text().split()) if INFO.exists() else set()
 AVX2 = {"avx2", "fma", "f16c"}
 AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
 NEEDS = {"ref": set(), "avx2": AVX2, "avxvnni": AVX2 | {"avx_vnni"},
-         "avx512": AVX512, "vnni": AVX512 | {"avx512_vnni"}}
+         "avx512": AVX512, "vnni": AVX512 | {"avx512_vnni"},
+         "amx": AVX512 | {"avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16"}}
 
 
 def runs_here(name):

@@ -11,7 +11,7 @@ built and once emulated.
 
 With --under, the C programs alone, each started by this command: those of another machine, by its emulator.
 
-    python tests/run.py [--build build] [--only SUBSTRING] [--cpus ref,avx2,avxvnni,avx512,vnni]
+    python tests/run.py [--build build] [--only SUBSTRING] [--cpus ref,avx2,avxvnni,avx512,vnni,amx]
                         [--under COMMAND [--folders tests/unit,tests/kernel,tests/property]]
 """
 import argparse

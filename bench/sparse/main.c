@@ -41,7 +41,7 @@ int main(int argc, char **argv)
         {OPT_INT, "predict", 'n', "N", &m.predict, "timed tokens of each request (16)"},
         {OPT_INT, "rounds", 0, "N", &m.rounds, "runs of each setting, in turn (3)"},
         {OPT_INT, "threads", 't', "N", &m.n_threads, "threads; 0: one for each core (0)"},
-        {OPT_STRING, "cpu", 0, "NAME", &m.cpu, "kernels: ref, avx2, avxvnni, avx512, vnni, neon, i8mm"},
+        {OPT_STRING, "cpu", 0, "NAME", &m.cpu, "kernels: ref, avx2, avxvnni, avx512, vnni, amx, neon, i8mm"},
         {OPT_STRING, "cache-type-k", 0, "TYPE", &m.kv_type, "type of keys and values (" SP_KV_TYPE ")"},
         {OPT_U64, "seed", 's', "N", &m.seed, "random seed (1)"},
         {OPT_FLAG, "from-disk", 0, NULL, &from_disk, "the context is in a file"},

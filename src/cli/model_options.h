@@ -23,7 +23,7 @@ typedef struct model_options {
 /* Rows of a table: the kernels. */
 #define OPT_CPU(to)                                                                                                   \
     {OPT_STRING, "cpu", 0, "NAME", to,                                                                                \
-     "kernels: ref, avx2, avxvnni, avx512, vnni, neon, i8mm (the best for this CPU)"}
+     "kernels: ref, avx2, avxvnni, avx512, vnni, amx, neon, i8mm (the best for this CPU)"}
 #define OPT_EXACT_PRODUCTS(to)                                                                                        \
     {OPT_FLAG, "exact-products", 0, NULL, to,                                                                         \
      "where these kernels round a product's inputs to 8 bits, give them 15: slower"}

@@ -151,11 +151,27 @@ static const sp_device_calls calls = {
     .run = sp_cpu_run,
 };
 
+/* select_ops -- exact products need kernels that do not round weights: VNNI's in place of AMX's, unless
+ * AMX's are asked for by name. */
+static sp_err SP_MUST_CHECK select_ops(const sp_device_opts *o, const sp_ops **out)
+{
+    const sp_ops *ops;
+    SP_TRY(sp_ops_select(o->kernels, &ops));
+    if (o->exact_products && ops->rounds_weights) {
+        if (o->kernels && *o->kernels)
+            return sp_fail(SP_E_UNSUPPORTED, "exact products: CPU variant '%s' rounds weights; 'vnni' does not",
+                           ops->name);
+        SP_TRY(sp_ops_select("vnni", &ops));
+    }
+    *out = ops;
+    return SP_OK;
+}
+
 sp_err sp_cpu_open(const sp_device_opts *o, sp_device **out)
 {
     const sp_ops *ops;
     sp_team *team;
-    SP_TRY(sp_ops_select(o->kernels, &ops));
+    SP_TRY(select_ops(o, &ops));
     SP_TRY(sp_team_create(&team, o->n_threads));
     sp_cpu *c = SP_NEW(sp_cpu);
     if (!c) {

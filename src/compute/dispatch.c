@@ -34,7 +34,7 @@ static bool always(void)
 
 /* Operations that are bound by memory or rare stay the reference ones; what multiplies integers
  * gains from dot products, and nothing else does. */
-#define TABLE(variant, width)                                                                      \
+#define TABLE_OF(variant, width, attention, bf16)                                                  \
     static const sp_ops variant = {                                                                \
         .name = #variant,                                                                          \
         .matmul = sp_matmul_##width,                                                               \
@@ -46,16 +46,18 @@ static bool always(void)
         .take = sp_take_ref,                                                                       \
         .spread = sp_spread_ref,                                                                   \
         .kv_store = sp_kv_store_##width,                                                           \
-        .attend = sp_attend_##variant,                                                             \
+        .attend = sp_attend_##attention,                                                           \
         .columns = sp_columns_ref,                                                                 \
         .kv_differ = sp_kv_differ_ref,                                                             \
         .x_bits = sp_x_bits_##variant,                                                             \
+        .rounds_weights = bf16,                                                                    \
         .pack_bytes = sp_pack_bytes_##variant,                                                     \
         .quantized_bytes = sp_quantized_bytes_##variant,                                           \
         .pack = sp_pack_##variant,                                                                 \
         .quantize = sp_quantize_##variant,                                                         \
         .matmul_packed = sp_matmul_packed_##variant,                                               \
     }
+#define TABLE(variant, width) TABLE_OF(variant, width, variant, false)
 
 #endif
 
@@ -72,6 +74,7 @@ TABLE(avx2, avx2);
 TABLE(avxvnni, avx2);
 TABLE(avx512, avx512);
 TABLE(vnni, avx512);
+TABLE_OF(amx, avx512, vnni, true); /* attention keeps keys and values as they are */
 #define X86(variant) HERE(variant)
 #else
 #define X86(variant) ELSEWHERE(variant)
@@ -91,7 +94,7 @@ static const struct {
     const sp_ops *ops; /* NULL: not in this build */
     bool (*runs_here)(void);
 } variants[] = {{"ref", &ref, always}, X86(avx2), X86(avxvnni), X86(avx512), X86(vnni),
-                ARM64(neon), ARM64(i8mm)};
+                X86(amx),        ARM64(neon), ARM64(i8mm)};
 
 sp_err sp_ops_select(const char *name, const sp_ops **out)
 {

@@ -19,7 +19,8 @@
 /* A variant may change the layout of weights once, when a model is loaded (pack). Packed floats are then
  * multiplied by matmul, quantized types by matmul_packed, in integers and without decoding them to
  * floats. For that, rows of x are rounded to integers, once for all products that share them
- * (quantize): groups of 32 columns with a scale each. sp_ops.x_bits says how finely. */
+ * (quantize): groups of 32 columns with a scale each. sp_ops.x_bits says how finely. "amx" rounds
+ * quantized weights and x to bf16 instead. */
 
 /* sp_in_integers -- whether matmul_packed multiplies the matrix. */
 static inline bool sp_in_integers(const sp_mat *w)
@@ -54,7 +55,7 @@ typedef struct sp_matmul_packed_args {
 /* -- the table ------------------------------------------------------------------------------ */
 
 typedef struct sp_ops {
-    const char *name; /* "ref", "avx2", "avxvnni", "avx512", "vnni", "neon", "i8mm" */
+    const char *name; /* "ref", "avx2", "avxvnni", "avx512", "vnni", "amx", "neon", "i8mm" */
     /* Multiplies packed F32, F16 and BF16 where the variant packs them; leaves the rest to ref. */
     void (*matmul)(const sp_matmul_args *a, int part, int n_parts);
     void (*embed)(const sp_embed_args *a, int part, int n_parts);
@@ -71,6 +72,7 @@ typedef struct sp_ops {
 
     /* Packed weights and products in integers; pack_bytes is NULL in a variant without. */
     int (*x_bits)(sp_dtype weights); /* of a rounded element of x, its sign among them */
+    bool rounds_weights;             /* both to bf16: x_bits is 9, and there is no `rest` of x */
     size_t (*pack_bytes)(const sp_mat *w);
     size_t (*quantized_bytes)(int64_t n); /* of a row of x */
     void (*pack)(const sp_pack_args *a, int part, int n_parts);
@@ -79,10 +81,10 @@ typedef struct sp_ops {
 } sp_ops;
 
 /* sp_ops_select -- the best table for this CPU, or the one named: "ref", "avx2", "avxvnni" (AVX2
- * and AVX-VNNI), "avx512", "vnni" (AVX-512 and its VNNI); on 64-bit ARM "neon" (NEON with dot
- * products) and "i8mm" (with products of matrices, too). NULL: the environment variable SPOLIA_CPU,
- * else the best. Errors: SP_E_UNSUPPORTED when the CPU lacks it, SP_E_ARG for an
- * unknown name. Thread: any. */
+ * and AVX-VNNI), "avx512", "vnni" (AVX-512 and its VNNI), "amx" (tiles of bf16); on 64-bit ARM "neon"
+ * (NEON with dot products) and "i8mm" (with products of matrices, too). NULL: the environment variable
+ * SPOLIA_CPU, else the best. Errors: SP_E_UNSUPPORTED when the CPU or the operating system lacks it,
+ * SP_E_ARG for an unknown name. Thread: any. */
 sp_err sp_ops_select(const char *name, const sp_ops **out) SP_MUST_CHECK;
 
 /* -- scratch -------------------------------------------------------------------------------- */

@@ -200,6 +200,7 @@ const sp_summary_ops *sp_summary_ops_of(const char *variant)
         OPS(avxvnni),
         OPS(avx512),
         OPS(vnni),
+        OPS_AS(amx, vnni),
 #elif SP_HAVE_ARM64
         OPS(neon),
         OPS_AS(i8mm, neon),

@@ -52,7 +52,8 @@ static bool field_of(const char *path, const char *name, char *out, size_t size)
 static void say_cpu(doctor *d)
 {
     static const char *const wanted[] = {"avx2",     "fma",      "f16c",        "avx_vnni", "avx512f", "avx512bw",
-                                         "avx512dq", "avx512vl", "avx512_vnni", "asimddp",  "i8mm"};
+                                         "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16",
+                                         "amx_tile", "amx_bf16", "asimddp", "i8mm"};
     char name[128] = "unknown", flags[4096] = "", has[160] = "";
     field_of("/proc/cpuinfo", "model name", name, sizeof name);
     if (field_of("/proc/cpuinfo", "flags", flags + 1, sizeof flags - 2) ||
@@ -74,7 +75,12 @@ static void say_rounding(doctor *d, const sp_ops *ops)
     const int q8 = ops->pack_bytes ? ops->x_bits(SP_Q8_0) : 0;
     const int rest = ops->pack_bytes ? ops->x_bits(SP_Q4_0) : 0;
     json_t *f;
-    if (rest == 0 || rest > 8)
+    if (ops->rounds_weights)
+        f = doctor_say(d, DOCTOR_OK, "rounding",
+                       "a CPU with other kernels may choose another word where two are nearly as "
+                       "likely; --exact-products computes with VNNI's kernels and is slower",
+                       "inputs and weights of products have 8 bits and an exponent (bf16)");
+    else if (rest == 0 || rest > 8)
         f = doctor_say(d, DOCTOR_OK, "rounding", NULL, "inputs of products have 16 bits or more");
     else if (d->o->ctx.machine.exact_products)
         f = doctor_say(d, DOCTOR_OK, "rounding", NULL,

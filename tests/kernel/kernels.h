@@ -16,7 +16,7 @@
 #include "compute/kernels.h"
 
 /* Runs a test function once for each variant, whose name is the test's state. Where instructions
- * are emulated (Makefile), all variants but avx2 run on any CPU with AVX2. */
+ * are emulated (Makefile), all variants but avx2 run on any CPU with AVX2. PRODUCT: the variants of products alone. */
 #define ON_VARIANT(name, f)                                                                        \
     {                                                                                              \
         name ": " #f, f, NULL, NULL, name                                                          \
@@ -24,13 +24,16 @@
 #if SP_EMULATE
 #define ON_EVERY_WIDTH(f)   ON_VARIANT("avx512", f)
 #define ON_EVERY_VARIANT(f) ON_VARIANT("avxvnni", f), ON_EVERY_WIDTH(f), ON_VARIANT("vnni", f)
+#define ON_EVERY_PRODUCT(f) ON_EVERY_VARIANT(f), ON_VARIANT("amx", f)
 #elif defined(__aarch64__)
 #define ON_EVERY_WIDTH(f)   ON_VARIANT("neon", f)
 #define ON_EVERY_VARIANT(f) ON_EVERY_WIDTH(f), ON_VARIANT("i8mm", f)
+#define ON_EVERY_PRODUCT(f) ON_EVERY_VARIANT(f)
 #else
 #define ON_EVERY_WIDTH(f) ON_VARIANT("avx2", f), ON_VARIANT("avx512", f)
 #define ON_EVERY_VARIANT(f)                                                                        \
     ON_VARIANT("avx2", f), ON_VARIANT("avxvnni", f), ON_VARIANT("avx512", f), ON_VARIANT("vnni", f)
+#define ON_EVERY_PRODUCT(f) ON_EVERY_VARIANT(f), ON_VARIANT("amx", f)
 #endif
 
 /* The table under test; skips the test if the CPU cannot run it. */

@@ -108,11 +108,12 @@ static double distance(const float *a, const double *b, int64_t n)
 }
 
 /* The largest NMSE of n products. Rounding x, uniform in each group, to X steps on either side of
- * zero leaves a squared error of 1 / (4 X^2). A row of 24 products may exceed this (three times was
- * seen), and a few products may exceed it by far when the exact result nearly cancels out. */
+ * zero leaves a squared error of 1 / (4 X^2); rounding x and weights to bf16 leaves less than X = 127
+ * does. A row of 24 products may exceed this (three times was seen), and a few products may exceed it
+ * by far when the exact result nearly cancels out. */
 static double tolerance(const sp_ops *ops, sp_dtype type, int64_t n)
 {
-    const double steps = (1 << (ops->x_bits(type) - 1)) - 1;
+    const double steps = ops->rounds_weights ? 127 : (1 << (ops->x_bits(type) - 1)) - 1;
     const double scale = type == SP_IQ4_XS ? 0x1p-22 : 0; /* rounded to f16 */
     return (n < 24 ? 128 : 6) / (4 * steps * steps) + scale;
 }
@@ -132,6 +133,7 @@ static void products_are_those_of_the_weights(void **state)
         for (size_t i = 0; i < SP_COUNT(sizes); i++) {
             product p;
             const int64_t n = sizes[i].m * sizes[i].rows;
+            if (ops->rounds_weights && n == 1) continue; /* may cancel out; test_tiles.c has its bits */
             make(ops, &p, types[t], sizes[i], &seed);
             float *y0 = random_floats(&seed, n, 1);
             double *want = sp_alloc((size_t)n, sizeof *want);
@@ -213,8 +215,9 @@ static void large_small_and_zero_rows(void **state)
         multiply(ops, &p, false, 2);
         exact(&p, p.y, false, want);
         for (int m = 0; m < 6; m++) {
-            if (sizes_of_x[m] < 1e-30f) {
-                for (int r = 0; r < 24; r++) assert_true(p.y[m * 24 + r] == 0);
+            if (sizes_of_x[m] < 1e-30f) { /* bf16 keeps what is not a denormal */
+                const float most = ops->rounds_weights ? 1e3f * sizes_of_x[m] : 0;
+                for (int r = 0; r < 24; r++) assert_true(fabsf(p.y[m * 24 + r]) <= most);
             } else {
                 double d = distance(p.y + m * 24, want + m * 24, 24);
                 if (!(d <= tolerance(ops, types[t], 24)))
@@ -242,7 +245,7 @@ static void an_outlier_stays_in_its_group(void **state)
     float big[24];
     memcpy(big, p.y, sizeof big);
     exact(&p, p.y, false, with);
-    assert_true(distance(big, with, 24) <= 1e-9);
+    assert_true(distance(big, with, 24) <= (ops->rounds_weights ? tolerance(ops, SP_Q8_0, 24) : 1e-9));
     p.x[7] = 0;
     quantize(ops, &p);
     multiply(ops, &p, false, 1);
@@ -298,13 +301,13 @@ static void both_products_agree(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        ON_EVERY_VARIANT(products_are_those_of_the_weights),
-        ON_EVERY_VARIANT(a_row_does_not_depend_on_its_company),
-        ON_EVERY_VARIANT(what_is_not_finite_is_not_hidden),
-        ON_EVERY_VARIANT(large_small_and_zero_rows),
-        ON_EVERY_VARIANT(an_outlier_stays_in_its_group),
+        ON_EVERY_PRODUCT(products_are_those_of_the_weights),
+        ON_EVERY_PRODUCT(a_row_does_not_depend_on_its_company),
+        ON_EVERY_PRODUCT(what_is_not_finite_is_not_hidden),
+        ON_EVERY_PRODUCT(large_small_and_zero_rows),
+        ON_EVERY_PRODUCT(an_outlier_stays_in_its_group),
         ON_EVERY_VARIANT(the_rest_of_x_makes_products_exact),
-        ON_EVERY_VARIANT(both_products_agree),
+        ON_EVERY_PRODUCT(both_products_agree),
     };
     return cmocka_run_group_tests_name("packed", tests, NULL, NULL);
 }

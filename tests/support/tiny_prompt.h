@@ -22,9 +22,9 @@ static const struct {
     int rounds;
     const char *device;
 } variants[] = {{"ref", 3, "cpu"},    {"avx2", 6, "cpu"}, {"avxvnni", 6, "cpu"},
-                {"avx512", 6, "cpu"}, {"vnni", 6, "cpu"}, {"neon", 6, "cpu"},
-                {"i8mm", 6, "cpu"},   {"ref", 1, "far"},  {"avx2", 3, "far"},
-                {"neon", 3, "far"}};
+                {"avx512", 6, "cpu"}, {"vnni", 6, "cpu"}, {"amx", 6, "cpu"},
+                {"neon", 6, "cpu"},   {"i8mm", 6, "cpu"}, {"ref", 1, "far"},
+                {"avx2", 3, "far"},   {"neon", 3, "far"}};
 static const sp_dtype kv_types[] = {SP_F32, SP_F16, SP_BF16, SP_Q16, SP_Q8_0};
 
 static inline void set_ids(prompt *p)

@@ -30,13 +30,13 @@ SP_DECLARE_OP(blend);
 SP_DECLARE_OP(take);
 SP_DECLARE_OP(spread);
 SP_DECLARE_OP(kv_store);
-void sp_attend_ref(const sp_attend_args *a, int part, int n_parts);
 SP_DECLARE_OP(columns);
 SP_DECLARE_OP(kv_differ);
 
 /* What multiplies integers, for each of the variants that do. */
+#define SP_DECLARE_ATTEND(variant)                                                                 \
+    void sp_attend_##variant(const sp_attend_args *a, int part, int n_parts)
 #define SP_DECLARE_PACKED(variant)                                                                 \
-    void sp_attend_##variant(const sp_attend_args *a, int part, int n_parts);                      \
     int sp_x_bits_##variant(sp_dtype weights);                                                     \
     size_t sp_pack_bytes_##variant(const sp_mat *w);                                               \
     size_t sp_quantized_bytes_##variant(int64_t n);                                                \
@@ -44,14 +44,24 @@ SP_DECLARE_OP(kv_differ);
     void sp_quantize_##variant(const sp_quantize_args *a, int part, int n_parts);                  \
     void sp_matmul_packed_##variant(const sp_matmul_packed_args *a, int part, int n_parts)
 
+SP_DECLARE_ATTEND(ref);
+SP_DECLARE_ATTEND(avx2);
+SP_DECLARE_ATTEND(avx512);
+SP_DECLARE_ATTEND(avxvnni);
+SP_DECLARE_ATTEND(vnni);
+SP_DECLARE_ATTEND(neon);
+SP_DECLARE_ATTEND(i8mm);
+
 SP_DECLARE_PACKED(avx2);
 SP_DECLARE_PACKED(avx512);
 SP_DECLARE_PACKED(avxvnni);
 SP_DECLARE_PACKED(vnni);
+SP_DECLARE_PACKED(amx);
 SP_DECLARE_PACKED(neon);
 SP_DECLARE_PACKED(i8mm);
 
 #undef SP_DECLARE_OP
+#undef SP_DECLARE_ATTEND
 #undef SP_DECLARE_PACKED
 
 #endif

@@ -78,10 +78,40 @@ static inline __m256 emulate_extractf32x8_ps(__m512 a, int half)
     return halves[half];
 }
 
+/* To bf16, nearest even, denormals as zeros; words 0 .. 15 are of `low`. */
+static inline __m512i emulate_cvtne2ps_pbh(__m512 high, __m512 low)
+{
+    uint32_t in[32];
+    uint16_t out[32];
+    __m512i all;
+    memcpy(in, &low, sizeof low);
+    memcpy(in + 16, &high, sizeof high);
+    for (int i = 0; i < 32; i++) {
+        const uint32_t size = in[i] & 0x7fffffff;
+        if (size > 0x7f800000)
+            out[i] = (uint16_t)(in[i] >> 16 | 0x40);
+        else if (size < 0x00800000)
+            out[i] = (uint16_t)(in[i] >> 16 & 0x8000);
+        else
+            out[i] = (uint16_t)((in[i] + 0x7fff + (in[i] >> 16 & 1)) >> 16);
+    }
+    memcpy(&all, out, sizeof all);
+    return all;
+}
+
+static inline __m512i emulate_cvtepu8_epi32(__m128i a)
+{
+    __m256i halves[2] = {_mm256_cvtepu8_epi32(a), _mm256_cvtepu8_epi32(_mm_srli_si128(a, 8))};
+    __m512i all;
+    memcpy(&all, halves, sizeof all);
+    return all;
+}
+
 #define _mm512_cvtph_ps       emulate_cvtph_ps
 #define _mm512_cvtps_ph       emulate_cvtps_ph
 #define _mm512_cvtepi8_epi32  emulate_cvtepi8_epi32
 #define _mm512_cvtepu16_epi32 emulate_cvtepu16_epi32
+#define _mm512_cvtepu8_epi32  emulate_cvtepu8_epi32
 #define _mm512_cvtps_epi32    emulate_cvtps_epi32
 #define _mm512_cvtepi32_ps    emulate_cvtepi32_ps
 #undef _mm512_cvtsepi32_epi16

@@ -12,7 +12,7 @@
 
 static void names_choose_tables(void **state)
 {
-    static const char *const names[] = {"ref", "avx2", "avxvnni", "avx512", "vnni", "neon", "i8mm"};
+    static const char *const names[] = {"ref", "avx2", "avxvnni", "avx512", "vnni", "amx", "neon", "i8mm"};
     (void)state;
     for (size_t i = 0; i < SP_COUNT(names); i++) {
         const sp_ops *ops = NULL;

@@ -154,7 +154,7 @@ static void assert_same(const loaded *a, const loaded *b)
 static void the_second_start_maps_the_same_bytes(void **state)
 {
     SP_UNUSED(state);
-    static const char *const kernels[] = {"avx2", "avxvnni", "avx512", "vnni", "neon", "i8mm"};
+    static const char *const kernels[] = {"avx2", "avxvnni", "avx512", "vnni", "amx", "neon", "i8mm"};
     const sp_pack_opts o = keep();
     const kept_path model = keep_path(model_file("model.gguf"));
     int n_run = 0;

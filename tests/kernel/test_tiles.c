@@ -1,0 +1,109 @@
+/* test_tiles.c -- products of "amx" against their definition in plain C (compute/x86/tiles.h), bit for bit:
+ * emulated, and on CPUs that have AMX. */
+#include <float.h>
+
+#include "kernel/kernels.h"
+
+/* Rows of x for both ways to compute, ends of tiles, of runs of 256 rows and of stretches of 2560 columns. */
+static const struct {
+    int rows, cols, m;
+} sizes[] = {{40, 256, 1},  {33, 512, 2},   {32, 768, 3}, {70, 256, 16},
+             {9, 3072, 17}, {32, 2816, 33}, {5, 512, 47}, {40, 256, 259}};
+
+static const sp_dtype types[] = {SP_Q8_0, SP_Q4_0, SP_Q4_1, SP_Q5_0,   SP_Q5_1,   SP_Q4_K, SP_Q5_K,
+                                 SP_Q6_K, SP_Q2_K, SP_Q3_K, SP_IQ4_NL, SP_MXFP4};
+
+static float no_denormal(float x)
+{
+    return fabsf(x) < FLT_MIN ? copysignf(0, x) : x;
+}
+
+/* To nearest, halves to even. */
+static float to_bf16(float x)
+{
+    uint32_t bits;
+    x = no_denormal(x);
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* y + the products of n columns, in groups of 32. */
+static float two_chains(const float *w, const float *x, int n, float y)
+{
+    y = no_denormal(y);
+    for (int c = 0; c < n; c += 32) {
+        float chain[2] = {0, 0};
+        for (int i = 0; i < 32; i++)
+            chain[i % 2] = no_denormal(fmaf(to_bf16(x[c + i]), to_bf16(w[c + i]), chain[i % 2]));
+        y = no_denormal(y + no_denormal(chain[0] + chain[1]));
+    }
+    return y;
+}
+
+static void assert_two_chains(const sp_ops *ops, sp_dtype type, int rows, int cols, int m, float size,
+                              uint64_t *seed)
+{
+    const size_t row_bytes = sp_row_bytes(type, cols);
+    uint8_t *data = sp_alloc((size_t)rows, row_bytes);
+    float *x = random_floats(seed, (int64_t)m * cols, size);
+    float *y = random_floats(seed, (int64_t)m * rows, size);
+    float *y0 = sp_alloc((size_t)m * (size_t)rows, sizeof *y0), *w = sp_alloc((size_t)cols, sizeof *w);
+    assert_true(data && y0 && w);
+    for (int r = 0; r < rows; r++)
+        random_groups(seed, type, data + (size_t)r * row_bytes, cols / sp_dtype_of(type)->n_group);
+    memcpy(y0, y, (size_t)m * (size_t)rows * sizeof *y);
+    sp_mat mat = {.type = type, .n_rows = rows, .n_cols = cols, .data = data};
+    void *packed = sp_alloc_aligned(ops->pack_bytes(&mat));
+    void *q = sp_alloc_aligned((size_t)m * ops->quantized_bytes(cols));
+    assert_true(packed && q);
+    ops->pack(&(sp_pack_args){&mat, packed}, 0, 1);
+    mat.packed = packed;
+    ops->quantize(&(sp_quantize_args){.x = x, .m = m, .n = cols, .q = q}, 0, 1);
+    sp_matmul_packed_args a = {.w = &mat, .q = q, .m = m, .y = y, .add = true};
+    for (int part = 0; part < 2; part++) ops->matmul_packed(&a, part, 2);
+    for (int r = 0; r < rows; r++) {
+        sp_row_to_f32(type, data + (size_t)r * row_bytes, w, cols);
+        for (int i = 0; i < m; i++) {
+            const float want = two_chains(w, x + i * cols, cols, y0[i * rows + r]), got = y[i * rows + r];
+            if (memcmp(&want, &got, sizeof want) != 0)
+                fail_msg("%s %dx%d m=%d, row %d, output %d: %a instead of %a", sp_dtype_of(type)->name, rows, cols, m, i,
+                         r, (double)got, (double)want);
+        }
+    }
+    sp_free(data);
+    sp_free(x);
+    sp_free(y);
+    sp_free(y0);
+    sp_free(w);
+    sp_free(packed);
+    sp_free(q);
+}
+
+static void products_have_the_bits_of_two_chains(void **state)
+{
+    const sp_ops *ops = variant(state);
+    uint64_t seed = 21;
+    for (size_t t = 0; t < SP_COUNT(types); t++)
+        for (size_t i = 0; i < SP_COUNT(sizes); i++)
+            assert_two_chains(ops, types[t], sizes[i].rows, sizes[i].cols, sizes[i].m, 2, &seed);
+}
+
+/* Products, chains and sums that are denormals, for one row as in tiles. */
+static void denormals_count_as_zero(void **state)
+{
+    const sp_ops *ops = variant(state);
+    uint64_t seed = 22;
+    for (int m = 1; m < 20; m += 9)
+        for (int i = 0; i < 8; i++) assert_two_chains(ops, SP_Q8_0, 40, 512, m, 1e-35f / (float)(1 << 2 * i), &seed);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        ON_VARIANT("amx", products_have_the_bits_of_two_chains),
+        ON_VARIANT("amx", denormals_count_as_zero),
+    };
+    return cmocka_run_group_tests_name("tiles", tests, NULL, NULL);
+}
