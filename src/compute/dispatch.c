@@ -66,8 +66,9 @@ static bool never(void)
     return false;
 }
 
-#define HERE(variant)      {#variant, &variant, cpu_has_##variant}
-#define ELSEWHERE(variant) {#variant, NULL, never}
+#define HERE(variant)      {#variant, &variant, cpu_has_##variant, false}
+#define ASKED_FOR(variant) {#variant, &variant, cpu_has_##variant, true}
+#define ELSEWHERE(variant) {#variant, NULL, never, false}
 
 #if SP_HAVE_X86
 TABLE(avx2, avx2);
@@ -76,8 +77,10 @@ TABLE(avx512, avx512);
 TABLE(vnni, avx512);
 TABLE_OF(amx, avx512, vnni, true); /* attention keeps keys and values as they are */
 #define X86(variant) HERE(variant)
+#define AMX          ASKED_FOR(amx)
 #else
 #define X86(variant) ELSEWHERE(variant)
+#define AMX          ELSEWHERE(amx)
 #endif
 
 #if SP_HAVE_ARM64
@@ -93,15 +96,16 @@ static const struct {
     const char *name;
     const sp_ops *ops; /* NULL: not in this build */
     bool (*runs_here)(void);
-} variants[] = {{"ref", &ref, always}, X86(avx2), X86(avxvnni), X86(avx512), X86(vnni),
-                X86(amx),        ARM64(neon), ARM64(i8mm)};
+    bool is_asked_for; /* never chosen by itself: AMX reads prompts faster, but answers slower with 4-bit weights */
+} variants[] = {{"ref", &ref, always, false}, X86(avx2), X86(avxvnni), X86(avx512), X86(vnni),
+                AMX,             ARM64(neon), ARM64(i8mm)};
 
 sp_err sp_ops_select(const char *name, const sp_ops **out)
 {
     if (!name) name = getenv("SPOLIA_CPU");
     if (!name || !*name) {
         size_t best = SP_COUNT(variants) - 1;
-        while (!variants[best].runs_here()) best--;
+        while (variants[best].is_asked_for || !variants[best].runs_here()) best--;
         *out = variants[best].ops;
         return SP_OK;
     }

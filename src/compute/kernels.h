@@ -83,7 +83,7 @@ typedef struct sp_ops {
 /* sp_ops_select -- the best table for this CPU, or the one named: "ref", "avx2", "avxvnni" (AVX2
  * and AVX-VNNI), "avx512", "vnni" (AVX-512 and its VNNI), "amx" (tiles of bf16); on 64-bit ARM "neon"
  * (NEON with dot products) and "i8mm" (with products of matrices, too). NULL: the environment variable
- * SPOLIA_CPU, else the best. Errors: SP_E_UNSUPPORTED when the CPU or the operating system lacks it,
+ * SPOLIA_CPU, else the best but "amx". Errors: SP_E_UNSUPPORTED when the CPU or the operating system lacks it,
  * SP_E_ARG for an unknown name. Thread: any. */
 sp_err sp_ops_select(const char *name, const sp_ops **out) SP_MUST_CHECK;
 

@@ -2,6 +2,7 @@
  * emulated, and on CPUs that have AMX. */
 #include <float.h>
 
+#include "compute/device.h"
 #include "kernel/kernels.h"
 
 /* Rows of x for both ways to compute, ends of tiles, of runs of 256 rows and of stretches of 2560 columns. */
@@ -68,7 +69,7 @@ static void assert_two_chains(const sp_ops *ops, sp_dtype type, int rows, int co
         for (int i = 0; i < m; i++) {
             const float want = two_chains(w, x + i * cols, cols, y0[i * rows + r]), got = y[i * rows + r];
             if (memcmp(&want, &got, sizeof want) != 0)
-                fail_msg("%s %dx%d m=%d, row %d, output %d: %a instead of %a", sp_dtype_of(type)->name, rows, cols, m, i,
+                fail_msg("%s %dx%d m=%d, row %d, output %d: %a, not %a", sp_dtype_of(type)->name, rows, cols, m, i,
                          r, (double)got, (double)want);
         }
     }
@@ -99,11 +100,36 @@ static void denormals_count_as_zero(void **state)
         for (int i = 0; i < 8; i++) assert_two_chains(ops, SP_Q8_0, 40, 512, m, 1e-35f / (float)(1 << 2 * i), &seed);
 }
 
+/* Answers from 4-bit weights would be slower. */
+static void amx_is_chosen_by_name_only(void **state)
+{
+    const sp_ops *ops = variant(state);
+    unsetenv("SPOLIA_CPU");
+    assert_int_equal(sp_ops_select(NULL, &ops), SP_OK);
+    assert_string_not_equal(ops->name, "amx");
+}
+
+static void exact_products_are_refused(void **state)
+{
+    sp_device *d = NULL;
+    (void)variant(state);
+    assert_int_equal(sp_device_open("cpu", &(sp_device_opts){.kernels = "amx", .n_threads = 1}, &d), SP_OK);
+    assert_string_equal(d->kernels, "amx");
+    sp_device_close(d);
+    d = NULL;
+    const sp_device_opts exact = {.kernels = "amx", .n_threads = 1, .exact_products = true};
+    assert_int_equal(sp_device_open("cpu", &exact, &d), SP_E_UNSUPPORTED);
+    assert_non_null(strstr(sp_error_detail(), "rounds weights"));
+    assert_null(d);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         ON_VARIANT("amx", products_have_the_bits_of_two_chains),
         ON_VARIANT("amx", denormals_count_as_zero),
+        ON_VARIANT("amx", amx_is_chosen_by_name_only),
+        ON_VARIANT("amx", exact_products_are_refused),
     };
     return cmocka_run_group_tests_name("tiles", tests, NULL, NULL);
 }
