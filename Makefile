@@ -482,6 +482,7 @@ help:
 	@echo "make mutants    apply known bugs in a copy of the tree: which do the tests notice (ONLY=substring of a name)"
 	@echo "make mutants N=200 SEED=1   random bugs, in lines that tests reach; kept in build/mutants, continued when run again"
 	@echo "make chaos      random faults over a server: N seeds from SEED on (KINDS=allocation,read,...,clock,kill)"
+	@echo "make damaged-models  damaged model files are computed or refused (N=500 SEED=1)"
 	@echo "make power-loss  power is lost while a server works (N=20 SEED=1)"
 	@echo "make remote-faults  requests while a Redis server fails (N=10000 SEED=1 KINDS=killed,stopped,...)"
 	@echo "make soak       load with dying clients on a server built with AddressSanitizer (SOAK=24000)"

@@ -8,11 +8,13 @@ import json
 import os
 import shutil
 import struct
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import refuse, run, succeed
+from conftest import PROGRAM, ROOT, refuse, run, succeed
 
 from reference import gguf_writer, random_model, safetensors
 from reference.gguf import read
@@ -489,3 +491,24 @@ def test_usage(arguments, good):
     done = run(*[good / "good.gguf" if a == "MODEL" else a for a in arguments])
     assert done.returncode == 2, f"exit code {done.returncode}: {done.stderr}"
     assert done.stderr.strip() and not done.stdout
+
+
+# -- tests/damaged_models.py -----------------------------------------------------------------------
+
+def damaged_models(build, n):
+    pytest.importorskip("gguf")
+    command = [sys.executable, ROOT / "tests/damaged_models.py", "--n", str(n), "--seed", "7", "--build", build]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def test_damaged_models_are_computed_or_refused():
+    done = damaged_models(PROGRAM.parent, 8)
+    assert done.returncode == 0 and "8 files: " in done.stdout and "0 findings" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("ends", ["kill -SEGV $$", "echo 'x.c:1:2: runtime error: overflow' >&2; exit 1", "exit 1"])
+def test_a_damaged_model_that_ends_the_program_otherwise_is_a_finding(ends, tmp_path):
+    (tmp_path / "spolia").write_text(f"#!/bin/sh\n{ends}\n")
+    (tmp_path / "spolia").chmod(0o755)
+    done = damaged_models(tmp_path, 1)
+    assert done.returncode == 1 and "1 findings" in done.stdout and "seed 7, " in done.stdout
