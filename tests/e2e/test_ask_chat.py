@@ -152,9 +152,32 @@ def is_stopped_in(t, question, moment):
     return "first token" not in t.until(PROMPT)
 
 
-def test_ctrl_c_stops_the_answer(chat):
-    t = chat("-n", "400", "--temp", "5", "-b", "8", "--reuse", "off")
+def test_ctrl_c_stops_the_reading(chat):
+    t = chat("-b", "8", "--reuse", "off")
     assert any(is_stopped_in(t, QUESTIONS[0], lambda: t.until(r"reading \d+/\d+ tokens")) for _ in range(20))
+    assert reused(t.ask(QUESTIONS[1])), "the next question is answered"
+    assert t.end() == 0
+
+
+def answer_of(said):
+    """What was printed between the progress of the prompt and the sources."""
+    return said.rsplit("\x1b[K", 1)[1].split("\x1b[2mSources")[0].replace("^C", "").strip()
+
+
+def test_ctrl_c_stops_the_answer(chat):
+    """It ends elsewhere than otherwise, if Ctrl-C comes before that; the terminal may have lost a part before Ctrl-C."""
+    t = chat("-n", "400", "--temp", "100", "--seed", "1", "--reuse", "off")
+    whole = answer_of(t.ask(QUESTIONS[0]))
+    assert len(whole) > 100
+
+    def is_stopped():
+        t.ask("/clear")
+        t.type(QUESTIONS[0] + "\n")
+        said = t.until(r"reading [^\r]*tokens\r\x1b\[K[^r]")
+        t.type(CTRL_C)
+        answer = answer_of(said + t.until(PROMPT))
+        return answer and not whole.endswith(answer[-20:])
+    assert any(is_stopped() for _ in range(20))
     assert reused(t.ask(QUESTIONS[1])), "the next question is answered"
     assert t.end() == 0
 
