@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """citations.py -- whether what an answer cites is what it needs: "citations" against the gold documents of a set.
 
-    bench/citations.py -m MODEL [--program build/spolia] [--questions N] [--tokens 48] [--reuse POLICY] SET ...
+    bench/citations.py -m MODEL [--program build/spolia] [--skip N] [--questions N] [--tokens 48] [--reuse POLICY] SET ...
 
 A SET is a folder with docs.jsonl (id, title, text) and questions.dev.jsonl or questions.jsonl (question, doc_ids,
 context_doc_ids). Each question is asked with the documents of its context, greedily. For each way to choose one document
@@ -67,7 +67,7 @@ def measure(url: str, folder: pathlib.Path, args: argparse.Namespace) -> None:
     docs = {d["id"]: d for d in read_lines(folder / "docs.jsonl")}
     (path,) = [f for f in (folder / "questions.dev.jsonl", folder / "questions.jsonl") if f.exists()][:1]
     hits, chance, n = collections.Counter(), 0.0, 0
-    for q in read_lines(path):
+    for q in read_lines(path)[args.skip:]:
         context, gold = q["context_doc_ids"], set(q["doc_ids"])
         if n == args.questions or not gold & set(context):
             continue
@@ -92,6 +92,7 @@ def main() -> None:
     parser.add_argument("-m", "--model", required=True)
     parser.add_argument("--program", default=ROOT / "build/spolia")
     parser.add_argument("--questions", type=int, default=40)
+    parser.add_argument("--skip", type=int, default=0, help="leave out the first N questions")
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--reuse", default="prefix")
     parser.add_argument("--threads", default="1")
