@@ -65,7 +65,7 @@ static void use(bench *b, uint32_t i, int times, float worth)
 static void bench_fill(bench *b, const char *evict)
 {
     *b = (bench){0};
-    make_folder(b->dir);
+    make_folder(b->dir, sizeof b->dir);
     bench_open(b, evict);
     for (uint32_t i = 0; i < N; i++) put(b, i);
     b->max_bytes = sp_tier_stats_of(b->tier).bytes_live / N * 69 / 10;
