@@ -6,6 +6,7 @@ The first server has a collection "velm" and a graph of demo/graph; the second h
 the third is the first below a prefix of a proxy, or -; the fourth has 10,000 copies below one system prompt, and 10,000 registered documents. Prints a line of JSON for each flow: {"flow", "error"}. With a
 folder PICTURES, writes the screenshots of docs/page.md there.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -21,7 +22,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 
 CHROMIUM, URL, KEYED, PREFIXED, MANY = sys.argv[1:6]
-PICTURES = pathlib.Path(sys.argv[6]) if len(sys.argv) > 6 else None
+PICTURES = pathlib.Path(sys.argv[6]) if len(sys.argv) > 6 and sys.argv[6] else None
 TEXTS = {
     "harbour.txt": "The harbour of Velm was built by the town in 1870, after the great flood had taken the old pier. It has room for "
                    "forty boats, and in winter the fishermen draw them up on the western beach. The harbour master lives in the "
@@ -618,38 +619,47 @@ def chat(question, **more):
     return json.load(urllib.request.urlopen(r))
 
 
+@contextlib.contextmanager
+def asking(ask):
+    """Three clients that ask one question after another, until the end of the block, however it ends."""
+    enough = threading.Event()
+
+    def keep_asking(i):
+        while not enough.is_set():
+            ask(i)
+            i += 1
+
+    asks = [threading.Thread(target=keep_asking, args=(i,)) for i in range(3)]
+    for t in asks:
+        t.start()
+    try:
+        yield
+    finally:
+        enough.set()
+        for t in asks:
+            t.join()
+
+
 def it_watches_the_server(f):
     """While others ask: charts, the requests that run, the sums by source."""
     page = f.open("watch")
     given = [{"title": name, "text": text} for name, text in TEXTS.items()]
     questions = ("Who keeps the light?", "Which hotels has Torin?", "When was the harbour built?")
-    enough = threading.Event()
-
-    def keep_asking(i):
-        while not enough.is_set():
-            chat(questions[i % 3], documents=given[i % 3:] + given[:i % 2], max_tokens=[400, 60][i % 2], ignore_eos=True)
-            i += 1
-
     for chart in page.locator(".chart").all(): # of each chart, the colours differ
         colours = chart.locator(".key i").evaluate_all("all => all.map((e) => getComputedStyle(e).backgroundColor)")
         assert len(colours) == len(set(colours)), colours
-    asks = [threading.Thread(target=keep_asking, args=(i,)) for i in range(3)]
-    for t in asks:
-        t.start()
-    expect(page.locator("section[aria-label='Under way'] tbody tr").first).to_contain_text("/v1/chat/completions", timeout=PATIENCE)
-    expect(page.locator("section[aria-label='Under way'] tbody")).to_contain_text("answering", timeout=PATIENCE)
-    expect(page.locator(".figures")).to_contain_text("computed")
-    while page.locator(".chart .line").first.get_attribute("d").count("L") < (28 if PICTURES else 3):
-        page.wait_for_timeout(500)
-    page.get_by_role("button", name="Refresh").click()
-    page.locator("button.copy").first.click()
-    expect(page.locator(".copies .copies li").first).to_be_visible()
-    f.picture("page-watch.png", full=True)
-    shown = lambda title: page.locator(f"section[aria-label='{title}'] path:not(.axis)")
-    assert all("L" in shown(t).first.get_attribute("d") for t in ("Tokens a second", "Prompt tokens reused", "Requests", "KV memory in use"))
-    enough.set()
-    for t in asks:
-        t.join()
+    with asking(lambda i: chat(questions[i % 3], documents=given[i % 3:] + given[:i % 2], max_tokens=[400, 60][i % 2], ignore_eos=True)):
+        expect(page.locator("section[aria-label='Under way'] tbody tr").first).to_contain_text("/v1/chat/completions", timeout=PATIENCE)
+        expect(page.locator("section[aria-label='Under way'] tbody")).to_contain_text("answering", timeout=PATIENCE)
+        expect(page.locator(".figures").filter(has_text="computed").first).to_be_visible()
+        while page.locator(".chart .line").first.get_attribute("d").count("L") < (28 if PICTURES else 3):
+            page.wait_for_timeout(500)
+        page.get_by_role("button", name="Refresh").click()
+        page.locator("button.copy").first.click()
+        expect(page.locator(".copies .copies li").first).to_be_visible()
+        f.picture("page-watch.png", full=True)
+        shown = lambda title: page.locator(f"section[aria-label='{title}'] path:not(.axis)")
+        assert all("L" in shown(t).first.get_attribute("d") for t in ("Tokens a second", "Prompt tokens reused", "Requests", "KV memory in use"))
     expect(page.get_by_text("No request waits or runs.")).to_be_visible(timeout=PATIENCE)
 
 
