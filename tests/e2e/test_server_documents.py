@@ -160,7 +160,7 @@ def test_progress_as_events(server):
 
 
 def test_what_was_computed_for_another_document_of_its_name_is_forgotten(server):
-    """A document that is replaced, or deleted and registered anew, has been computed by nobody."""
+    """A document that is replaced, or deleted and registered again, has not been computed."""
     register(server, "twice", "The tower has nine bells.")
     compute(server, "twice")
     assert send(server, "GET", "/v1/documents/twice")[1]["precompute"]["status"] == "done"
