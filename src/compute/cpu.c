@@ -169,7 +169,7 @@ static sp_err SP_MUST_CHECK select_ops(const sp_device_opts *o, const sp_ops **o
 
 sp_err sp_cpu_open(const sp_device_opts *o, sp_device **out)
 {
-    const sp_ops *ops;
+    const sp_ops *ops = NULL;
     sp_team *team;
     SP_TRY(select_ops(o, &ops));
     SP_TRY(sp_team_create(&team, o->n_threads));

@@ -17,7 +17,7 @@
  * ascending order. The vector unit computes the same bits for few rows, since denormals are flushed (`flush`).
  */
 #include "compute/kernel/ops.h"
-#include "compute/simd/panels.h"
+#include "compute/simd/sums.h"
 #include "compute/x86/tiles.h"
 
 enum {
@@ -178,27 +178,6 @@ INLINE unsigned flush(void)
     return state;
 }
 
-/* load_sums -- sums of outputs r .. r + 31 of n rows from row m on: y, or before the first stretch the bias
- * and, if the product is added, y. */
-static void load_sums(const sp_matmul_packed_args *a, int64_t m, int64_t n, int64_t r, bool begin, float (*sums)[R])
-{
-    const int64_t width = a->w->n_rows, left = SP_MIN(R, width - r);
-    const bool from_y = !begin || a->add;
-    for (int64_t i = 0; i < n; i++, sums++) {
-        const float *y = a->y + (m + i) * width + r;
-        memset(sums[0], 0, sizeof sums[0]);
-        if (from_y) memcpy(sums[0], y, (size_t)left * sizeof *y);
-        if (!begin || !a->bias) continue;
-        for (int64_t k = 0; k < left; k++) sums[0][k] += a->bias[r + k];
-    }
-}
-
-static void store_sums(const sp_matmul_packed_args *a, int64_t m, int64_t n, int64_t r, float (*sums)[R])
-{
-    const size_t size = (size_t)SP_MIN(R, a->w->n_rows - r) * sizeof sums[0][0];
-    for (int64_t i = 0; i < n; i++) memcpy(a->y + (m + i) * a->w->n_rows + r, sums[i], size);
-}
-
 /* -- few rows ---------------------------------------------------------------------------------- */
 
 /* The product of `rows` rows with a panel. */
@@ -320,7 +299,7 @@ static void multiply_panel(const of_type *f, const sp_matmul_packed_args *a, con
 {
     block16 b;
     _Alignas(64) float sums[RUN][R];
-    load_sums(a, s->m, s->n, r, s->first == 0, sums);
+    load_sums(a, s->m, s->m + s->n, r, s->first == 0, sums);
     for (int64_t i = s->n; i < s->n_tiles * TILE_ROWS; i++) memset(sums[i], 0, sizeof sums[i]);
     for (int64_t g = 0; g < s->n_groups; g += BLOCK) {
         const int n = (int)SP_MIN(BLOCK, s->n_groups - g);
@@ -330,7 +309,7 @@ static void multiply_panel(const of_type *f, const sp_matmul_packed_args *a, con
         for (; t + 2 <= s->n_tiles; t += 2) two_tiles(s->x + t, at, &b, n, sums + t * TILE_ROWS);
         if (t < s->n_tiles) one_tile(s->x + t, at, &b, n, sums + t * TILE_ROWS);
     }
-    store_sums(a, s->m, s->n, r, sums);
+    store_sums(a, s->m, s->m + s->n, r, sums);
 }
 
 static void many_rows(const of_type *f, const sp_matmul_packed_args *a, int64_t from, int64_t to)
