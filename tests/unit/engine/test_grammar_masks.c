@@ -58,7 +58,7 @@ static void small_set(tiktoken *t)
 }
 
 /* read -- the state after n bytes, each found anew. */
-static int32_t read(sp_gram_run *r, int32_t at, const char *s, size_t n)
+static int32_t take_text(sp_gram_run *r, int32_t at, const char *s, size_t n)
 {
     for (size_t i = 0; i < n && at != SP_GRAM_DEAD; i++) at = sp_gram_find(r, at, (uint8_t)s[i]);
     assert_false(r->full);
@@ -80,11 +80,11 @@ static size_t compare(const grammar_case *c, const tiktoken *v, size_t stride)
         for (size_t i = 0; i < at; i++)
             if (!sp_grammar_accept(s, tiktoken_longest(v, c->text + i, 1)))
                 fail_msg("\"%.*s\" is refused", (int)i + 1, c->text);
-        int32_t state = read(&r, 0, c->text, at);
+        int32_t state = take_text(&r, 0, c->text, at);
         assert_int_not_equal(state, SP_GRAM_DEAD);
         for (int32_t id = 0; id < (int32_t)v->n - 1; id++) {
             const sp_token_piece *p = &v->pieces[id];
-            bool yes = p->n && p->n <= 64 && read(&r, state, p->s, p->n) != SP_GRAM_DEAD;
+            bool yes = p->n && p->n <= 64 && take_text(&r, state, p->s, p->n) != SP_GRAM_DEAD;
             if (id % 7 == 0)
                 assert_int_equal(sp_grammar_allows(s, id), yes); /* before the mask is there */
             if ((sp_grammar_mask(s)[id >> 6] >> (id & 63) & 1) != yes)
