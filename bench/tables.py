@@ -28,6 +28,7 @@ import numpy
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SYSTEM = "Answer the question from the documents, in a few words."
 MODELS = {"SmolLM2 135M": "SmolLM2-135M-Instruct.Q4_1.gguf", "Gemma 3 270M": "gemma-3-270m-q4_k_m.gguf"}
+EMBEDDING = "all-MiniLM-L6-v2"
 STREAM = "full,random@0.15,fusion@0.15,craft@0.15,inplace@0,inplace@0.15"
 CURVE = "full,fusion@0.15,inplace@0,inplace@0.15,inplace@0.3,inplace@0.5"
 PAPERS = "full,random@0.15,blend@0.15,fusion@0.15,full+fused,blend+fused@0.15,fusion+fused@0.15"
@@ -47,6 +48,7 @@ class Table:
     options: list = field(default_factory=list)
     measure: str = "both"                       # likelihood: without answers, so without F1
     chunk_words: int = 150                      # of documents that are longer
+    vectors: bool = False                       # the index has those of EMBEDDING
 
 
 TABLES = {
@@ -69,12 +71,16 @@ TABLES = {
                   ["-k", "6", "--fuse", "1"], "likelihood"),
     "together": Table("The same, fused with the one that other questions find with it most often", "squad_v1", FUSED,
                       ["-k", "6", "--fuse", "1", "--similar", "together", "--asked", TUNE], "likelihood"),
+    "vectors": Table("The same, fused with the one whose vector is nearest", "squad_v1", FUSED,
+                     ["-k", "6", "--fuse", "1", "--similar", "vectors"], "likelihood", vectors=True),
     "random": Table("The same, fused with a random one", "squad_v1", FUSED,
                     ["-k", "6", "--fuse", "1", "--similar", "random"], "likelihood"),
     "neighbour": Table("DragonBall, six chunks of 200 words known, fused with the chunk before them", "dragonball_en",
                        FUSED, ["-k", "6", "--fuse", "1", "--similar", "neighbour"], "likelihood", 200),
     "long-bm25": Table("The same, fused with the one most similar by words", "dragonball_en", FUSED,
                        ["-k", "6", "--fuse", "1"], "likelihood", 200),
+    "long-vectors": Table("The same, fused with the one whose vector is nearest", "dragonball_en", FUSED,
+                          ["-k", "6", "--fuse", "1", "--similar", "vectors"], "likelihood", 200, True),
     "craft": Table("SQuAD as a stream: Cache-Craft's shares, alpha, focused chunks", "squad_v1", CRAFT,
                    ["-k", "6", "--cold"], "likelihood"),
     "craft-1": Table("The same with one copy of a chunk", "squad_v1", COPIES,
@@ -117,10 +123,11 @@ def command_of(given, name, model, prefix):
                 "--ratios", "0,0.15", "--policies", table.policies, "--rounds", given.rounds, "-t", "1",
                 "--csv", f"{prefix}.csv", "--resume"]
     questions, docs, examples = files_of(given, table.questions)
-    index = given.out / f"{table.questions}.{table.chunk_words}.db"
+    index = given.out / f"{table.questions}.{table.chunk_words}{'.vectors' if table.vectors else ''}.db"
     if not index.exists():
-        subprocess.run([given.program, "index", docs, "-o", index, "--chunk-words", str(table.chunk_words), "--quiet"],
-                       check=True)
+        embedding = ["--embedding", pathlib.Path(model).parent / EMBEDDING] if table.vectors else []
+        subprocess.run([given.program, "index", docs, "-o", index, "--chunk-words", str(table.chunk_words), "--quiet",
+                        *embedding], check=True)
     options = [examples if option == TUNE else option for option in table.options]
     given_docs = [] if "-k" in options else ["-d", docs]
     limit = ["--limit", given.limit] if given.limit else []
