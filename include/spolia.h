@@ -1,5 +1,5 @@
 /* spolia.h -- the public C interface of Spolia, an inference engine for retrieval-augmented generation that keeps
- * the key/value caches of documents and sets them into new prompts. It includes a header for each subject:
+ * the keys and values of documents and reuses them in new prompts. It includes a header for each subject:
  *
  *   spolia_base.h       the version, error codes, log lines
  *   spolia_context.h    a model, its KV memory and what is cached
@@ -13,10 +13,12 @@
  *   spolia_documents.h  documents with a life cycle: registered, computed ahead, replaced, deleted
  *   spolia_quality.h    quality: exact, balanced, fast, as calibrated for a model
  *   spolia_embed.h      vectors of texts
+ *   spolia_search.h     search by words and by meaning
+ *   spolia_collections.h  named sets of registered documents
  *
  * One rule for NULL: options that are NULL, or zeroed, mean all defaults; a required argument that is
  * NULL is SP_E_ARG, whose detail names the function and the argument. Functions that destroy, close,
- * stop, cancel or free do nothing with NULL; those that count or describe return zeros. */
+ * stop, cancel or free ignore NULL; functions that count or describe return zeros for it. */
 #ifndef SPOLIA_H
 #define SPOLIA_H
 

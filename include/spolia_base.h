@@ -34,8 +34,8 @@ typedef enum sp_err {
 
 /* sp_error_text -- the general text of a code; never NULL. */
 SP_API const char *sp_error_text(sp_err code);
-/* sp_error_detail -- what exactly failed last on this thread: file, field, value. Valid until the
- * next failing call of this thread. */
+/* sp_error_detail -- details of the last failure on this thread: file, field, value. Valid until the next failing
+ * call on this thread. */
 SP_API const char *sp_error_detail(void);
 
 /* -- logging -------------------------------------------------------------------------------- */

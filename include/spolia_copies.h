@@ -1,4 +1,4 @@
-/* spolia_copies.h -- what is cached, as a tree to walk: a copy is below what it was computed after. spolia.h includes
+/* spolia_copies.h -- cached copies as a tree: the parent of a copy is what it was computed after. spolia.h includes
  * it. */
 #ifndef SPOLIA_COPIES_H
 #define SPOLIA_COPIES_H
@@ -20,17 +20,17 @@ typedef enum sp_copy_tier {
 typedef struct sp_copy_info {
     uint64_t name;    /* for sp_copies_query; never 0; the same after a restart */
     const char *id;   /* of the segment: 64 hex digits; it may have several copies */
-    const char *kind; /* "path": after all that is above it; "plain": after the head alone; "fused": after the head and
-                         similar chunks; "placed": after what preceded it in some prompt */
-    const char *text; /* how the segment begins, [n_text] bytes, a character may be cut; empty while it is unknown */
+    const char *kind; /* "path": computed after all its ancestors; "plain": after the head alone; "fused": after the
+                         head and similar chunks; "placed": after what preceded it in some prompt */
+    const char *text; /* the first n_text bytes of the segment, which may cut a character; empty while unknown */
     size_t n_text;
-    unsigned tiers;     /* set of sp_copy_tier; 0: it is being loaded, or only copies below it are kept */
+    unsigned tiers;     /* set of sp_copy_tier; 0: it is being loaded, or only its descendants are kept */
     int n_tokens;       /* 0: unknown */
-    int n_recomputed;   /* of these, tokens that are stored over another copy of the segment */
+    int n_recomputed;   /* tokens that it stores over another copy of the segment */
     bool exact;         /* equals a plain forward pass after what it was computed after */
-    int64_t n_uses;     /* by requests; the one that computed it is the first */
-    double cost_us;     /* time that computing it took; 0: unknown */
-    int64_t n_below;    /* copies directly below it */
+    int64_t n_uses;     /* by requests, the one that computed it included */
+    double cost_us;     /* time to compute it; 0: unknown */
+    int64_t n_below;    /* its children */
 } sp_copy_info;
 
 typedef struct sp_copies {
@@ -41,15 +41,15 @@ typedef struct sp_copies {
 } sp_copies;
 
 typedef struct sp_copies_query {
-    uint64_t parent; /* name of a copy of kind "path"; 0: copies that are below none, such as system prompts */
-    /* After the copy of this name, which had these uses; name 0: from the first. */
+    uint64_t parent; /* name of a copy of kind "path"; 0: copies without a parent, such as system prompts */
+    /* Start after the copy of this name, which had this many uses; name 0: start at the first. */
     uint64_t after_name;
     int64_t after_uses;
     int limit; /* 0: 100 */
 } sp_copies_query;
 
-/* sp_copies_list -- copies of the tenant `salt` (NULL: none), most used first; one that is used between two pages may
- * be missed. Plain, fused and placed copies that only a tier below has are listed once the head that they were
+/* sp_copies_list -- copies of the tenant `salt` (NULL: none), most used first; a copy that is used between two pages
+ * may be missed. Plain, fused and placed copies that are only in lower tiers are listed once the head that they were
  * computed after is known. q NULL: defaults. Errors: SP_E_NOTFOUND (the parent is not, or no longer, a copy of this
  * tenant), SP_E_ARG, SP_E_NOMEM. Owns: sp_copies_fini.
  * Thread: any, with an engine thread; else that of the context. Cost: O(all copies), between two steps. */

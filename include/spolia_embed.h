@@ -14,7 +14,7 @@ typedef struct sp_embedder sp_embedder;
 typedef struct sp_embedder_opts {
     const char *model;       /* GGUF file of architecture "bert", or a folder as sentence-transformers writes it */
     sp_machine_opts machine; /* threads, device and kernels; packs are not used */
-    int step_tokens;         /* computed together; 0: what suits the caches */
+    int step_tokens;         /* tokens computed together; 0: as many as suit the CPU's caches */
 } sp_embedder_opts;
 
 typedef struct sp_embedder_info {
@@ -35,7 +35,7 @@ SP_API sp_err sp_embedder_open(const sp_embedder_opts *o, sp_embedder **out);
 SP_API void sp_embedder_close(sp_embedder *e);
 SP_API sp_embedder_info sp_embedder_describe(const sp_embedder *e);
 
-/* What a text is: the model may want other words before each. */
+/* What a text is: the model may want a different prompt before each kind. */
 typedef enum sp_embed_kind { SP_EMBED_PLAIN, SP_EMBED_QUERY, SP_EMBED_DOCUMENT } sp_embed_kind;
 
 /* A text, or its token ids, special tokens included. */
@@ -49,11 +49,11 @@ typedef struct sp_embed_input {
 typedef struct sp_embed_opts {
     sp_embed_kind kind;
     int dimensions; /* the first elements of each vector, scaled to length 1 if the model's are; 0: all */
-    bool refuse_long; /* a text over max_tokens is an error */
-    bool (*stop)(void *user); /* asked before each step; true: SP_E_CANCELED. NULL: never */
-    /* For work beside something that must not wait; NULL: no such thing. step_us: asked before each step, how long it
-     * may take; 0: any time. A step has one text at least. rests: asked after each layer, and again each millisecond
-     * while it says true; not while a call without `rests` waits for the embedder. */
+    bool refuse_long; /* a text over max_tokens is an error; otherwise it is cut */
+    bool (*stop)(void *user); /* called before each step; true: SP_E_CANCELED. NULL: never */
+    /* For background work; NULL: none. step_us: called before each step, returns how long it may take; 0: no limit. A
+     * step has at least one text. rests: called after each layer; while it returns true, the call pauses and asks
+     * again each millisecond, unless a call without `rests` waits for the embedder. */
     int64_t (*step_us)(void *user);
     bool (*rests)(void *user);
     void *user;
@@ -63,23 +63,23 @@ typedef struct sp_embed_opts {
  * Shape:  out [n, dimensions]; n_tokens [n], tokens that were computed, or NULL
  * Errors: SP_E_ARG (dimensions, a token id; names the input), SP_E_CONTEXT (refuse_long), SP_E_UNSUPPORTED (a
  *         cross-encoder), SP_E_CANCELED, SP_E_NOMEM.
- * Thread: any; calls of several threads take turns, a step at a time. A vector's bits do not depend on what
- * is computed with it. */
+ * Thread: any; calls of several threads take turns, a step at a time. A vector's bits do not depend on the other
+ * inputs. */
 SP_API sp_err sp_embed(sp_embedder *e, const sp_embed_input *inputs, size_t n, const sp_embed_opts *o,
                        float *out, int32_t *n_tokens);
 
-/* What a cross-encoder reads together. */
+/* A query and a document, which a cross-encoder reads together. */
 typedef struct sp_pair {
     const char *query, *document;
     size_t n_query, n_document; /* bytes */
 } sp_pair;
 
-/* sp_score -- how well each document answers its query: higher is better. The model says in which range: 0 to 1, or
- * any number. o NULL: defaults; kind and dimensions mean nothing. A pair that is too long loses tokens of its longer
+/* sp_score -- how well each document answers its query: higher is better. The range depends on the model: 0 to 1, or
+ * any number. o NULL: defaults; kind and dimensions are ignored. A pair that is too long loses tokens of its longer
  * text.
  * Shape:  out [n]; n_tokens [n] or NULL
- * Errors: SP_E_UNSUPPORTED (no cross-encoder), SP_E_CONTEXT (refuse_long), SP_E_CANCELED, SP_E_NOMEM.
- * Thread: as sp_embed. A score's bits do not depend on what is computed with it. */
+ * Errors: SP_E_UNSUPPORTED (not a cross-encoder), SP_E_CONTEXT (refuse_long), SP_E_CANCELED, SP_E_NOMEM.
+ * Thread: as sp_embed. A score's bits do not depend on the other pairs. */
 SP_API sp_err sp_score(sp_embedder *e, const sp_pair *pairs, size_t n, const sp_embed_opts *o, float *out,
                        int32_t *n_tokens);
 

@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* sp_graph_import -- adds the triples of files to the graph in the SQLite file `out_path`. The file
- * is created if need be; it may also be an index of documents, which keeps its chunks. Formats:
+/* sp_graph_import -- adds the triples of files to the graph in the SQLite file `out_path`, created if missing. It may
+ * also be an index of documents, which keeps its chunks. Formats:
  *   "tsv"       subject, relation, object, optional source; one triple a line
  *   "csv"       the same with quotes; a header names the columns; exports of Neo4j (neo4j-admin's
  *               :ID, :START_ID, :END_ID, :TYPE and APOC's _id, _start, _end, _type)
@@ -18,13 +18,12 @@ extern "C" {
  *               {"entity", "aliases"}
  *   "graphml"   nodes and edges (NetworkX, LightRAG, Gephi)
  *   "lightrag"  {"entities", "relationships"} or {"nodes", "edges"}
- *   "ntriples", "turtle"  RDF: rdfs:label, skos:prefLabel, schema:name and foaf:name are names (in other
- *               languages than English aliases, as skos:altLabel is); a relation is its IRI's last part
- * A format of NULL follows from the file name. Equal triples are merged. A line that cannot be read
- * is logged as FILE:LINE and counted; with `strict` it is an error, and so is a file of such lines alone.
- * Each `batch` of triples is one
- * transaction: an interrupted import keeps what it has, and the next one continues there; a file
- * that did not change is not read again. *stats is current while it runs.
+ *   "ntriples", "turtle"  RDF: rdfs:label, skos:prefLabel, schema:name and foaf:name are names (aliases if not in
+ *               English, as skos:altLabel is); a relation is named by the last part of its IRI
+ * If format is NULL, the file name decides. Equal triples are merged. A line that cannot be read is logged as
+ * FILE:LINE and counted; with `strict` it is an error, and a file without a single readable line always is. Each
+ * `batch` of triples is one transaction: an interrupted import keeps what it has added, and the next one continues
+ * there; an unchanged file is not read again. *stats is current while it runs.
  * Errors: SP_E_IO, SP_E_FORMAT, SP_E_CANCELED, SP_E_ARG, SP_E_NOMEM. */
 typedef struct sp_graph_stats {
     int64_t n_triples, n_duplicates, n_entities, n_aliases, n_bad; /* new, but for duplicates */
@@ -34,8 +33,8 @@ typedef struct sp_graph_stats {
 /* Called now and then; done and total in bytes of one file. Return false to cancel. */
 typedef bool sp_graph_progress(const char *file, int64_t done, int64_t total, void *user);
 
-/* Columns of a CSV file by the names in its header, which it must then have; NULL: as the header says.
- * relation "=text": every row has this relation. */
+/* Columns of a CSV file, by the names in its header, which must have them; NULL: the usual names. relation "=text":
+ * every row has this relation. */
 typedef struct sp_graph_columns {
     const char *subject, *relation, *object, *source;
 } sp_graph_columns;
@@ -45,8 +44,8 @@ typedef struct sp_graph_import_opts {
     bool strict;
     sp_graph_columns columns;
     int batch;                   /* triples in one transaction; 0: 100,000 */
-    bool capitals; /* show new names that have no capital letter with some: "charles_i" as "Charles I"; for models
-                      that know names by them */
+    bool capitals; /* capitalize new names without capital letters: "charles_i" becomes "Charles I", which models
+                      recognise better */
     sp_graph_progress *progress; /* NULL: none */
     void *user;                  /* of progress */
 } sp_graph_import_opts;
@@ -110,7 +109,7 @@ typedef struct sp_graph_path {
     const char *const *sources; /* [n_hops] where the triple came from; "" when unknown */
     double score;               /* similarity to the question, higher is better */
     const char *text;           /* in the style that was asked for */
-    const char *why;            /* words that matched, for people; "" without `explain` */
+    const char *why;            /* the words that matched, to be shown; "" without `explain` */
 } sp_graph_path;
 
 typedef enum sp_graph_style {
@@ -121,12 +120,12 @@ typedef enum sp_graph_style {
 } sp_graph_style;
 
 typedef struct sp_graph_paths_opts {
-    int k;            /* paths for each entity at most; 0: 30 */
+    int k;            /* most paths for each entity; 0: 30 */
     int hops;         /* longest path; 0: 2; at most 8 */
     int max_entities; /* of the question; 0: 8 */
-    int max_degree;   /* a node with more edges in one direction ends its paths; the entity itself
-                         gets this many edges of each relation; 0: 128 */
-    int max_steps;    /* edges followed from one entity at most; 0: 20,000 */
+    int max_degree;   /* a path ends at a node with more edges than this in one direction; of the entity itself, this
+                         many edges of each relation are followed; 0: 128 */
+    int max_steps;    /* most edges followed from one entity; 0: 20,000 */
     sp_graph_style style;
     bool explain;
 } sp_graph_paths_opts;
@@ -137,20 +136,20 @@ typedef struct sp_graph_answer {
     sp_graph_path *paths; /* by entity, then the most similar first */
     int n_paths;
     int64_t n_steps;    /* edges followed */
-    int64_t n_patterns; /* different sequences of relations among them */
-    int64_t n_hubs;     /* nodes that ended paths because of their degree */
+    int64_t n_patterns; /* different sequences of relations on the paths */
+    int64_t n_hubs;     /* nodes at which paths ended because of max_degree */
     bool cut;           /* max_steps was reached */
     void *strings;      /* what all of it points into */
 } sp_graph_answer;
 
-/* sp_graph_search -- entities with this name: exact matches, else aliases, else fuzzy ones; at most
- * k. Several entities of one name are all given. Owns: sp_graph_answer_fini. */
+/* sp_graph_search -- at most k entities with this name: exact matches, else aliases, else fuzzy ones. Entities that
+ * share a name are all returned. Owns: sp_graph_answer_fini. */
 SP_API sp_err sp_graph_search(sp_graph *g, const char *name, int k, sp_graph_answer *out);
 
 /* sp_graph_find_paths -- the entities that a question names, and for each the k simple relation
  * paths most similar to the question (BM25 over the words of relations and nodes; letter trigrams
- * match inflected forms). The same graph and question always give the same answer. A path that
- * another chosen path continues is not given. No entity: an empty answer.
+ * match inflected forms). The same graph and question always give the same answer. A path that is the beginning of
+ * another chosen path is left out. No entity: an empty answer.
  * Thread: one at a time for one sp_graph. Owns: sp_graph_answer_fini.
  * Errors: SP_E_ARG, SP_E_IO, SP_E_FORMAT, SP_E_NOMEM.
  * Source: DepCache sections 2.2 and 6.1. */
@@ -161,7 +160,7 @@ SP_API void sp_graph_answer_fini(sp_graph_answer *a);
 /* A node of a dependency tree: an entity or a relation of some path. */
 typedef struct sp_graph_node {
     const char
-        *text;  /* its own words; with those of its ancestors, the beginning of a path's text */
+        *text;  /* its own words; after those of its ancestors they form the beginning of a path's text */
     int parent; /* index, less than its own; -1: a root */
     int depth;  /* 0: a root */
 } sp_graph_node;
@@ -174,7 +173,7 @@ typedef struct sp_graph_tree {
 
 /* sp_graph_tree_build -- merges paths by their common beginnings. A path is a list of segments:
  * entity, relation, entity, ...; a relation with its direction is one segment. Trees and children
- * keep the order in which the paths give them. Paths with equal texts merge.
+ * keep the order of the paths. Paths with equal texts merge.
  * Cost: linear in the segments. Owns: sp_graph_tree_fini.
  * Source: DepCache section 3.1, algorithm 1, lines 1 to 5. */
 SP_API sp_err sp_graph_tree_build(const sp_graph_path *paths, int n_paths, sp_graph_style style,

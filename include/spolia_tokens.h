@@ -21,17 +21,17 @@ SP_API sp_err sp_vocab_encode(const sp_vocab *v, const char *text, size_t n, boo
  * sp_buffer_free. */
 SP_API sp_err sp_vocab_piece(const sp_vocab *v, int32_t id, char **text, size_t *n);
 
-/* sp_vocab_template -- the model's chat template, in Jinja; borrowed. NULL: it has none. */
+/* sp_vocab_template -- the model's chat template, in Jinja; borrowed. NULL if it has none. */
 SP_API const char *sp_vocab_template(const sp_vocab *v);
 
-/* sp_template_apply -- the text of a chat, by the model's own chat template (a strict subset of
- * Jinja2). jinja: a template instead of the model's, or NULL; v may be NULL with one. request: JSON
- * with "messages" and, if wanted, "tools", "documents", "add_generation_prompt" (default true) and
+/* sp_template_apply -- writes a chat with the model's chat template (a strict subset of Jinja2). jinja: a template to
+ * use instead, or NULL; v may be NULL if jinja is set. request: JSON
+ * with "messages" and optionally "tools", "documents", "add_generation_prompt" (default true) and
  * "chat_template_kwargs". now: seconds since 1970, for templates that write the date. *json is
  *   {"text": ..., "spans": [{"from", "to", "origin", "index", "path", "at"}]}
- * where a span is a range of bytes that comes from the request: texts of special tokens are such
- * tokens outside of all spans only. origin: "message" (content of messages[index]), "document",
- * "other". `at`: the range equals the string at `path` from this byte on; -1: it was changed.
+ * where a span is a range of bytes that comes from the request: special tokens are recognised outside spans only.
+ * origin: "message" (content of messages[index]), "document", "other". `at`: the range equals the string at `path`
+ * from this byte on; -1: the template changed it.
  * Free *json with sp_buffer_free.
  * Errors: SP_E_NOTFOUND without a template; SP_E_FORMAT, SP_E_UNSUPPORTED and SP_E_ARG name the line
  * of the template, or say what it refuses; SP_E_LIMIT. */
@@ -44,13 +44,12 @@ SP_API const sp_vocab *sp_context_vocab(const sp_context *c);
 /* Called for each position in order with its logits [V], borrowed for the call. */
 typedef sp_err sp_logits_fn(int position, const float *logits, int n_vocab, void *user);
 
-/* sp_tokens_score -- the plain forward pass over n ids, `piece` tokens in a step (0: n_batch); caches
- * nothing.
+/* sp_tokens_score -- runs a plain forward pass over n ids, `piece` tokens in a step (0: n_batch); caches nothing.
  * Errors: SP_E_CONTEXT, SP_E_ARG, SP_E_NOKV, and what fn returns. */
 SP_API sp_err sp_tokens_score(sp_context *c, const int32_t *ids, size_t n, int piece, sp_logits_fn *fn,
                        void *user);
 
-/* sp_model_describe -- what a model file or folder holds, as JSON; free *json with sp_buffer_free. */
+/* sp_model_describe -- describes a model file or folder as JSON; free *json with sp_buffer_free. */
 SP_API sp_err sp_model_describe(const char *path, char **json);
 
 SP_API void sp_buffer_free(void *p);

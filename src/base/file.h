@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 
-/* What tells a file from another one, and from itself before it was rewritten. */
+/* Identifies a file and its version: it changes when the file is rewritten. */
 typedef struct sp_file_id {
     uint64_t inode, size;
     int64_t modified_ns;

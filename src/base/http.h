@@ -13,8 +13,8 @@ void sp_http_close(sp_http *h);
 #define SP_HTTP_MAX_BYTES (32 << 20)
 
 /* sp_http_post -- posts a form and replaces *reply by the body of the answer.
- * Errors: SP_E_IO names the URL and the reason: no connection, a time-out, an HTTP status that is
- * no success with the first line of its body, a connection that breaks; SP_E_LIMIT: a body of more
+ * Errors: SP_E_IO names the URL and the reason: no connection, a time-out, an HTTP status other than
+ * success with the first line of its body, a broken connection; SP_E_LIMIT: a body of more
  * than SP_HTTP_MAX_BYTES. */
 typedef struct sp_http_field {
     const char *name, *value;
@@ -25,7 +25,7 @@ sp_err sp_http_post(sp_http *h, const sp_http_field *fields, int n_fields, const
 
 typedef struct sp_http_request {
     const char *method;
-    const char *path; /* follows the URL; NULL: nothing does */
+    const char *path; /* appended to the URL; NULL: nothing */
     const char *accept;
     const char *type;   /* of the body */
     const char *header; /* one more, or NULL */
@@ -33,7 +33,8 @@ typedef struct sp_http_request {
     size_t n;
 } sp_http_request;
 
-/* sp_http_send -- any request; errors as of sp_http_post. sp_http_status -- of the last answer; 0: there was none. */
+/* sp_http_send -- sends any request; errors as of sp_http_post. sp_http_status -- the status of the last answer; 0: no
+ * answer yet. */
 sp_err sp_http_send(sp_http *h, const sp_http_request *r, sp_bytes *reply) SP_MUST_CHECK;
 long sp_http_status(const sp_http *h);
 

@@ -1,5 +1,5 @@
-/* chains.h -- a hash table of copies, chained through a field of theirs: what the indices are made of.
- * It owns its slots, never a copy. Chains are newest first, and stay so when the table grows. */
+/* chains.h -- a hash table of copies, chained through a field of sp_copy; the indices consist of such tables. It owns
+ * its slots, never a copy. Chains are newest first, also after the table has grown. */
 #ifndef SP_CACHE_CHAINS_H
 #define SP_CACHE_CHAINS_H
 
@@ -16,7 +16,7 @@ typedef struct sp_chains {
 /* sp_chains_init -- Errors: SP_E_NOMEM. */
 sp_err sp_chains_init(sp_chains *t, size_t link, uint64_t (*hash)(const sp_copy *)) SP_MUST_CHECK;
 void sp_chains_fini(sp_chains *t);
-/* sp_chains_reserve -- widens the table when one more copy would crowd it. Errors: SP_E_NOMEM. */
+/* sp_chains_reserve -- grows the table if one more copy would make it too full. Errors: SP_E_NOMEM. */
 sp_err sp_chains_reserve(sp_chains *t) SP_MUST_CHECK;
 void sp_chains_add(sp_chains *t, sp_copy *c);
 void sp_chains_drop(sp_chains *t, sp_copy *c);

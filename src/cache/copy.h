@@ -1,7 +1,7 @@
 /* copy.h -- a copy: the cached KV of one segment, and everything known about it.
  *
- * A node of the knowledge tree, a chunk usable at any position and a file on disk are all copies.
- * They differ in what they were computed after, in where their bytes are, and in how they are found:
+ * A node of the knowledge tree, a chunk usable at any position and a record on disk are all copies.
+ * They differ in what they were computed after, where their bytes are, and how they are found:
  *
  *   kind     computed after                        found by
  *   path     its whole path of segments; exact     path       (cache/by_path.h); as a plain copy after a head
@@ -51,14 +51,14 @@ const char *sp_place_name(sp_place place);
  *      | |          load failed                                  |
  *      | +-------------------------------------------------------+
  *      v            evicted from the device
- *     gone, when no tier has it and nobody pins it
+ *     removed, when no tier has it and nobody pins it
  *
- * sp_ledger_add also turns a FREE copy of the same name into a READY one. A patch is one whole copy with its base in
- * the tiers below: it comes back as that. A path copy is never lower than
- * the copies that continue it: it has blocks while one of them has, and when it is gone, they are. */
+ * sp_ledger_add also turns a FREE copy of the same name into a READY one. Tiers store a patch and its base as one
+ * whole copy, which it is when it returns. A path copy has blocks while a copy that continues it has some; when it is
+ * removed, those are, too. */
 typedef enum sp_copy_state {
-    SP_COPY_FREE,    /* no blocks on the device; a lower tier has it (or had it: places is 0) */
-    SP_COPY_LOADING, /* has open blocks that a tier is filling: nobody reads them */
+    SP_COPY_FREE,    /* no blocks on the device; a lower tier has it (places is 0: had it) */
+    SP_COPY_LOADING, /* has open blocks that a tier fills: nobody reads them */
     SP_COPY_READY,   /* has sealed blocks */
 } sp_copy_state;
 
@@ -67,77 +67,77 @@ typedef struct sp_copy sp_copy;
 /* Where a copy is in a rank (cache/rank.h). */
 typedef struct sp_rank_place {
     double priority;
-    size_t slot; /* 1 + index in the heap; 0: not there */
+    size_t slot; /* 1 + index in the heap; 0: not in it */
 } sp_rank_place;
 
 /* Outside cache/ a copy is read-only and borrowed: valid while pinned. */
 struct sp_copy {
-    /* -- what it is: constant while READY; of a FREE copy only kind, id, head and cost are known; of a measured one
-     *    also before and stats without their order; of a FREE path copy also tokens, position and parent. */
+    /* -- what it is: constant while READY. A FREE copy has only kind, id, head and cost; if it is measured, also
+     *    before and stats without their order; if it is a path copy, also tokens, position and parent. */
     sp_copy_facts facts;
-    uint64_t tenant;       /* of the segment; of one that a tier had: of nobody, until it has blocks */
+    uint64_t tenant;       /* of the segment; sp_ledger_nobody for an adopted copy until it has blocks */
     const int32_t *tokens; /* [n]; NULL while FREE, unless it is a path copy */
     int32_t n;             /* tokens; 0 without `tokens` */
     sp_copy *parent;       /* path: the copy of the preceding segment; NULL: the first */
 
     /* -- its KV on the device: READY (and, unreadable, LOADING) */
     const uint32_t *blocks;       /* [ceil((first + n) / B)]; of a patched copy: the blocks of its base */
-    int32_t first;                /* slot of token 0 in blocks[0]; not 0: a node that shares blocks */
+    int32_t first;                /* slot of token 0 in blocks[0]; above 0 for a node that shares a block */
     const sp_copy *base;          /* what the patch is stored over; NULL: the copy is whole */
     int32_t n_patch;              /* tokens of the patch */
     const int32_t *patch;         /* [n_patch] ascending token indices */
     const uint32_t *patch_blocks; /* [ceil(n_patch / B)] keys rotated for at + patch[k] */
 
-    /* -- the ledger's: read by replacement policies, written by the ledger alone */
+    /* -- for the ledger, which alone writes it; replacement policies read it */
     sp_copy_state state;
     unsigned places; /* set of sp_place */
     struct {
-        bool stats, heavy, exact; /* what the form below the device has of these */
-        int32_t n;                /* its tokens; 0: unknown */
+        bool stats, heavy, exact; /* whether the copy in lower tiers has (is) these */
+        int32_t n;                /* tokens there; 0: unknown */
     } stored;
-    int64_t retained_until; /* microseconds; until then others leave first: sp_ledger_retain */
+    int64_t retained_until; /* microseconds; until then others are evicted first: sp_ledger_retain */
     int n_pins;           /* users, the load that fills it, and patches over it */
-    bool has_head;        /* LOADING: the tier has said what it is, as of a READY one */
+    bool has_head;        /* LOADING: the header has arrived, so facts are complete */
     int n_children;       /* path copies with blocks that continue this one */
     sp_copy *first_child; /* path copies in any state that continue this one ... */
     struct {
         sp_copy *next, *previous;
     } sibling;         /* ... and others with the same parent */
     int64_t last_used; /* logical time */
-    int64_t n_uses;    /* requests that used it; the one that added or loaded it is the first */
+    int64_t n_uses;    /* requests that used it, the one that added or loaded it included */
     float worth;       /* f_r of Cache-Craft section 3.3: 1 + sum of 1 / CFO over its uses */
-    float mean_cost;   /* of one of its tokens: the mean over the requests that computed it */
-    int32_t n_costs;   /* requests that computed it, as far as is remembered */
-    double recent;     /* log2 of uses that halve in weight with age (cache/evict.h) */
-    float expected;    /* uses by waiting requests, the sooner the more; of the look ... */
-    int64_t expected_look; /* ... with this number (cache/evict.h) */
-    bool aside;            /* among those that the current look-up expects, not in a rank */
-    uint64_t name;         /* hash of kind, path or head, and id: what policies and readers (tree.h) call it */
+    float mean_cost;   /* cost of one of its tokens, mean over the requests that computed it */
+    int32_t n_costs;   /* requests in that mean, as far as they are remembered */
+    double recent;     /* log2 of its uses, weighted by age with a half-life (cache/evict.h) */
+    float expected;    /* uses by waiting requests, sooner ones weigh more; valid for the look ... */
+    int64_t expected_look; /* ... of this number (cache/evict.h) */
+    bool aside;            /* the current look expects it: it is in no rank */
+    uint64_t name;         /* hash of kind, path or head, and id: its name for policies and readers (tree.h) */
     struct {
         sp_copy *newer, *older;
-    } used;                 /* order of use: of all READY copies, or of all FREE ones ... */
-    int64_t order;          /* ... in numbers that rise with it */
-    sp_rank_place rank[2];  /* cache/rank.h: by what the policy says; placed copies by worth */
-    sp_copy *host;          /* its stand-in in the order of the host tier (cache/order.h), or NULL */
+    } used;                 /* order of use, of all READY copies or of all FREE ones ... */
+    int64_t order;          /* ... as an ascending number */
+    sp_rank_place rank[2];  /* cache/rank.h: by the policy's priority; placed copies by worth */
+    sp_copy *host;          /* its stand-in in the host tier's order (cache/order.h), or NULL */
     sp_copy *next_by_id;    /* chains of the indices */
     sp_copy *next_by_start; /* path copies of a block or more */
     size_t slot;            /* index in the ledger's list of all copies */
     void *memory;           /* one allocation: all arrays that the pointers above own */
 };
 
-/* sp_copy_n_own_blocks -- the blocks that the copy has and its base has not: those of a patch, or all. */
+/* sp_copy_n_own_blocks -- blocks that it does not share with its base: those of a patch, or all. */
 static inline int32_t sp_copy_n_own_blocks(const sp_copy *c)
 {
     return sp_blocks_for(c->base ? c->n_patch : c->first + c->n);
 }
 
-/* sp_copy_evictable -- may leave the device now. */
+/* sp_copy_evictable -- it may be evicted from the device now. */
 static inline bool sp_copy_evictable(const sp_copy *c)
 {
     return c->state == SP_COPY_READY && c->n_pins == 0 && c->n_children == 0;
 }
 
-/* sp_copy_loadable -- has no blocks, but a lower tier can fill some. */
+/* sp_copy_loadable -- it has no blocks, but a lower tier has it. */
 static inline bool sp_copy_loadable(const sp_copy *c)
 {
     return c->state == SP_COPY_FREE && c->places != 0;

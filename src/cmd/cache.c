@@ -35,7 +35,7 @@ int cache_parse(int argc, char **argv, const opt_usage *usage, cache_options *o,
     *o = (cache_options){0};
     const opt table[] = {
         {OPT_STRING, "store", 0, "DIR", &o->store, "folder of copies"},
-        {OPT_STRING, "remote", 0, "URL", &o->remote, "instead of --store: redis:// or s3://, as serve has it"},
+        {OPT_STRING, "remote", 0, "URL", &o->remote, "instead of --store: redis:// or s3://, as for serve"},
         {OPT_STRING, "remote-key-file", 0, "FILE", &o->remote_key_file, "the key of its copies"},
         {OPT_STRING, "remote-ca", 0, "FILE", &o->remote_ca, "certificates that rediss:// and s3:// trust (the system's)"},
         {OPT_FLAG, "json", 0, NULL, &o->as_json, "print JSON"},

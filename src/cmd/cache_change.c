@@ -213,10 +213,10 @@ int cmd_cache_gc(int argc, char **argv)
     int at =
         cache_parse(argc, argv,
                     &(opt_usage){"cache gc (--budget SIZE --store DIR | --remote URL) [--json]",
-                                 "Deletes the copies that were used longest ago until the "
-                                 "files of the store fit into SIZE.\nWhere several models have "
-                                 "copies, each gives its share. Of a server, copies are deleted that no index\nnames, "
-                                 "and forgotten that the server has dropped; its own limit is the budget "
+                                 "Deletes the least recently used copies until the "
+                                 "files of the store fit into SIZE. If several\nmodels have "
+                                 "copies, each loses its share. With --remote, deletes copies that no index names, "
+                                 "and\nforgets copies that the server has dropped; the budget is the server's own "
                                  "(maxmemory, or a\nlifecycle rule)."},
                     &o, own, 0);
     if (at < 0) return -1 - at;

@@ -63,7 +63,7 @@ int cmd_graph_import(int argc, char **argv)
         {OPT_STRING, "object", 0, "COLUMN", &o.columns.object, "CSV: the column of the objects"},
         {OPT_STRING, "source", 0, "COLUMN", &o.columns.source, "CSV: the column of the sources"},
         {OPT_FLAG, "capitals", 0, NULL, &o.capitals,
-         "show names without capital letters with some: charles_i as Charles I; most models know names by them"},
+         "capitalize names without capital letters: charles_i becomes Charles I, which most models recognise better"},
         {OPT_FLAG, "strict", 0, NULL, &o.strict, "stop at the first bad line"},
         {OPT_INT, "batch", 0, "N", &o.batch, "triples in one transaction (100000)"},
         {OPT_FLAG, "quiet", 'q', NULL, &quiet, "print warnings only"},

@@ -153,10 +153,10 @@ int cmd_index(int argc, char **argv)
         {OPT_FLAG, "replace", 0, NULL, &b.o.replace,
          "index only the folders named here; also rebuilds an index of an older version"},
         {OPT_FLAG, "moved", 0, NULL, &b.o.moved,
-         "the folder named here is one of the index's that has moved"},
+         "the folder named here is one of the index's folders that has moved"},
         {OPT_FLAG, "strict", 0, NULL, &b.o.strict, "stop at a bad line of a JSONL file"},
         {OPT_INT, "chunk-words", 0, "N", &b.o.size_words,
-         "most words in a chunk (150, or as the index has it)"},
+         "most words in a chunk (150, or the index's setting)"},
         {OPT_INT, "overlap-words", 0, "N", &b.o.overlap_words,
          "words that a chunk repeats from the end of the one before, in whole sentences (0)"},
         {OPT_FLAG, "precompute", 0, NULL, &computes,
@@ -177,9 +177,9 @@ int cmd_index(int argc, char **argv)
                      "reads text,\nMarkdown, RST, HTML, JSON, JSONL, XML, CSV, TSV, PDF, DOCX, "
                      "XLSX, PPTX, ODT, EPUB, "
                      "RTF,\nmail, notebooks, any of them packed with gzip, and "
-                     "source code. The folders\nbelong to the index: without any, all of them are "
-                     "updated; another one needs --add or\n--replace. With --precompute a model "
-                     "also computes each chunk together with the chunks\nmost similar to it; ask "
+                     "source code. The index\nremembers its folders: without any on the command line, all of them are "
+                     "updated; a new one needs\n--add or --replace. With --precompute a model "
+                     "also computes each chunk together with the\nchunks most similar to it; ask "
                      "--store reuses these fused copies."},
         tables);
     if (at < 0) return -1 - at;

@@ -17,7 +17,7 @@ static const cli_command commands[] = {
     {"embed", ASK, "turn texts into vectors", cmd_embed},
     {"graph", ASK, "import knowledge graphs and find relation paths for questions",
      .subcommands = cmd_graphs},
-    {"cache", ASK, "look into a store of copies, check it, move it, make it smaller",
+    {"cache", ASK, "inspect, check, move or shrink a store of copies",
      .subcommands = cmd_caches},
     {"documents", ASK, "repair or rebuild a server's file of registered documents", .subcommands = cmd_documents},
     {"serve", ASK, "answer OpenAI-compatible clients over HTTP", cmd_serve},
@@ -35,7 +35,7 @@ static const cli_command commands[] = {
      lab_profile},
     {"bench", MEASURE, "measure the engine's speed on this machine", .subcommands = lab_benches},
     {"pull", SET_UP, "download a model from a Hugging Face hub", cmd_pull},
-    {"doctor", SET_UP, "check this machine, and what a model needs of it", doctor_main},
+    {"doctor", SET_UP, "check this machine and what a model needs", doctor_main},
     {"config", SET_UP, "show what the config file and the environment set", cmd_config},
     {0},
 };

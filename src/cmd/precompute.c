@@ -62,9 +62,9 @@ void precompute_init(precompute_options *o)
          "similar chunks that a copy is conditioned on; 0: plain copies (10)"},
         {OPT_STRING, "similar", 0, "SOURCE", &o->similar, CLI_SIMILAR_HELP},
         {OPT_STRING, "asked", 0, "FILE", &o->asked, CLI_ASKED_HELP},
-        {OPT_STRING, "system", 0, "TEXT", &o->system, "system text; must be that of ask"},
+        {OPT_STRING, "system", 0, "TEXT", &o->system, "system text; must equal that of ask"},
         {OPT_STRING, "shard", 0, "K/N", &o->shard,
-         "compute only the K-th of N parts of the chunks: others compute the rest (all)"},
+         "compute only part K of N of the chunks; other runs compute the rest (all)"},
         {OPT_END, NULL, 0, NULL, NULL, NULL},
     };
     memcpy(o->table, table, sizeof table);
@@ -482,9 +482,9 @@ int cmd_precompute(int argc, char **argv)
         argc, argv,
         &(opt_usage){"precompute INDEX -m MODEL [options]",
                      "Computes copies of all chunks of an index before a question comes: into --store (INDEX.kv), or "
-                     "with\n--remote for all servers that share it. Copies that are there are kept, so the same "
-                     "command\ncontinues after Ctrl-C. With --shard, several processes or machines share the work: "
-                     "each runs\nthe same command with another K, and they need not know of each other."},
+                     "with\n--remote for all servers that share it. Existing copies are kept, so the same "
+                     "command\ncontinues after Ctrl-C. With --shard, several processes or machines share the work "
+                     "without\ncoordination: each runs the same command with another K."},
         tables);
     if (at < 0) return -1 - at;
     if (as_json) cli_fail_as_json();

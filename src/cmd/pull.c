@@ -33,16 +33,16 @@ int cmd_pull(int argc, char **argv)
     int at = opt_parse(
         argc, argv,
         &(opt_usage){"pull ORG/REPO[:QUANT] [options]",
-                     "Downloads a model of a Hugging Face hub: the GGUF file of this weight type "
-                     "(Q4_K_M, or the\n"
-                     "next best, where none is named), or the folder of safetensors where there is "
-                     "no GGUF file.\n"
-                     "It is kept in ~/.cache/spolia/models, checked by its SHA-256, and its path "
-                     "is printed. A\n"
-                     "download that was interrupted continues. -m hf:ORG/REPO[:QUANT] of all "
-                     "commands does the\n"
-                     "same when the model is not there yet. HF_ENDPOINT names a hub other than\n"
-                     "https://huggingface.co, HF_TOKEN gives access to private and gated models."},
+                     "Downloads a model from a Hugging Face hub: the GGUF file of this weight type "
+                     "(by default\n"
+                     "Q4_K_M or the next best), or the safetensors folder if there is no GGUF file. "
+                     "It is stored in\n"
+                     "~/.cache/spolia/models, its SHA-256 is checked, and its path is printed. An interrupted "
+                     "download\n"
+                     "continues. All commands do the same for -m hf:ORG/REPO[:QUANT] if the model is not "
+                     "there yet.\n"
+                     "HF_ENDPOINT names a hub other than https://huggingface.co, HF_TOKEN gives access to private\n"
+                     "and gated models."},
         tables);
     if (at < 0) return -1 - at;
     if (as_json) cli_fail_as_json();

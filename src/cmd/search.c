@@ -96,7 +96,7 @@ int cmd_search(int argc, char **argv)
          "only chunks of this file, or of a folder's files; several times for more"},
         {OPT_LIST, "tag", 0, "TAG", &o.tags, "only chunks of files with this tag; several times for more"},
         {OPT_INT, "breadth", 0, "N", &o.breadth,
-         "how much is looked at: clusters (ivf), candidates (hnsw) (a sixteenth of the clusters, 64)"},
+         "how much to search: clusters (ivf), candidates (hnsw) (a sixteenth of the clusters, 64)"},
         {OPT_INT, "like", 0, "ID", &o.like, "find chunks similar to this one, instead of a question"},
         {OPT_STRING, "similar", 0, "SOURCE", &o.similar, CLI_SIMILAR_HELP},
         {OPT_STRING, "asked", 0, "FILE", &o.asked, CLI_ASKED_HELP},

@@ -41,8 +41,8 @@ typedef struct serving {
 
 #define IDLE_OPTION                                                                                        \
     {OPT_FLOAT, "idle-copies", 0, "SHARE", &s->o.idle_share,                                               \
-     "share of the KV memory for copies of collections that are computed while nobody asks, what is "      \
-     "retrieved most first, where --reuse takes chunks at any position; 0: none (0.5)"}
+     "share of the KV memory for copies of passages of collections, computed while the server is idle, "   \
+     "the most retrieved first; needs a --reuse that takes chunks at any position; 0: none (0.5)"}
 
 static void make_table(serving *s)
 {
@@ -65,7 +65,7 @@ static void make_table(serving *s)
          "requests that may wait; more are refused with status 429 (256)"},
         {OPT_INT, "token-gap", 0, "MS", &s->model.ctx.queue.gap_ms,
          "most time between two tokens of an answer while other prompts are computed; 0: no limit (60)"},
-        {OPT_FLAG, "no-page", 0, NULL, &o->no_page, "no web page at /: the API alone"},
+        {OPT_FLAG, "no-page", 0, NULL, &o->no_page, "serve only the API, without the web page at /"},
         {OPT_STRING, "log-format", 0, "FORMAT", &s->log,
          "a line on standard error for each request: text, json, none (text)"},
         {OPT_INT, "drain", 0, "S", &o->drain_seconds,

@@ -1,10 +1,10 @@
-/* notes.h -- what is derived from the keys of blocks and kept beside them in a store: the summaries of
- * sparse decoding. The engine knows what they are; a store moves bytes.
+/* notes.h -- notes: data derived from the keys of blocks and stored beside them, such as the summaries of
+ * sparse decoding. Only the engine knows their meaning; a store moves bytes.
  *
  *   put   prepare (engine's thread) --> each layer: read
- *   get   each layer: write --> whole, of the parts that were valid in all layers
+ *   get   each layer: write --> whole, for the parts that were valid in all layers
  *
- * A copy without notes, or with damaged ones, is used all the same: they are derived again. */
+ * A copy without notes, or with damaged ones, can be used: they are derived again. */
 #ifndef SP_KV_NOTES_H
 #define SP_KV_NOTES_H
 
@@ -20,15 +20,15 @@ typedef struct sp_kv_notes {
     bool (*has)(void *user, const uint32_t *blocks, int32_t n);
     /* false: some have none. Thread: any holder of the blocks. */
     bool (*read)(void *user, int layer, const uint32_t *blocks, int32_t n, uint8_t *to);
-    /* Returns the parts that were taken, a bit each; 0: these bytes are of other kinds or another
-     * version. Thread: who loads the blocks. */
+    /* Returns the accepted parts, a bit each; 0: these bytes are of other kinds or another
+     * version. Thread: the one that loads the blocks. */
     uint32_t (*write)(void *user, int layer, const uint32_t *blocks, int32_t n, const uint8_t *from,
                       size_t n_bytes);
     void (*whole)(void *user, const uint32_t *blocks, int32_t n, uint32_t parts);
     void *user;
 } sp_kv_notes;
 
-/* sp_kv_pool_set_notes -- from now on; NULL: none. Borrowed. Pre: no transfer is under way. */
+/* sp_kv_pool_set_notes -- sets the pool's notes; NULL: none. Borrowed. Pre: no transfer is in progress. */
 void sp_kv_pool_set_notes(sp_kv_pool *p, const sp_kv_notes *notes);
 /* sp_kv_pool_notes -- or NULL. Thread: any. */
 const sp_kv_notes *sp_kv_pool_notes(const sp_kv_pool *p);

@@ -1,4 +1,4 @@
-/* pack.h -- joined spans that are stored apart move into consecutive slots, for the rest of a plan's life.
+/* pack.h -- moves scattered joined spans into consecutive slots, for the rest of a plan's life.
  *
  *   stored   | A . . . | . B B . | C . . . |    nodes of a lower tier, or of other questions
  *   packed   | A B B C |                        attention reads such a block in place (compute/ops.h: joined)
@@ -10,7 +10,7 @@
 
 #include "kv/plan.h"
 
-/* What packing a plan would move: the runs of which attention gathers at least a quarter in each step. */
+/* What packing a plan would move: runs of which attention gathers at least a quarter in each step. */
 typedef struct sp_packing {
     int32_t n_tokens;
     int64_t n_blocks; /* that they take */

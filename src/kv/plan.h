@@ -1,9 +1,9 @@
 /* plan.h -- what to compute and what each token may see: the contract between policies and engine.
  *
  *   spans     the context as runs of KV (compute/ops.h: sp_span), in prompt order
- *   todo      the Q index: tokens to compute, with position and the slot that their KV goes to
+ *   todo      the Q index: tokens to compute, with position and the slot for their KV
  *   sights    which spans a token may look at
- *   gate      called after each layer; may drop tokens from the layers that remain
+ *   gate      called after each layer; may drop tokens from the remaining layers
  *   selector  called before each layer's attention; may rewrite the spans of a KV head
  *
  * A policy (reuse/) builds a plan without touching memory of the pool: a span names the known
@@ -34,7 +34,7 @@ typedef struct sp_todo {
     int32_t index; /* token of that span */
 } sp_todo;
 
-/* What a gate is shown after a layer, and what it may change. */
+/* What a gate sees after a layer, and may change. */
 typedef struct sp_gate_view {
     const sp_plan *plan;
     int layer;         /* just finished, 0 .. L-1 */
@@ -52,7 +52,7 @@ typedef struct sp_gate {
     bool wants_mass;
 } sp_gate;
 
-/* What a selector is shown before a layer's attention: a copy of the plan's spans for one KV head.
+/* What a selector sees before a layer's attention: a copy of the plan's spans for one KV head.
  * It may drop a span (n = 0) or let it name fewer keys (n, blocks, at or pos, shift, stale); what it
  * points to must live until the step ends. Every query must still see at least one key. */
 typedef struct sp_selector_view {
@@ -61,16 +61,16 @@ typedef struct sp_selector_view {
     sp_span *spans; /* [n_spans] */
 } sp_selector_view;
 
-/* Sparse attention. Excludes a probe of columns, whose keys are those of the plan's spans. */
+/* Sparse attention. Not with a probe of columns, which needs the keys of the plan's spans. */
 typedef struct sp_selector {
     void (*rewrite)(void *user, const sp_selector_view *view);
     void *user;
 } sp_selector;
 
-/* Sparse decoding (engine/sparse/sparse.h): while a plan has it, steps of one token read some blocks only.
- * Excludes a selector. */
+/* Sparse decoding (engine/sparse/sparse.h): if a plan has it, steps of one token read only some blocks. Not with a
+ * selector. */
 typedef struct sp_sparse sp_sparse;
-/* What decode steps are measured into (engine/sparse/study.h). */
+/* Measures decode steps (engine/sparse/study.h). */
 typedef struct sp_study sp_study;
 
 /* A probe is a plan that runs to measure, not to answer: its rows end after the probed layer.
@@ -92,14 +92,14 @@ typedef struct sp_twin {
 typedef struct sp_probe {
     sp_probe_kind kind;
     int layer;        /* 0 .. L-1 */
-    float **columns;  /* COLUMNS: host [n_spans] of [span.n], added to; NULL where not wanted */
+    float **columns;  /* COLUMNS: host [n_spans] of [span.n], sums; NULL where not wanted */
     float *deviation; /* DEVIATION (of twins): host [n_todo] |K - K'|^2 + |V - V'|^2 */
 } sp_probe;
 
 /* The blocks of a span. */
 typedef struct sp_slots {
-    uint32_t *blocks; /* [ceil((first + room) / B)] the array that sp_span.blocks is */
-    int32_t n_known;  /* tokens whose KV existed before this plan: the first ones of the span */
+    uint32_t *blocks; /* [ceil((first + room) / B)] the same array as sp_span.blocks */
+    int32_t n_known;  /* leading tokens of the span whose KV existed before this plan */
     int32_t room;     /* tokens that blocks has entries for */
     int32_t shares;   /* 1 + an earlier span, whose last block is the first of this one; or 0 */
 } sp_slots;
@@ -137,12 +137,11 @@ struct sp_plan {
     sp_kv_pool *pool;
     bool bound;
     int32_t n_dropped; /* todo tokens that gates have dropped before the last layer */
-    int last_fresh; /* 1 + the last joined span that was not known; 0: none */
+    int last_fresh; /* 1 + the last joined span without known tokens; 0: none */
     sp_arena arena; /* everything above */
 };
 
-/* sp_span_n_blocks -- blocks that hold the span's tokens; other spans may have tokens in the first and
- * the last one. */
+/* sp_span_n_blocks -- blocks with the span's tokens; the first and the last may hold tokens of other spans, too. */
 static inline int32_t sp_span_n_blocks(const sp_span *s)
 {
     return sp_blocks_for(s->first + s->n);
@@ -158,14 +157,13 @@ static inline sp_kv_slot sp_span_slot(const sp_span *s, int32_t index)
 }
 
 void sp_plan_init(sp_plan *p, sp_kv_pool *pool);
-/* sp_plan_fini -- gives up the plan's references to its blocks. */
+/* sp_plan_fini -- releases the plan's references to its blocks. */
 void sp_plan_fini(sp_plan *p);
 
-/* sp_plan_add_span -- a span as `spec` says. The plan retains the known blocks and copies pos.
+/* sp_plan_add_span -- adds a span. The plan retains the known blocks and copies pos.
  * Errors: SP_E_NOMEM, SP_E_LIMIT over 65,535 spans. */
 sp_err sp_plan_add_span(sp_plan *p, const sp_span_spec *spec, int *span) SP_MUST_CHECK;
-/* sp_plan_mark_stale -- token `index` of a span must not be read (a recomputed one
- * replaces it). */
+/* sp_plan_mark_stale -- token `index` of a span must not be read, since a recomputed one replaces it. */
 sp_err sp_plan_mark_stale(sp_plan *p, int span, int32_t index) SP_MUST_CHECK;
 /* sp_plan_mark_all_stale -- all tokens of a span that has no map yet. */
 sp_err sp_plan_mark_all_stale(sp_plan *p, int span) SP_MUST_CHECK;
@@ -175,29 +173,29 @@ sp_err sp_plan_add_sight(sp_plan *p, const uint16_t *list, int32_t n, int *sight
  * span of its own index. */
 sp_err sp_plan_add_sight_of(sp_plan *p, const sp_segment *segs, int i, int *sight) SP_MUST_CHECK;
 sp_err sp_plan_add_todo(sp_plan *p, sp_todo todo) SP_MUST_CHECK;
-/* sp_plan_add_run -- n tokens that follow each other in prompt and span, from where `first` says;
- * its own token does not count. */
+/* sp_plan_add_run -- n consecutive tokens of prompt and span, beginning at the place of `first`, whose token is
+ * ignored. */
 sp_err sp_plan_add_run(sp_plan *p, sp_todo first, const int32_t *tokens, int32_t n) SP_MUST_CHECK;
-/* sp_plan_reserve_todo -- memory for n more: saves the copies that a growing list costs. */
+/* sp_plan_reserve_todo -- allocates memory for n more, which avoids copying a growing list. */
 sp_err sp_plan_reserve_todo(sp_plan *p, int n) SP_MUST_CHECK;
 
 /* sp_plan_n_fresh -- blocks that sp_plan_bind will take. */
 int64_t sp_plan_n_fresh(const sp_plan *p);
 /* sp_plan_bind -- takes the fresh blocks. Errors: SP_E_NOKV, and nothing is taken. */
 sp_err sp_plan_bind(sp_plan *p) SP_MUST_CHECK;
-/* sp_plan_check -- verifies I1, I2 and ranges; SP_E_ARG names what is wrong. Cost: O(tokens). */
+/* sp_plan_check -- verifies I1, I2 and ranges; SP_E_ARG names the problem. Cost: O(tokens). */
 sp_err sp_plan_check(const sp_plan *p) SP_MUST_CHECK;
 
-/* sp_plan_seal_done -- todo tokens before `upto` are computed, those before `from` were so before: blocks that are
- * full of them are sealed. Blocks that several spans share stay open. */
+/* sp_plan_seal_done -- todo tokens [from, upto) have been computed, after those before them: seals the blocks that
+ * they fill. Blocks shared by several spans stay open. */
 void sp_plan_seal_done(sp_plan *p, int from, int upto);
 
 /* sp_plan_grow -- decoding: one more token at the end of a bound span that has room, as the next
  * todo. Takes a block when the last is full. Errors: SP_E_NOKV, SP_E_LIMIT when the room is used
  * up. */
 sp_err sp_plan_grow(sp_plan *p, int span, int32_t token, int32_t pos, uint16_t see) SP_MUST_CHECK;
-/* sp_plan_shrink -- takes back all but the first n tokens of a span that sp_plan_grow has made longer, once they are
- * computed. Returns how many blocks it has released. */
+/* sp_plan_shrink -- removes all but the first n tokens of a span that sp_plan_grow has extended, once they are
+ * computed. Returns the number of released blocks. */
 int32_t sp_plan_shrink(sp_plan *p, int span, int32_t n);
 
 #endif

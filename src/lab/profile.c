@@ -151,7 +151,7 @@ int lab_profile(int argc, char **argv)
                        &(opt_usage){"profile -m MODEL [-o FILE] [options]",
                                     "Measures the time to compute new tokens after cached ones on "
                                     "this machine, for --evict pgdsf and `spolia sim`.\n"
-                                    "With --decode first it measures heads for sparse decoding: "
+                                    "With --decode as the first option it measures heads for sparse decoding:\n"
                                     "spolia profile --decode --help."},
                        tables);
     if (at < 0) return -1 - at;

@@ -169,7 +169,7 @@ static sp_err find(const sp_finder *f)
 }
 
 static const sp_reuse_param params[N_PARAMS] = {
-    [PRIOR] = {"prior", "chunks", "chunks before it that a new chunk is computed after; 0: all", 0, 1000, 0,
+    [PRIOR] = {"prior", "chunks", "preceding chunks that a new chunk sees; 0: all", 0, 1000, 0,
                .whole = true},
 };
 

@@ -5,7 +5,7 @@
 #include "reuse/reuse.h"
 
 /* SP_REUSE_POLICIES -- all policies that a user can name, in the order of help texts: X(full) is sp_reuse_full. The
- * one list: a new policy is a file and a word here. */
+ * only list: a new policy is a file and a word here. */
 #define SP_REUSE_POLICIES(X) \
     X(off) X(prefix) X(set) X(full) X(random) X(link) X(h2o) X(blend) X(craft) X(fusion) X(flow) X(inplace)
 
@@ -17,27 +17,25 @@ SP_REUSE_POLICIES(X)
 
 /* sp_reuse_serve -- segment i is served by the first n_known tokens of a pinned copy. */
 void sp_reuse_serve(const sp_finder *f, int i, const sp_copy *copy, int32_t n_known);
-/* sp_reuse_find_path -- the longest known path over the first n segments; match->partial
- * serves a piece of the next one and is pinned; match NULL: it is not wanted. */
+/* sp_reuse_find_path -- the longest known path over the first n segments; match->partial, which is pinned, serves a
+ * part of the next one; match NULL: no partial match is wanted. */
 sp_err sp_reuse_find_path(const sp_finder *f, int n, sp_path_match *match) SP_MUST_CHECK;
-/* sp_reuse_find_chunks -- the head by path; each chunk by content: a fused copy if there is one,
- * else a plain one. */
+/* sp_reuse_find_chunks -- finds the head by path and each chunk by content: a fused copy, or else a plain one. */
 sp_err sp_reuse_find_chunks(const sp_finder *f) SP_MUST_CHECK;
-/* sp_reuse_find_start -- what chunk policies take by path: the head, or with exact_first the
+/* sp_reuse_find_start -- finds what chunk policies take by path: the head, or with exact_first the
  * longest known prefix. */
 sp_err sp_reuse_find_start(const sp_finder *f) SP_MUST_CHECK;
-/* sp_reuse_wants_copy -- segment i is a chunk that nothing serves yet. */
+/* sp_reuse_wants_copy -- whether segment i is a chunk that no copy serves yet. */
 bool sp_reuse_wants_copy(const sp_reuse_input *in, int i);
 /* sp_reuse_query -- the look-up of segment i by content. */
 sp_content_query sp_reuse_query(const sp_finder *f, int i);
 
 /* -- fill.c: computes what is missing ------------------------------------------------------- */
 
-/* sp_reuse_wants_fill -- a chunk policy starts with a fill: something of head or chunks is
- * missing. */
+/* sp_reuse_wants_fill -- whether a chunk policy starts with a fill, since a part of head or chunks is missing. */
 bool sp_reuse_wants_fill(const sp_reuse_input *in);
-/* sp_reuse_plan_fill -- computes what is missing of head and chunks. Chunks see the head and
- * themselves only, so their KV is the plain copy. Source: FusionRAG eq. 5. */
+/* sp_reuse_plan_fill -- computes the missing parts of head and chunks. Chunks see only the head and
+ * themselves, so their KV is the plain copy. Source: FusionRAG eq. 5. */
 sp_err sp_reuse_plan_fill(const sp_reuse_input *in, sp_plan *plan) SP_MUST_CHECK;
 /* sp_reuse_keep_fill -- path copies of the head and plain copies of the chunks; `keep` of policies
  * that fill. */
@@ -52,7 +50,7 @@ sp_err sp_reuse_keep_prompt(const sp_reuse_input *in, sp_plan *plan, sp_plan_rol
 
 /* -- answer.c: the answer plan -------------------------------------------------------------- */
 
-/* sp_reuse_is_chunk -- segment i is served by content: its tokens can be recomputed. */
+/* sp_reuse_is_chunk -- whether segment i is served by content, so that its tokens can be recomputed. */
 bool sp_reuse_is_chunk(const sp_reuse_input *in, int i);
 /* sp_reuse_n_chunk_tokens -- tokens of all segments served by content. */
 int32_t sp_reuse_n_chunk_tokens(const sp_reuse_input *in);
@@ -76,27 +74,26 @@ typedef struct sp_token_ref {
     int32_t seg, index;
 } sp_token_ref;
 
-/* sp_reuse_highest -- the n chunk tokens with the highest scores, in prompt order; of equal ones
- * the earlier. *out [n] in the arena. */
+/* sp_reuse_highest -- the n chunk tokens with the highest scores, in prompt order; earlier ones win
+ * ties. *out [n] in the arena. */
 sp_err sp_reuse_highest(const sp_reuse_input *in, const float *score, int32_t n, sp_arena *arena,
                         sp_token_ref **out) SP_MUST_CHECK;
-/* sp_reuse_falling -- tokens [n] by falling score, of equal ones the earlier; NULL without
- * memory. */
+/* sp_reuse_falling -- tokens [n] by falling score, ties in order; NULL: out of memory. */
 const int32_t *sp_reuse_falling(const float *score, int32_t n, sp_arena *arena);
 
 /* -- attention.c: attention as a score ------------------------------------------------------ */
 
 /* sp_reuse_probed -- the probe plan that has just run; or NULL. */
 const sp_plan *sp_reuse_probed(const sp_reuse_input *in);
-/* sp_reuse_wants_probe -- fewer than n_probes have run, and all or nothing needs no measuring. */
+/* sp_reuse_wants_probe -- whether fewer than n_probes have run; never if all or no tokens are recomputed. */
 bool sp_reuse_wants_probe(const sp_reuse_input *in, int n_probes);
 /* sp_reuse_want_columns -- the plan becomes a probe: the attention that its todo tokens give to
  * each token of the chunks, at that layer. */
 sp_err sp_reuse_want_columns(const sp_reuse_input *in, int layer, sp_plan *plan) SP_MUST_CHECK;
-/* sp_reuse_score_columns -- scores as such a probe has measured them: the last one, if any. */
+/* sp_reuse_score_columns -- the scores measured by the last such probe, if any. */
 sp_err sp_reuse_score_columns(const sp_reuse_input *in, sp_plan *plan, float **score) SP_MUST_CHECK;
-/* sp_reuse_probe_question -- the question, and whatever else nothing serves, over the reused
- * chunks; its attention in the last layer. */
+/* sp_reuse_probe_question -- a probe of the question, and of whatever no copy serves, over the reused
+ * chunks: its attention in the last layer. */
 sp_err sp_reuse_probe_question(const sp_reuse_input *in, sp_plan *plan) SP_MUST_CHECK;
 
 /* -- the order of plans (fill.c) ------------------------------------------------------------- */

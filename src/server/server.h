@@ -3,12 +3,12 @@
  * http/ is the transport; api/ reads bodies and writes answers, and includes http/, never the reverse.
  *
  *   http/exchange.c   connections, requests, deadlines, hang-ups
- *   http/gate.c       what is checked before a body is read: host, origin, path, key, type
- *   http/body.c       bodies, and their bounds
- *   http/limits.c     what a key may take: places in the queue, requests and tokens a minute
+ *   http/gate.c       checks before a body is read: host, origin, path, key, type
+ *   http/body.c       bodies, and their limits
+ *   http/limits.c     limits of a key: places in the queue, requests and tokens a minute
  *   http/reply.c      replies, errors
  *   http/keys.c       API keys, and the tenants' salts derived from them
- *   http/pace.c       when a client that is refused should come back
+ *   http/pace.c       when a refused client should retry
  *   http/metrics.c    counters and histograms, in Prometheus' text format
  *   http/log.c        a line for each request, with its id
  *   api/routes.c      path and method -> handler
@@ -17,7 +17,7 @@
  *   api/unsupported.c fields that would change the answer and are refused
  *   api/chat.c        messages in one form
  *   api/tools.c       functions that the model may call; calls.c finds its calls
- *   api/constrain.c   response_format and its kin -> a grammar
+ *   api/constrain.c   response_format and similar fields -> a grammar
  *   api/generate.c    completions: task, prompt, job, reply
  *   api/room.c        texts that cannot fit, by their bytes
  *   api/messages.c    messages and documents -> a prompt

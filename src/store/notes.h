@@ -1,8 +1,8 @@
-/* notes.h -- notes of blocks (kv/notes.h) on their way between a pool and the layers of a copy:
+/* notes.h -- transfers notes of blocks (kv/notes.h) between a pool and the layers of a copy:
  *
  *   | keys and values, layer_bytes | notes, note_bytes | zeros to the next page |
  *
- * They have checksums of their own. Where one is wrong, the disk tier delivers zeros, which no notes are. */
+ * They have their own checksums. If one is wrong, the disk tier delivers zeros, which mean no notes. */
 #ifndef SP_STORE_NOTES_H
 #define SP_STORE_NOTES_H
 
@@ -10,11 +10,11 @@
 
 /* sp_notes_bytes -- of one layer of n tokens; 0: the pool keeps none. */
 uint64_t sp_notes_bytes(const sp_kv_pool *p, int32_t n);
-/* sp_notes_has -- some of these blocks: their notes were of use. */
+/* sp_notes_has -- whether some of these blocks have notes. */
 bool sp_notes_has(const sp_kv_pool *p, const uint32_t *blocks, int32_t n);
-/* sp_notes_prepare -- before a put. Thread: the engine's. */
+/* sp_notes_prepare -- to be called before a put. Thread: the engine's. */
 void sp_notes_prepare(const sp_kv_pool *p, const uint32_t *blocks, int32_t n);
-/* sp_notes_read -- into n_bytes; zeros when there are none. */
+/* sp_notes_read -- copies notes to `to` [n_bytes]; zeros if there are none. */
 void sp_notes_read(const sp_kv_pool *p, int layer, const uint32_t *blocks, int32_t n, uint8_t *to,
                    uint64_t n_bytes);
 

@@ -3,8 +3,7 @@
  *
  *   | header, padded to a page | layer 0, its notes, padded | layer 1, its notes, padded | ... |
  *
- * All parts begin at a page, so that any range of layers can be read alone and without the system's
- * cache. */
+ * All parts begin at a page, so that any range of layers can be read alone, bypassing the page cache. */
 #ifndef SP_STORE_RECORD_H
 #define SP_STORE_RECORD_H
 
@@ -14,9 +13,9 @@
 
 enum { SP_PAGE = 4096 }; /* alignment and grain of direct I/O */
 
-/* Checksum of one layer: XXH3, 128 bits. It finds damage, not forgery: whoever can write the
- * store can also compute SHA-256. XXH3 is as fast as memory, SHA-256 slower than a good disk,
- * and 128 bits leave no accidental match that CRC-32C would. */
+/* Checksum of one layer: XXH3, 128 bits. It detects damage, not forgery: whoever can write the store can also compute
+ * SHA-256. XXH3 runs at the speed of memory, SHA-256 is slower than a good disk, and accidental matches, which CRC-32C
+ * allows, do not occur with 128 bits. */
 typedef struct sp_layer_sum {
     uint64_t low, high;
 } sp_layer_sum;
@@ -25,13 +24,13 @@ sp_layer_sum sp_layer_sum_of(const void *data, size_t n);
 bool sp_layer_sum_eq(sp_layer_sum a, sp_layer_sum b);
 
 typedef struct sp_record {
-    sp_copy_facts facts;      /* its kind may be one of a later version */
+    sp_copy_facts facts;      /* its kind may be of a later version */
     sp_digest space;          /* namespace */
     const int32_t *tokens;    /* [n] */
     int32_t n;
     int32_t n_layers;
     uint64_t layer_bytes;     /* of all blocks of one layer; the notes follow them */
-    const sp_layer_sum *sums; /* [sp_record_n_sums]; NULL when it is not stored yet */
+    const sp_layer_sum *sums; /* [sp_record_n_sums]; NULL if it is not stored yet */
 } sp_record;
 
 /* Where the parts are, in pages. */

@@ -222,6 +222,10 @@ def test_the_header_of_loading_names_its_files():
 def test_the_page_of_the_c_library_is_current():
     done = subprocess.run(["python3", "scripts/api-page", "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    named = set(re.findall(r"\b(sp_\w+)\(", (ROOT / "docs" / "c-library.md").read_text()))
+    for header in (ROOT / "include").glob("*.h"):
+        declared = re.findall(r"^SP_API [^;]*?\b(sp_\w+)\(", header.read_text(), re.M)
+        assert set(declared) <= named, f"{header.name}: {sorted(set(declared) - named)}"
 
 
 @pytest.mark.parametrize("path", [p for p in documents() if p.name not in ("coverage.md", "CHANGELOG.md")],

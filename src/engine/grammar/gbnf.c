@@ -90,7 +90,7 @@ static int32_t text(sp_tree *t)
         if (t->err == SP_OK) at = sp_tree_seq(t, at, one_char(t, character(t)));
     }
     t->at++;
-    return at < 0 ? sp_tree_add(t, (sp_tree_node){.kind = SP_TREE_EMPTY}) : at;
+    return at < 0 ? sp_tree_add(t, (sp_grammar_node){.kind = SP_TREE_EMPTY}) : at;
 }
 
 static int32_t set(sp_tree *t)
@@ -171,7 +171,7 @@ static int32_t element(sp_tree *t)
                      0);
     if (!is_name(c)) return -1;
     int32_t rule = rule_of(t);
-    return sp_tree_add(t, (sp_tree_node){.kind = SP_TREE_RULE, .one = rule});
+    return sp_tree_add(t, (sp_grammar_node){.kind = SP_TREE_RULE, .one = rule});
 }
 
 static int32_t sequence(sp_tree *t, bool nested)
@@ -182,7 +182,7 @@ static int32_t sequence(sp_tree *t, bool nested)
         at = sp_tree_seq(t, at, repeated(t, next, nested));
         skip(t, nested);
     }
-    return at < 0 ? sp_tree_add(t, (sp_tree_node){.kind = SP_TREE_EMPTY}) : at;
+    return at < 0 ? sp_tree_add(t, (sp_grammar_node){.kind = SP_TREE_EMPTY}) : at;
 }
 
 static int32_t alternatives(sp_tree *t, bool nested)

@@ -24,12 +24,12 @@ struct sp_grammar_state {
 /* -- the mask ---------------------------------------------------------------------------------------- */
 
 /* walk -- allows the tokens of a trie that the state can read. */
-static void walk(sp_grammar_state *s, const sp_trie *t)
+static void walk(sp_grammar_state *s, const sp_token_trie *t)
 {
     int32_t at[SP_TRIE_MAX_DEPTH + 1]; /* states after the bytes on the way to a node */
     at[0] = s->at;
     for (int32_t i = 0; i < t->n_nodes;) {
-        const sp_trie_node *n = &t->nodes[i];
+        const sp_token_trie_node *n = &t->nodes[i];
         int32_t to = sp_gram_step(&s->run, at[n->depth - 1], n->byte);
         if (to == SP_GRAM_DEAD) {
             i = n->after;

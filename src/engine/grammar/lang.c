@@ -65,7 +65,7 @@ static int32_t add(lang *a, atom n)
 
 static int32_t add_tree(lang *a, const sp_tree *t, int32_t at, int32_t next);
 
-static int32_t add_repeat(lang *a, const sp_tree *t, const sp_tree_node *n, int32_t next)
+static int32_t add_repeat(lang *a, const sp_tree *t, const sp_grammar_node *n, int32_t next)
 {
     int32_t max = n->max, end = next;
     if (max < 0) {
@@ -86,7 +86,7 @@ static int32_t add_tree(lang *a, const sp_tree *t, int32_t at, int32_t next)
 {
     int32_t alt = -1, end = next;
     while (a->err == SP_OK) {
-        const sp_tree_node *n = &t->nodes.v[at];
+        const sp_grammar_node *n = &t->nodes.v[at];
         if (n->kind == SP_TREE_SEQ) {
             next = add_tree(a, t, n->two, next);
         } else if (n->kind == SP_TREE_ALT && next == end) {
@@ -98,7 +98,7 @@ static int32_t add_tree(lang *a, const sp_tree *t, int32_t at, int32_t next)
         at = n->one;
     }
     if (a->err != SP_OK) return 0;
-    const sp_tree_node *n = &t->nodes.v[at];
+    const sp_grammar_node *n = &t->nodes.v[at];
     if (n->kind == SP_TREE_ALT)
         next = add_tree(a, t, at, next);
     else if (n->kind == SP_TREE_REPEAT)
@@ -129,7 +129,7 @@ static sp_err names_tree(sp_tree *t, json_t *names)
             sp_tree_range(t, c, c);
             one = sp_tree_seq(t, one, sp_tree_set(t, first, false));
         }
-        if (one < 0) one = sp_tree_add(t, (sp_tree_node){.kind = SP_TREE_EMPTY});
+        if (one < 0) one = sp_tree_add(t, (sp_grammar_node){.kind = SP_TREE_EMPTY});
         all = sp_tree_alt(t, all, one);
     }
     if (t->err == SP_OK) t->err = sp_vec_reserve(&t->rules, 1);

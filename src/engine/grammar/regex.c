@@ -233,7 +233,7 @@ static int32_t sequence(sp_tree *t)
         at = sp_tree_seq(t, at, repeated(t, next));
     }
     if (!take_anchor(t, '$') && searched) at = sp_tree_seq(t, at, any_text(t));
-    return at < 0 ? sp_tree_add(t, (sp_tree_node){.kind = SP_TREE_EMPTY}) : at;
+    return at < 0 ? sp_tree_add(t, (sp_grammar_node){.kind = SP_TREE_EMPTY}) : at;
 }
 
 static int32_t alternatives(sp_tree *t)

@@ -40,7 +40,7 @@ static size_t shared(const sp_token_set *v, const int32_t *ids, int32_t i)
 }
 
 /* grow -- the nodes of sorted tokens: each adds the bytes that it does not share with the one before. */
-static void grow(const sp_token_set *v, sp_trie *t)
+static void grow(const sp_token_set *v, sp_token_trie *t)
 {
     int32_t open[SP_TRIE_MAX_DEPTH + 1]; /* the nodes on the way to the last token */
     size_t depth = 0;
@@ -51,15 +51,15 @@ static void grow(const sp_token_set *v, sp_trie *t)
         while (depth < p->n) {
             uint8_t byte = (uint8_t)p->s[depth++];
             open[depth] = n;
-            t->nodes[n++] = (sp_trie_node){.tokens = i, .byte = byte, .depth = (uint8_t)depth};
+            t->nodes[n++] = (sp_token_trie_node){.tokens = i, .byte = byte, .depth = (uint8_t)depth};
         }
     }
     for (; depth > 0; depth--) t->nodes[open[depth]].after = n;
-    t->nodes[n] = (sp_trie_node){.tokens = t->n_ids};
+    t->nodes[n] = (sp_token_trie_node){.tokens = t->n_ids};
     t->n_nodes = n;
 }
 
-static sp_err make_trie(sp_token_set *v, bool special, sp_trie *t)
+static sp_err make_trie(sp_token_set *v, bool special, sp_token_trie *t)
 {
     t->ids = sp_arena_take(&v->arena, v->n + 1, sizeof *t->ids);
     if (!t->ids) return sp_fail_nomem(v->n * sizeof *t->ids, "a sorted vocabulary");

@@ -9,16 +9,16 @@ enum { SP_TRIE_MAX_DEPTH = 64 }; /* no grammar allows a longer token */
 
 /* Nodes in preorder: a child follows its parent, and `after` is the node that follows a subtree. The
  * tokens that end at a node are ids[tokens .. tokens of the next node). */
-typedef struct sp_trie_node {
+typedef struct sp_token_trie_node {
     int32_t after, tokens;
     uint8_t byte, depth; /* depth 1: a first byte */
-} sp_trie_node;
+} sp_token_trie_node;
 
-typedef struct sp_trie {
-    sp_trie_node *nodes; /* [n_nodes + 1] */
+typedef struct sp_token_trie {
+    sp_token_trie_node *nodes; /* [n_nodes + 1] */
     int32_t *ids;
     int32_t n_nodes, n_ids;
-} sp_trie;
+} sp_token_trie;
 
 struct sp_token_set {
     size_t n;
@@ -26,7 +26,7 @@ struct sp_token_set {
     bool *end;            /* [n] tokens that end a text */
     uint64_t *plain;      /* bits: tokens of whole characters that any JSON string may hold */
     uint16_t *n_chars;    /* [n] characters of plain tokens; 0: not plain */
-    sp_trie all, special; /* tokens with bytes; of these, those that are not plain */
+    sp_token_trie all, special; /* tokens with bytes; of these, those that are not plain */
     sp_arena arena;
 };
 

@@ -47,7 +47,7 @@ void sp_tree_fail(sp_tree *t, sp_err code, size_t at, const char *why, const cha
                      (int)n_name, name ? name : "");
 }
 
-int32_t sp_tree_add(sp_tree *t, sp_tree_node n)
+int32_t sp_tree_add(sp_tree *t, sp_grammar_node n)
 {
     if (t->err != SP_OK) return 0;
     if (t->nodes.n >= SP_TREE_MAX_NODES)
@@ -60,18 +60,18 @@ int32_t sp_tree_add(sp_tree *t, sp_tree_node n)
 int32_t sp_tree_seq(sp_tree *t, int32_t one, int32_t two)
 {
     if (one < 0) return two;
-    return sp_tree_add(t, (sp_tree_node){.kind = SP_TREE_SEQ, .one = one, .two = two});
+    return sp_tree_add(t, (sp_grammar_node){.kind = SP_TREE_SEQ, .one = one, .two = two});
 }
 
 int32_t sp_tree_alt(sp_tree *t, int32_t one, int32_t two)
 {
     if (one < 0) return two;
-    return sp_tree_add(t, (sp_tree_node){.kind = SP_TREE_ALT, .one = one, .two = two});
+    return sp_tree_add(t, (sp_grammar_node){.kind = SP_TREE_ALT, .one = one, .two = two});
 }
 
 int32_t sp_tree_repeat(sp_tree *t, int32_t one, int32_t min, int32_t max)
 {
-    sp_tree_node n = {.kind = SP_TREE_REPEAT, .one = one, .min = min, .max = max};
+    sp_grammar_node n = {.kind = SP_TREE_REPEAT, .one = one, .min = min, .max = max};
     return sp_tree_add(t, n);
 }
 
@@ -116,7 +116,7 @@ int32_t sp_tree_set(sp_tree *t, size_t first, bool negated)
     for (size_t i = first; i < t->ranges.n; i++)
         any = any || t->ranges.v[i].lo < 0xD800 || t->ranges.v[i].hi > 0xDFFF;
     if (!any) return sp_tree_fail(t, SP_E_ARG, t->at, "no character is in this set", NULL, 0), 0;
-    return sp_tree_add(t, (sp_tree_node){.kind = SP_TREE_SET,
+    return sp_tree_add(t, (sp_grammar_node){.kind = SP_TREE_SET,
                                          .ranges = (int32_t)first,
                                          .n_ranges = (int32_t)(t->ranges.n - first)});
 }
@@ -220,7 +220,7 @@ static int32_t build(maker *m, int32_t at, int32_t next);
 static int32_t build_nonempty(maker *m, int32_t at, int32_t next);
 
 /* repeat -- min parts that must come, then up to max - min more; max -1: any number. */
-static int32_t repeat(maker *m, const sp_tree_node *n, int32_t min, int32_t max, int32_t next)
+static int32_t repeat(maker *m, const sp_grammar_node *n, int32_t min, int32_t max, int32_t next)
 {
     int32_t end = next;
     if (max < 0) {
@@ -248,7 +248,7 @@ static int32_t build(maker *m, int32_t at, int32_t next)
 {
     int32_t alt = -1;
     while (may_step(m)) {
-        const sp_tree_node *n = &m->t->nodes.v[at];
+        const sp_grammar_node *n = &m->t->nodes.v[at];
         if (n->kind == SP_TREE_SEQ) {
             if (alt >= 0) break;
             next = build(m, n->two, next);
@@ -280,7 +280,7 @@ static int32_t build(maker *m, int32_t at, int32_t next)
 static int32_t build_nonempty(maker *m, int32_t at, int32_t next)
 {
     if (!may_step(m)) return 0;
-    const sp_tree_node *n = &m->t->nodes.v[at];
+    const sp_grammar_node *n = &m->t->nodes.v[at];
     if (!m->t->nodes.v[at].nullable) return build(m, at, next);
     if (n->kind == SP_TREE_EMPTY) return -1;
     if (n->kind == SP_TREE_RULE) {
@@ -307,7 +307,7 @@ static int32_t build_nonempty(maker *m, int32_t at, int32_t next)
 
 /* -- rules ----------------------------------------------------------------------------------------- */
 
-static bool is_nullable(const sp_tree *t, const sp_tree_node *n)
+static bool is_nullable(const sp_tree *t, const sp_grammar_node *n)
 {
     switch (n->kind) {
     case SP_TREE_EMPTY:
@@ -331,7 +331,7 @@ static void find_nullable(sp_tree *t)
     for (bool more = true; more;) {
         more = false;
         for (size_t i = 0; i < t->nodes.n; i++) {
-            sp_tree_node *n = &t->nodes.v[i];
+            sp_grammar_node *n = &t->nodes.v[i];
             if (n->nullable || !is_nullable(t, n)) continue;
             n->nullable = true;
             more = more || t->rules.n > 1;
@@ -343,7 +343,7 @@ static void find_nullable(sp_tree *t)
 static void mark_first(const sp_tree *t, int32_t at, bool *first)
 {
     for (;;) {
-        const sp_tree_node *n = &t->nodes.v[at];
+        const sp_grammar_node *n = &t->nodes.v[at];
         if (n->kind == SP_TREE_EMPTY || n->kind == SP_TREE_SET) return;
         if (n->kind == SP_TREE_RULE) {
             first[n->one] = true;

@@ -25,13 +25,13 @@ typedef enum sp_tree_kind {
     SP_TREE_RULE,   /* rule number `one` */
 } sp_tree_kind;
 
-typedef struct sp_tree_node {
+typedef struct sp_grammar_node {
     sp_tree_kind kind;
     int32_t one, two;
     int32_t min, max;
     int32_t ranges, n_ranges; /* SP_TREE_SET: of sp_tree.ranges */
     bool nullable;            /* it may be empty; sp_tree_compile finds it */
-} sp_tree_node;
+} sp_grammar_node;
 
 typedef struct sp_tree_rule {
     const char *name; /* [n_name], of the source */
@@ -44,7 +44,7 @@ typedef struct sp_tree {
     bool in_json;       /* it describes the content of a JSON string, in which it is searched for */
     const char *source; /* [n] */
     size_t n, at;       /* at: what is parsed next */
-    SP_VEC(sp_tree_node) nodes;
+    SP_VEC(sp_grammar_node) nodes;
     SP_VEC(sp_char_range) ranges;
     SP_VEC(sp_tree_rule) rules; /* [0] is where the text begins */
     int depth;
@@ -58,7 +58,7 @@ void sp_tree_fini(sp_tree *t);
 void sp_tree_fail(sp_tree *t, sp_err code, size_t at, const char *why, const char *name,
                   size_t n_name);
 
-int32_t sp_tree_add(sp_tree *t, sp_tree_node n);
+int32_t sp_tree_add(sp_tree *t, sp_grammar_node n);
 int32_t sp_tree_seq(sp_tree *t, int32_t one, int32_t two); /* one -1: two */
 int32_t sp_tree_alt(sp_tree *t, int32_t one, int32_t two);
 int32_t sp_tree_repeat(sp_tree *t, int32_t one, int32_t min, int32_t max);

@@ -38,10 +38,10 @@ typedef struct sp_arrivals {
 } sp_arrivals;
 
 /* A plane of the pool: one KV head of a layer, or all; and how hard reuse is there. */
-typedef struct sp_ranked {
+typedef struct sp_ranked_plane {
     float difficulty;
     int32_t plane; /* layer n_planes + plane */
-} sp_ranked;
+} sp_ranked_plane;
 
 /* Blocks that are being written, by a thread of its own. */
 typedef struct sp_leaving {
@@ -95,7 +95,7 @@ struct sp_offload {
     _Atomic bool stale_seats; /* a record of the file was overwritten */
 
     size_t resident_bytes;
-    sp_ranked *rank;      /* [L n_planes] planes, the hardest first */
+    sp_ranked_plane *rank;      /* [L n_planes] planes, the hardest first */
     uint8_t *is_resident; /* [L, n_planes] the first n_resident of them */
     int n_resident;
 

@@ -24,7 +24,7 @@ static int n_all(const sp_offload *o)
 sp_err sp_residents_create(sp_offload *o)
 {
     const size_t n = (size_t)n_all(o);
-    o->rank = SP_NEW_N(sp_ranked, n);
+    o->rank = SP_NEW_N(sp_ranked_plane, n);
     o->is_resident = SP_NEW_N(uint8_t, n);
     if (!o->rank || !o->is_resident) return sp_fail_nomem(n * sizeof *o->rank, "resident heads");
     for (size_t i = 0; i < n; i++) o->rank[i].plane = (int32_t)i;
@@ -71,7 +71,7 @@ static sp_err come(sp_offload *o, int32_t plane)
 
 static int hardest_first(const void *a, const void *b)
 {
-    const sp_ranked *x = a, *y = b;
+    const sp_ranked_plane *x = a, *y = b;
     if (x->difficulty != y->difficulty) return x->difficulty < y->difficulty ? 1 : -1;
     return (x->plane > y->plane) - (x->plane < y->plane);
 }
@@ -97,7 +97,7 @@ void sp_offload_rank(sp_offload *o, const float *difficulty)
 {
     for (int i = 0; i < n_all(o); i++) {
         const float *d = difficulty + i * o->n_cols;
-        o->rank[i] = (sp_ranked){d[0], i};
+        o->rank[i] = (sp_ranked_plane){d[0], i};
         for (int k = 1; k < o->n_cols; k++) o->rank[i].difficulty = SP_MAX(o->rank[i].difficulty, d[k]);
     }
     qsort(o->rank, (size_t)n_all(o), sizeof *o->rank, hardest_first);

@@ -276,13 +276,13 @@ int lab_calibrate(int argc, char **argv)
     const opt own[] = {
         {OPT_STRING, "policy", 'p', "NAME", &c.policy, help, .common = true},
         {OPT_STRING, "measure", 0, "WHAT", &c.measure, "likelihood, or answers (likelihood)", .common = true},
-        {OPT_FLOAT, "loss", 0, "L", &c.loss, "likelihood: what may be lost, relative to full attention (0.02)",
+        {OPT_FLOAT, "loss", 0, "L", &c.loss, "likelihood: acceptable loss, relative to full attention (0.02)",
          .common = true},
         {OPT_FLOAT, "keep", 0, "Q", &c.keep, "answers: share of full attention's F1 to keep (0.95)"},
         {OPT_STRING, "ratios", 'r', "LIST", &c.ratios, "ratios to try (" RATIOS ")"},
         {OPT_STRING, "alphas", 0, "LIST", &c.alphas, "values of craft's alpha to try instead, its default (" ALPHAS ")"},
         {OPT_FLAG, "force", 0, NULL, &c.force,
-         "save what fewer than 20 questions say, or what may be chance"},
+         "save a choice from fewer than 20 questions, or one that may be chance"},
         {OPT_FLAG, "dry-run", 0, NULL, &c.dry, "print the choice, save nothing", .common = true},
         {0},
     };

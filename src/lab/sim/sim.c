@@ -32,11 +32,11 @@ static void list_planning(options *o, opt table[PLANNING])
          "tokens computed in a second, where there is no --profile (5000)"},
         {OPT_INT, "replicas", 0, "N", &o->n_servers, "servers behind a router, each with these tiers (none)"},
         {OPT_STRING, "router", 0, "LIST", &o->routers,
-         "which of them a request goes to: random, least, hash or bounded-hash, by the first document (all)"},
+         "which server a request goes to: random, least, hash or bounded-hash, by the first document (all)"},
         {OPT_STRING, "remote", 0, "HOW", &o->remote,
-         "a tier that they share: latency=2ms,bandwidth=1GB/s, and size=1T if it has a limit (none)"},
+         "a tier that the servers share: latency=2ms,bandwidth=1GB/s, and size=1T if it has a limit (none)"},
         {OPT_FLOAT, "rate", 0, "R", &o->rate,
-         "requests a second (what keeps them busy for 70 % of the time without any cache)"},
+         "requests a second (enough to keep the servers 70 % busy without a cache)"},
         {0},
     };
     memcpy(table, all, sizeof all);
@@ -73,7 +73,7 @@ static bool parse(int argc, char **argv, options *o, const char **trace, int *co
         {OPT_GROUP, "Output"},
         {OPT_FLAG, "json", 0, NULL, &o->as_json, "one JSON object for each policy and size"},
         {OPT_FLAG, "times", 0, NULL, &o->run.times,
-         "time the ledger's calls, of one request in 16; bytes of an entry"},
+         "measure the time of the ledger's calls in one request of 16, and bytes of an entry"},
         {OPT_STRING, "csv", 0, "FILE", &o->csv, "write the rows as CSV"},
         {0},
     };

@@ -325,7 +325,7 @@ static const sp_reuse_param params[SP_CRAFT_N_PARAMS] = {
 
 const sp_reuse_policy sp_reuse_craft = {
     .name = "craft",
-    .help = "Cache-Craft: the copy of a chunk that fits best what precedes it, recomputed in part",
+    .help = "Cache-Craft: use the copy that best fits what precedes the chunk, and recompute a part of it",
     .params = params,
     .n_params = SP_CRAFT_N_PARAMS,
     .recomputes = true,

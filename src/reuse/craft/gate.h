@@ -1,5 +1,5 @@
-/* gate.h -- measures attention between chunks while a plan runs, and drops what the question does
- * not look at.
+/* gate.h -- measures attention between chunks while a plan runs, and drops recomputed tokens of chunks that the
+ * question does not look at.
  *
  * Measuring: for each token of a measured chunk, the attention to chunks before it and to its own
  * chunk, from the mass that span attention keeps for each span. Sums over tokens, means over layers
@@ -21,8 +21,8 @@ enum { SP_CRAFT_ALPHA, SP_CRAFT_FOCUS, SP_CRAFT_N_PARAMS };
 
 /* What is measured of one chunk. */
 typedef struct sp_craft_measured {
-    bool on;         /* some of it is computed */
-    bool dropped;    /* some of its tokens were dropped: the measurement is not complete */
+    bool on;         /* some of its tokens are computed */
+    bool dropped;    /* some of its tokens were dropped: the measurement is incomplete */
     float *to_prior; /* [n] attention of each token to chunks before it */
     float *inter;    /* [index of the segment] attention to each segment before it */
     float intra;     /* attention within the chunk */
@@ -38,7 +38,7 @@ typedef struct sp_craft_gate {
     float *looks;                /* [n_segs] attention of the last segment to each, so far */
     bool *focused, *was_focused; /* [n_segs] after this layer, and after the one before */
     int n_same;                  /* layers for which the set has not changed */
-    bool probes, stable;         /* a probe; it has stayed the same for long */
+    bool probes, stable;         /* this is a probe; the set is stable */
 } sp_craft_gate;
 
 /* sp_craft_gate_begin -- the gate of a plan that has all its spans. seg_of [n_spans] and recomputed
@@ -49,10 +49,10 @@ typedef struct sp_craft_gate {
 sp_err sp_craft_gate_begin(const sp_reuse_input *in, sp_plan *plan, const int32_t *seg_of,
                            const int32_t *recomputed, int focus) SP_MUST_CHECK;
 
-/* sp_craft_gate_of -- what the gate of a plan has measured; NULL when it has none of these. */
+/* sp_craft_gate_of -- the measurements of a plan's gate; NULL if it has another gate or none. */
 const sp_craft_gate *sp_craft_gate_of(const sp_plan *plan);
 
-/* sp_craft_is_unfocused -- a probe has found that the question does not look at segment i. */
+/* sp_craft_is_unfocused -- whether a probe has found that the question does not look at segment i. */
 bool sp_craft_is_unfocused(const sp_plan *probe, int i);
 
 /* sp_craft_focus -- marks the focused among n chunks by their cumulated attention: the scores in
@@ -60,8 +60,8 @@ bool sp_craft_is_unfocused(const sp_plan *probe, int i);
  * than three chunks are all focused. order: scratch [n]. */
 void sp_craft_focus(const float *score, int n, int32_t *order, bool *focused);
 
-/* sp_craft_keep_chunk -- what a measured plan has computed of chunk i: a copy to keep, with its
- * statistics; its arrays belong to the plan. false: nothing, or no memory (statistics.c). */
+/* sp_craft_keep_chunk -- the copy of chunk i that a measured plan has computed, with its statistics; its arrays
+ * belong to the plan. false: there is none, or no memory (statistics.c). */
 bool sp_craft_keep_chunk(const sp_reuse_input *in, sp_plan *plan, int i, sp_copy_spec *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* calibration.h -- MODEL.reuse.json: what `spolia calibrate` found for a model, beside it.
+/* calibration.h -- MODEL.reuse.json: the result of `spolia calibrate`, beside the model.
  *
  *   {"version": 1,
  *    "policies":  {"fusion": {"recompute": 0.15, "alpha": 0, "quality": 0.97, "wanted": 0.95, "questions": 40, ...}},

@@ -71,7 +71,7 @@ static sp_err run_plain(computing *k, sp_prompt *p)
     return err;
 }
 
-sp_err sp_collection_compute(sp_documents *d, const sp_collection_order *o, sp_collection_computed *out)
+sp_err sp_collection_compute(sp_documents *d, const sp_collection_copy *o, sp_collection_computed *out)
 {
     SP_NEED(d);
     SP_NEED(o);

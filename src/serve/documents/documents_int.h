@@ -20,15 +20,15 @@ struct sp_documents {
     char *path;        /* NULL: in memory */
     int64_t opened_s;  /* since 1970 by the wall clock, when it was opened ... */
     int64_t opened_us; /* ... and by sp_clock_us */
-    int64_t doubt_s;   /* how much of opened_s may be wrong */
-    pthread_mutex_t lock; /* guards the following, and lets one thread erase at a time */
+    int64_t doubt_s;   /* possible error of opened_s */
+    pthread_mutex_t lock; /* guards the following; held while a thread erases */
     sp_held held;         /* pinned copies */
     sp_shelf_counts counts;    /* of retrieved passages, not on the shelf yet; guarded by counting */
     pthread_mutex_t counting;
-    uint64_t swept;       /* under lock: a hash of the ids that have left the tiers, not the device yet; 0: none */
+    uint64_t swept;       /* under lock: a hash of the ids erased from the tiers, not yet from the device; 0: none */
 };
 
-/* sp_tenant_name -- a salt as hex that does not reveal it; "" for NULL. Errors: SP_E_NOMEM. */
+/* sp_tenant_name -- a hash of a salt, in hex; "" for NULL. Errors: SP_E_NOMEM. */
 sp_err sp_tenant_name(const char *salt, char out[SP_TENANT_BYTES]) SP_MUST_CHECK;
 /* sp_collection_check_name -- Errors: SP_E_ARG. */
 sp_err sp_collection_check_name(const char *name) SP_MUST_CHECK;

@@ -4,13 +4,13 @@
 
 #include "serve/request/context.h"
 
-/* Two steps, each called from any thread (driver.h). Until the second leaves nothing pending, no copy that depends
- * on one of the segments is written to a tier. ids [n] sorted by their bytes. */
+/* Erasing has two steps; each may be called from any thread (driver.h). Until the second one leaves nothing pending,
+ * no copy that depends on one of the segments is written to a tier. ids [n] are sorted by their bytes. */
 
-/* sp_context_erase_tiers -- drops the copies of these segments from the tiers below the device, and those computed
- * after one of them: paths through them, copies fused with them; and overwrites what they left. *n_store counts
- * them. Waits for the tiers on the caller's thread: steps continue. Errors: SP_E_IO (also: a tier does not answer, or
- * what a copy was computed after cannot be read), SP_E_NOMEM; the rest is erased: call again. */
+/* sp_context_erase_tiers -- drops from the tiers below the device all copies of these segments and copies computed
+ * after one of them (paths through them, copies fused with them), and overwrites their space. *n_store counts them.
+ * Waits for the tiers on the caller's thread while steps continue. Errors: SP_E_IO (also: a tier does not answer, or a
+ * header cannot be read), SP_E_NOMEM; the rest is erased: call again. */
 sp_err sp_context_erase_tiers(sp_context *c, const sp_digest *ids, size_t n,
                               int64_t *n_store) SP_MUST_CHECK;
 
@@ -19,8 +19,8 @@ typedef struct sp_erased {
     int64_t n_pending; /* copies that requests still read: call again later */
 } sp_erased;
 
-/* sp_context_erase_device -- the same on the device, and copies placed after them. Their blocks are zeroed before
- * others get them. Errors: SP_E_IO, SP_E_NOMEM; the rest is erased. */
+/* sp_context_erase_device -- the same on the device, placed copies included. Blocks are zeroed before they are reused.
+ * Errors: SP_E_IO, SP_E_NOMEM; the rest is erased. */
 sp_err sp_context_erase_device(sp_context *c, const sp_digest *ids, size_t n,
                                sp_erased *out) SP_MUST_CHECK;
 

@@ -12,10 +12,10 @@ typedef struct sp_searches sp_searches;
 /* e: of the vectors; NULL: words alone. */
 sp_err sp_searches_create(sp_shelf *shelf, sp_embedder *e, sp_searches **out) SP_MUST_CHECK;
 void sp_searches_destroy(sp_searches *s);
-/* sp_searches_drop_stale -- frees indexes older than the last change of their collection, those in use when their
- * searches end, so that deleted text does not stay in memory. */
+/* sp_searches_drop_stale -- frees indexes older than the last change of their collection (if in use, when their
+ * searches end), so that deleted text does not stay in memory. */
 void sp_searches_drop_stale(sp_searches *s);
-/* sp_searches_run -- in a collection of the tenant, or "": in its documents outside all. */
+/* sp_searches_run -- searches a collection of the tenant, or, for "", its documents outside all collections. */
 sp_err sp_searches_run(sp_searches *s, const char *tenant, const char *collection, const sp_retrieve_query *q,
                        sp_hits *out) SP_MUST_CHECK;
 /* sp_searches_each -- calls fn with all chunks of a collection, in order. */

@@ -14,10 +14,10 @@ struct sp_embedder {
     sp_encoder *encoder;
     sp_encode_pass *pass;
     pthread_mutex_t lock; /* of device and pass */
-    pthread_mutex_t turn; /* who waits longest for `lock` holds it: a call cannot take it twice in a row */
+    pthread_mutex_t turn; /* held by the next thread to take `lock`, so that no call takes it twice in a row */
     atomic_int n_urgent;  /* calls without sp_embed_opts.rests that wait for `lock` */
-    double token_us;      /* what a token took lately, without rests; 0: unknown. Under `lock` */
-    int64_t rested_us;    /* of the step that runs. Under `lock` */
+    double token_us;      /* recent time of a token, without rests; 0: unknown. Under `lock` */
+    int64_t rested_us;    /* time rested in the current step. Under `lock` */
 };
 
 /* The inputs of a call. */
@@ -29,12 +29,12 @@ typedef struct sp_embed_job {
     size_t n;
 } sp_embed_job;
 
-/* sp_embed_job_init -- texts of n inputs whose results are at out, `width` floats each. Owns: sp_embed_job_fini. */
+/* sp_embed_job_init -- for n inputs; results go to out, `width` floats each. Owns: sp_embed_job_fini. */
 sp_err sp_embed_job_init(sp_embed_job *j, size_t n, float *out, int width) SP_MUST_CHECK;
 void sp_embed_job_fini(sp_embed_job *j);
 /* sp_embed_too_long -- the error of input i with n tokens. */
 sp_err sp_embed_too_long(const sp_embed_job *j, size_t i, size_t n) SP_MUST_CHECK;
-/* sp_embed_job_run -- computes all, a step at a time; n_tokens [n] or NULL: tokens of each. */
+/* sp_embed_job_run -- computes all inputs, a step at a time; n_tokens [n] or NULL: tokens of each. */
 sp_err sp_embed_job_run(sp_embed_job *j, int32_t *n_tokens) SP_MUST_CHECK;
 
 #endif

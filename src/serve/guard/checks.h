@@ -10,7 +10,7 @@ struct sp_guard_noted {
     const sp_reuse_policy *policy;
     sp_prompt prompt; /* a copy */
     float *logits;    /* [n_rows, V] under reuse: of its first token; decoded sparsely: of those after */
-    int32_t tokens[SP_GUARD_ROWS]; /* sparsely: the tokens that precede them */
+    int32_t tokens[SP_GUARD_ROWS]; /* sparse: the token that precedes each row */
     int n_rows;
     bool sparse;
 };
@@ -22,7 +22,7 @@ typedef struct sp_guard_policy {
 
 struct sp_guard {
     float share, bound;
-    float due, due_sparse; /* grow by share with each request; at 1 one is sampled */
+    float due, due_sparse; /* grow by `share` with each request; at 1 a request is sampled */
     sp_guard_noted *waiting[SP_GUARD_WAITING];
     int n_waiting;
     sp_guard_noted *now; /* being checked */

@@ -14,8 +14,8 @@
  * policy gets that policy. Checks run one at a time, when the engine is idle.
  *
  * Invariants
- *  I1  at most WAITING prompts are noted; more are left out.
- *  I2  a ratio only rises, and a policy that was given up stays so until the context is closed.
+ *  I1  at most WAITING prompts are noted; further ones are skipped.
+ *  I2  a ratio only rises; a policy that has fallen back stays so until the context is closed.
  */
 #ifndef SP_SERVE_GUARD_H
 #define SP_SERVE_GUARD_H
@@ -25,8 +25,8 @@
 
 typedef struct sp_guard sp_guard;
 
-/* sp_guard_create -- share: of requests to check, above 0, at most 1. bound: the largest mean KL in
- * nats that changes nothing. Errors: SP_E_ARG, SP_E_NOMEM. */
+/* sp_guard_create -- share: of requests to check, above 0, at most 1. bound: the largest acceptable mean KL, nats.
+ * Errors: SP_E_ARG, SP_E_NOMEM. */
 sp_err sp_guard_create(float share, float bound, sp_guard **out) SP_MUST_CHECK;
 void sp_guard_destroy(sp_guard *g);
 
@@ -37,7 +37,7 @@ bool sp_guard_samples(sp_guard *g, const sp_reuse_choice *choice);
 /* sp_guard_steer_decode -- for a request that follows the context: whether it may be decoded sparsely
  * and, if so, whether it is one to check. */
 bool sp_guard_steer_decode(sp_guard *g, bool *sampled);
-/* The request whose answer is noted. */
+/* A request to check. */
 typedef struct sp_guarded {
     const sp_prompt_space *space;
     const sp_reuse_policy *policy;
@@ -45,14 +45,14 @@ typedef struct sp_guarded {
     int n_segs, n_tokens, n_vocab;
 } sp_guarded;
 
-/* sp_guard_note -- the logits [V] of its first token. Without memory it notes nothing. */
+/* sp_guard_note -- notes the logits [V] of its first token; does nothing if memory is exhausted. */
 void sp_guard_note(sp_guard *g, const sp_guarded *of, const float *logits);
 
 typedef struct sp_guard_noted sp_guard_noted;
-/* sp_guard_begin_sparse -- notes of the tokens that it decodes sparsely; NULL: no memory or no room. No check of them
- * begins while the request runs. */
+/* sp_guard_begin_sparse -- begins notes of sparsely decoded tokens; NULL: out of memory or no room. They are not
+ * checked while the request runs. */
 sp_guard_noted *sp_guard_begin_sparse(sp_guard *g, const sp_guarded *of);
-/* sp_guard_add_sparse -- the logits [V] of the token that follows `before`; false: it was the last one needed. */
+/* sp_guard_add_sparse -- notes the logits [V] of the token after `before`; false: no more are needed. */
 bool sp_guard_add_sparse(sp_guard_noted *n, int32_t before, const float *logits, int n_vocab);
 
 /* sp_guard_reports -- [*n], borrowed until the next check; g NULL: none. */

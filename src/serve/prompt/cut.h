@@ -9,19 +9,18 @@
 #define SP_CUT_MIN_BYTES 64 /* shorter texts are not recognised in others */
 #define SP_CUT_MAX_KNOWN 65536
 
-/* Texts that were seen as chunks, as hashes; beyond max_texts the oldest is forgotten. A hash
- * collision moves a cut in the colliding text and has no other effect: cached KV is found by content
+/* Texts that were chunks before, as hashes; beyond max_texts the oldest is forgotten. A hash
+ * collision only cuts the colliding text at another place: cached KV is found by content
  * id. Thread: any. */
 typedef struct sp_known sp_known;
 
 sp_err sp_known_create(int32_t max_texts, sp_known **out) SP_MUST_CHECK;
 void sp_known_destroy(sp_known *k);
-/* sp_known_tenant -- a salt as a number: what is known of one tenant is not found for another. NULL
- * is 0. */
+/* sp_known_tenant -- a salt as a number, which separates the texts of tenants. NULL is 0. */
 uint64_t sp_known_tenant(const char *salt);
-/* sp_known_add -- a chunk's text; one that is too short or already known is ignored. Cost: O(n). */
+/* sp_known_add -- remembers a chunk's text; ignores one that is too short or known. Cost: O(n). */
 void sp_known_add(sp_known *k, uint64_t tenant, const char *text, size_t n);
-/* sp_known_drop -- forgets a chunk's text; an unknown one is ignored. Cost: O(n). */
+/* sp_known_drop -- forgets a chunk's text; ignores an unknown one. Cost: O(n). */
 void sp_known_drop(sp_known *k, uint64_t tenant, const char *text, size_t n);
 int32_t sp_known_n(sp_known *k);
 
@@ -33,12 +32,12 @@ typedef struct sp_cut_piece {
 
 typedef SP_VEC(sp_cut_piece) sp_cut_list;
 
-/* sp_cut -- appends the pieces of a text; joined they are the text. k may be NULL: nothing is known.
+/* sp_cut -- appends the pieces of a text, which together are the text. k NULL: no known texts.
  *
  *   head SEP chunk SEP chunk SEP question      a separator belongs to the piece before it; NULL or
  *                                              "": none
- *   text KNOWN text KNOWN KNOWN text           text outside of those chunks is searched for known
- *                                              texts; of two that begin alike, the longer
+ *   text KNOWN text KNOWN KNOWN text           text outside these chunks is searched for known
+ *                                              texts; of two with the same beginning, the longer wins
  *
  * Cost: O(n), and a step for each known text whose first 64 bytes occur in the text. Errors:
  * SP_E_NOMEM. */

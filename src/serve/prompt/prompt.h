@@ -8,11 +8,11 @@
  *
  * A segment is cut on text and tokenized on its own, so a chunk has the same tokens, and the same
  * content id, at any position. Template text joins the words before it, or else the words after
- * it; never a chunk and never an answer, which were cached without it. Template text is tokenized
+ * it, but never a chunk or an answer, which were cached without it. Template text is tokenized
  * with special tokens, user text without.
  *
  * Threads: a prompt belongs to one thread at a time; different threads may build prompts of one
- * context at the same time (what they share is constant, or locked: sp_known).
+ * context at the same time (shared state is constant, or locked: sp_known).
  */
 #ifndef SP_SERVE_PROMPT_H
 #define SP_SERVE_PROMPT_H
@@ -37,58 +37,58 @@ typedef struct sp_prompt_space {
     sp_repeats *repeats; /* texts of messages so far; owned by the context */
 } sp_prompt_space;
 
-/* sp_context_prompts -- of a context; lives as long as it does. */
+/* sp_context_prompts -- the context's; valid as long as the context. */
 const sp_prompt_space *sp_context_prompts(const sp_context *c);
 
-/* What may join the last segment. */
+/* What may be appended to the last segment. */
 typedef enum sp_tail {
-    SP_TAIL_SEALED,   /* nothing: there is none, or it is a chunk, an answer, or plain text */
-    SP_TAIL_TEMPLATE, /* words and template: so far it is template alone */
-    SP_TAIL_WORDS,    /* template */
+    SP_TAIL_SEALED,   /* nothing: there is no segment, or it is a chunk, an answer, or plain text */
+    SP_TAIL_TEMPLATE, /* words and template text: so far it is only template text */
+    SP_TAIL_WORDS,    /* template text */
 } sp_tail;
 
 struct sp_prompt {
     const sp_prompt_space *space; /* borrowed from the context */
     const char *salt;             /* its tenant, in `arena`; or NULL */
-    uint64_t tenant;              /* the same as a number, for known texts */
+    uint64_t tenant;              /* sp_known_tenant(salt) */
     SP_VEC(sp_segment) segs;      /* tokens in `arena` */
     sp_arena arena;
     int n_tokens;
     int n_base;  /* segments before the first tree, which its roots look at; 0: no trees */
-    int32_t end; /* once there are trees: the position after the largest of all segments */
+    int32_t end; /* with trees: the position after the largest of all segments */
     sp_tree_mode trees;
-    sp_role role; /* of the last turn that has begun; once n_turns > 0 */
+    sp_role role; /* of the last turn; valid if n_turns > 0 */
     int n_turns;
-    sp_chunk_find find; /* which chunks are looked for in texts */
-    bool in_turn; /* it has not ended */
-    bool thinks;  /* it ends with <think> */
-    bool closed;  /* the assistant's turn is open: nothing follows */
+    sp_chunk_find find; /* which chunks to find in texts */
+    bool in_turn; /* the last turn has not ended */
+    bool thinks;  /* the prompt ends with <think> */
+    bool closed;  /* the assistant's turn has begun: the prompt is complete */
     sp_tail tail;
 };
 
 /* sp_chunk_form -- appends a chunk as sp_prompt_chunk writes it. */
 sp_err sp_chunk_form(const char *title, const char *text, sp_bytes *out) SP_MUST_CHECK;
-/* sp_prompt_piece -- a chunk whose text is taken as it is. */
+/* sp_prompt_piece -- appends a chunk whose text is already formatted. */
 sp_err sp_prompt_piece(sp_prompt *p, const char *text, size_t n) SP_MUST_CHECK;
 
-/* What prompt_tree.c and prompt_template.c build segments of. */
+/* Used by prompt_tree.c and prompt_template.c to build segments. */
 
 enum { SP_PROMPT_MAX_SEGMENTS = 65500 }; /* spans of a plan */
 
 /* sp_prompt_check_open -- SP_E_ARG after the question. */
 sp_err sp_prompt_check_open(const sp_prompt *p) SP_MUST_CHECK;
-/* sp_prompt_start -- a prompt without segments begins with BOS, if the model wants one. */
+/* sp_prompt_start -- adds BOS to an empty prompt, if the model wants one. */
 sp_err sp_prompt_start(sp_prompt *p) SP_MUST_CHECK;
-/* sp_prompt_push -- a new segment of n tokens; takes kind, parent, place and origin of `seg`. */
+/* sp_prompt_push -- appends a segment of n tokens with kind, parent, place and origin of `seg`. */
 sp_err sp_prompt_push(sp_prompt *p, sp_segment seg, const int32_t *ids, size_t n) SP_MUST_CHECK;
 
 /* sp_prompt_add_template -- joins the words that precede it, or else the words that follow it. */
 sp_err sp_prompt_add_template(sp_prompt *p, const char *text, size_t n) SP_MUST_CHECK;
-/* sp_prompt_note_end -- of the prompt's last text with marks: whether it ends with <think> or another opening tag. */
+/* sp_prompt_note_end -- sets `thinks` if the prompt's last text ends with <think> or another opening tag. */
 void sp_prompt_note_end(sp_prompt *p, const char *text, size_t n);
-/* sp_prompt_add_words -- of p->role; `joins`: they continue words of the same turn. */
+/* sp_prompt_add_words -- appends words of p->role; `joins`: they continue words of the same turn. */
 sp_err sp_prompt_add_words(sp_prompt *p, const char *text, size_t n, bool joins) SP_MUST_CHECK;
-/* sp_prompt_add_cut -- the same, with the chunks in them. */
+/* sp_prompt_add_cut -- as sp_prompt_add_words, but finds chunks in the words. */
 sp_err sp_prompt_add_cut(sp_prompt *p, const char *text, size_t n) SP_MUST_CHECK;
 
 #endif

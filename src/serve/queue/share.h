@@ -1,4 +1,4 @@
-/* share.h -- what each tenant has been served, so that none starves the others.
+/* share.h -- how much each tenant has been served, so that none starves the others.
  *
  * A virtual counter for each tenant: computed tokens of prompts, plus twice the generated ones, as a
  * generated token takes a step of its own. The tenant with the lowest counter is next. After a
@@ -19,7 +19,7 @@ typedef struct sp_shares {
     int n_idle;
 } sp_shares;
 
-/* sp_shares_join -- a request of this tenant (NULL: the unnamed one) enters.
+/* sp_shares_join -- a request of this tenant (NULL: the unnamed one) enters the queue.
  * Errors: SP_E_NOMEM. */
 sp_err sp_shares_join(sp_shares *s, const char *tenant, sp_share **out) SP_MUST_CHECK;
 /* sp_shares_leave -- a request is finished. NULL is allowed. */

@@ -1,4 +1,4 @@
-/* account.h -- what happened to each segment, and when. */
+/* account.h -- reports what happened to each segment, and when. */
 #ifndef SP_SERVE_ACCOUNT_H
 #define SP_SERVE_ACCOUNT_H
 
@@ -6,15 +6,15 @@
 
 typedef struct sp_request_account {
     int64_t submit_us, start_us, first_us;
-    double compute_us; /* of the plan that runs: its share of the steps */
+    double compute_us; /* the current plan's share of the steps */
     char detail[256];
     sp_result result;
-    int n_had, n_saw; /* chunks that had a copy, and those whose copy was computed after a chunk of this prompt */
+    int n_had, n_saw; /* chunks with a copy, and those whose copy was computed after a chunk of this prompt */
 } sp_request_account;
 
-/* sp_request_report -- fills the result with what happened to each segment. */
+/* sp_request_report -- fills in the segments of the result. */
 void sp_request_report(sp_request *r);
-/* sp_request_report_decode -- what sparse decoding did. */
+/* sp_request_report_decode -- fills in the report of sparse decoding. */
 void sp_request_report_decode(sp_request *r);
 
 #endif

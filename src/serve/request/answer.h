@@ -24,27 +24,27 @@ typedef struct sp_request_answer {
     sp_bytes text;    /* so far */
     size_t n_shown;   /* bytes of it handed to on_text; the rest may become a stop string */
     sp_tokens tokens; /* generated ids */
-    bool replays;     /* they are computed again, after a restart */
+    bool replays;     /* the tokens are being recomputed after a restart */
     float *first;     /* [n_vocab] logits at the end of the prompt, to rewind to; in `arena`; or NULL */
-    int32_t n_scored; /* of the tokens to score, found so far; 0: their prompt is being computed */
+    int32_t n_scored; /* tokens scored so far; 0: the prompt is being computed */
 } sp_request_answer;
 
-/* What the guard checks of it (serve/guard/guard.h). */
+/* What the guard checks (serve/guard/guard.h). */
 typedef struct sp_request_check {
-    bool first;                   /* its first token */
-    bool sparse;                  /* the tokens that it decodes sparsely */
-    struct sp_guard_noted *noted; /* those so far; the guard's */
+    bool first;                   /* the first token */
+    bool sparse;                  /* the sparsely decoded tokens */
+    struct sp_guard_noted *noted; /* those so far; owned by the guard */
 } sp_request_check;
 
-/* sp_request_stops_at -- whether the request named the token as one that ends its answer. */
+/* sp_request_stops_at -- whether the token is one of the request's stop tokens. */
 bool sp_request_stops_at(const sp_request *r, int32_t id);
-/* sp_request_replay -- the prompt was computed again: plans to compute the answer's tokens so far at once. */
+/* sp_request_replay -- after the prompt was recomputed: plans to recompute all tokens of the answer in one go. */
 sp_err sp_request_replay(sp_request *r) SP_MUST_CHECK;
-/* sp_request_score_begin -- logits [V] are of the prompt's last token: the tokens to score become the plan's next.
+/* sp_request_score_begin -- logits [V]: of the prompt's last token; plans the tokens to score next.
  * sp_request_score -- n more of them are computed; logits [n, V]. */
 void sp_request_score_begin(sp_request *r, const float *logits);
 void sp_request_score(sp_request *r, int n, const float *logits);
-/* sp_request_take_token -- chooses from logits [V]; continues with the next token or finishes. */
+/* sp_request_take_token -- samples from logits [V]; continues with the next token or finishes. */
 void sp_request_take_token(sp_request *r, const float *logits);
 
 #endif

@@ -1,12 +1,12 @@
-/* cite.h -- what an answer looks at: for each of its tokens the share of attention that each segment gets.
+/* cite.h -- what an answer looks at: the share of attention that each token of the answer gives to each segment.
  *
- * Span attention has the probability mass of each span. While a request that asks for citations decodes, the gate of
- * its plan adds it up: the mean over the layers and heads of the mass of a segment's span, and of the span of its
- * recomputed tokens. The row of a token is that in which the token itself is computed, so the last token has none.
+ * Span attention yields the probability mass of each span. While a request with citations decodes, the gate of its
+ * plan sums it up: the mean over layers and heads of the mass of a segment's span, and of the span of its recomputed
+ * tokens. The row of a token is recorded when the token itself is computed, so the last token has none.
  *
- * Most of what a span gets depends on its place: the last document of a prompt gets the most, whatever it says. So the
- * gate also notes what the first tokens of the last segment look at ("Question:"), which know all documents and no
- * question yet: citations are what an answer looks at beyond that. */
+ * The attention to a span depends mostly on its place: the last document of a prompt gets most, whatever its text. So
+ * the gate also records what the first tokens of the last segment ("Question:") look at, which see all documents but
+ * not the question yet. Citations are what the answer looks at beyond that. */
 #ifndef SP_SERVE_CITE_H
 #define SP_SERVE_CITE_H
 
@@ -19,12 +19,12 @@ typedef struct sp_request sp_request;
 typedef struct sp_request_citing {
     float *looks;          /* [n_rows, n_segs]; in `arena`; or NULL */
     int *text_at;          /* [n_rows + 1] bytes of text before each token; in `arena` */
-    int n_rows;            /* tokens that are noted, at most */
+    int n_rows;            /* most tokens to record */
     const int32_t *seg_of; /* [spans of the answer's plan] segment of a span; -1: none */
     int n_spans;
     int n_looks;           /* tokens whose row is complete */
-    float *before, *asking; /* [n_segs] sums over the first SP_CITE_BEFORE tokens of the last segment; the others */
-    int n_before, n_asking; /* those tokens */
+    float *before, *asking; /* [n_segs] sums over the first SP_CITE_BEFORE tokens of the last segment; over the rest */
+    int n_before, n_asking; /* numbers of these tokens */
 } sp_request_citing;
 
 /* sp_request_cite_prompt -- the answer's plan is made: what its last segment looks at is noted, if citations are

@@ -31,14 +31,14 @@ typedef struct sp_idle_work {
     bool (*is_left)(const sp_context *c);
 } sp_idle_work;
 
-/* What a prompt is read with. */
+/* What prompts are built with. */
 typedef struct sp_context_texts {
     sp_prompt_space prompts;
     sp_vocab vocab;
     sp_token_set *grammar_tokens; /* made when the first grammar is used */
 } sp_context_texts;
 
-/* For requests that do not name their own. */
+/* Settings of requests that do not set them. */
 typedef struct sp_context_defaults {
     sp_reuse_choice reuse;
     sp_decode_choice decode;
@@ -48,55 +48,55 @@ typedef struct sp_context_limits {
     int n_ctx, n_batch, max_requests;
 } sp_context_limits;
 
-/* The requests that wait, and what their order depends on (queue.h). */
+/* The waiting requests, and what their order depends on (queue.h). */
 typedef struct sp_context_waiting {
-    sp_request *first;         /* oldest first, but for the one that starts next */
+    sp_request *first;         /* oldest first, except for the one that starts next */
     _Atomic bool has_canceled; /* one of them may be canceled */
-    int64_t next_expiry_us;    /* none has waited too long before; 0: none ever has */
+    int64_t next_expiry_us;    /* none expires before this time; 0: none ever expires */
     const sp_queue_order *order;
     int window;
     int64_t wait_us;  /* sp_queue_opts.wait_ms */
-    sp_digest *began; /* [n_began] segments of the request that was chosen last; or NULL */
+    sp_digest *began; /* [n_began] segments of the last chosen request; or NULL */
     int n_began;
-    unsigned next_fresh; /* whose cached tokens are counted again next */
+    unsigned next_fresh; /* the next request whose cached tokens are counted again */
     sp_shares shares;
 } sp_context_waiting;
 
-/* What the ledger was last told about the waiting requests (look_ahead.c). */
+/* The last look at the waiting requests (look_ahead.c). */
 typedef struct sp_context_ahead {
-    const sp_request *from; /* the oldest one then; never read */
-    int64_t at;             /* the ledger's n_added then */
+    const sp_request *from; /* the oldest one at that time; never dereferenced */
+    int64_t at;             /* the ledger's n_added at that time */
 } sp_context_ahead;
 
 typedef struct sp_context_loads {
     sp_preload preload;
-    double token_us;     /* what computing a token of a prompt took lately; 0: unknown */
-    int64_t patience_us; /* least time that a request waits for loads */
-    int64_t n_early;     /* requests that began before their copies were there */
-    int64_t n_late;      /* of those, started over */
+    double token_us;     /* recent time to compute a prompt token; 0: unknown */
+    int64_t patience_us; /* a request waits at least this long for loads */
+    int64_t n_early;     /* requests that began before their copies were complete */
+    int64_t n_late;      /* those of them that started over */
 } sp_context_loads;
 
-enum { SP_SCORED_ROWS = 32 /* tokens whose probability a step finds */ };
+enum { SP_SCORED_ROWS = 32 /* most tokens that a step scores */ };
 
 /* The step that is being composed. */
 typedef struct sp_context_step_state {
     sp_slice *slices;  /* [max_requests] */
     sp_request **of;   /* [max_requests] whose slice it is */
     float *logits;     /* [max_requests + SP_SCORED_ROWS, V] */
-    int n_logits, n_scored; /* rows of it that are taken; by requests that score */
+    int n_logits, n_scored; /* used rows; those used by requests that score */
     int n_decoding;    /* requests that decode in it */
     int n_front, n_back; /* rows of requests in the foreground, in the background */
     int n_back_running;  /* requests in the background that run */
-    double back_us;      /* time that they may take now */
+    double back_us;      /* time that background requests may take now */
     sp_budget budget;
-    int64_t step_us, compute_us, n_tokens; /* of all steps so far; compute_us: the part that the model took */
+    int64_t step_us, compute_us, n_tokens; /* of all steps so far; compute_us: the model's part */
 } sp_context_step_state;
 
 struct sp_context {
     sp_model *model;
     sp_kv_pool *pool;
     sp_device *device;
-    sp_device *own_device; /* the same, unless the context was opened on a caller's device */
+    sp_device *own_device; /* `device`; NULL if the context was opened on a caller's device */
     sp_engine *engine;
     sp_offload *offload; /* context_bytes; or NULL */
     sp_heads *heads;     /* of the model, where they were profiled; or NULL */
@@ -120,12 +120,12 @@ struct sp_context {
     sp_request *finished; /* in this step */
     int n_running;
     atomic_int n_answering; /* requests that decode */
-    int64_t reserved; /* blocks set aside for running requests: request.h, I2 */
+    int64_t reserved; /* blocks reserved for running requests: request.h, I2 */
     int64_t now;      /* logical time: look-ups */
 };
 
-/* sp_context_open_on -- sp_context_open on a device, which must outlive the context; `device`, `cpu`
- * and `n_threads` of the options then mean nothing. NULL: as they say. */
+/* sp_context_open_on -- sp_context_open on a device, which must outlive the context; `device`, `cpu` and `n_threads`
+ * of the options are ignored. device NULL: sp_context_open. */
 sp_err sp_context_open_on(sp_device *device, const sp_context_opts *o,
                           sp_context **out) SP_MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* driver.h -- the engine thread, and the queue of commands in front of it.
+/* driver.h -- the engine thread and its queue of commands.
  *
  *   any thread                            engine thread
  *   submit, cancel, destroy, ... ------>  commands, oldest first ------> a step ------> commands ...
@@ -9,7 +9,7 @@
  * between two steps, so nothing below serve/ needs a lock.
  *
  * Invariants
- *  I1  the engine thread alone touches what a context owns, and requests that are not finished.
+ *  I1  only the engine thread touches what a context owns, and unfinished requests.
  *  I2  `done` of a request is set once, under the lock, after its result is complete; from then on
  *      the request belongs to its owner again.
  *  I3  a caller that waits for its command gets its error and its detail.
@@ -31,16 +31,16 @@ sp_err sp_driver_call(sp_context *c, sp_command_fn *fn, void *arg) SP_MUST_CHECK
 
 /* sp_driver_submit -- the request joins the queue: at the next step, or at once without an engine thread. */
 void sp_driver_submit(sp_context *c, sp_request *r);
-/* sp_driver_wake -- a flag of some request has changed. Thread: any. */
+/* sp_driver_wake -- wakes the engine thread after a flag of a request has changed. Thread: any. */
 void sp_driver_wake(sp_context *c);
-/* sp_driver_finished -- the result of r is complete. Thread: the one that the context belongs to. */
+/* sp_driver_finished -- the result of r is complete. Thread: the context's. */
 void sp_driver_finished(sp_context *c, sp_request *r);
 /* sp_driver_is_done -- whether sp_driver_finished was called. Thread: any. */
 bool sp_driver_is_done(sp_context *c, const sp_request *r);
-/* sp_driver_runs -- an engine thread has been started. Thread: any. */
+/* sp_driver_runs -- whether an engine thread has been started. Thread: any. */
 bool sp_driver_runs(const sp_context *c);
 
-/* sp_driver_create, sp_driver_destroy -- without a thread; it is stopped when one runs. */
+/* sp_driver_create -- does not start a thread. sp_driver_destroy -- stops it if one runs. */
 sp_err sp_driver_create(sp_context *c, sp_driver **out) SP_MUST_CHECK;
 void sp_driver_destroy(sp_driver *d);
 

@@ -1,4 +1,4 @@
-/* load.h -- copies that were found below the device come to it. The files of loading, in the order of a load:
+/* load.h -- loads copies that were found in lower tiers to the device. The files of loading, in the order of a load:
  *
  *   serve/request/load.c    which copies a request waits for, and how long
  *   serve/tiers/loads.c     a load: tries the tiers, times out, ends in the ledger   (serve/tiers/tiers.h)
@@ -26,35 +26,33 @@
 /*   ANY --some layers are there--> EARLY --a layer is late--> LATE --start over--> READY_ONLY
  *     \______________ loading takes longer than computing ________________________/     */
 typedef enum sp_loads_state {
-    SP_LOADS_ANY,        /* takes copies that must be loaded */
-    SP_LOADS_EARLY,      /* runs, although copies that it found are LOADING */
-    SP_LOADS_LATE,       /* a layer was not there in time */
-    SP_LOADS_READY_ONLY, /* takes READY copies only: others came too late */
+    SP_LOADS_ANY,        /* uses copies that must be loaded */
+    SP_LOADS_EARLY,      /* runs although copies that it found are LOADING */
+    SP_LOADS_LATE,       /* a layer did not arrive in time */
+    SP_LOADS_READY_ONLY, /* uses READY copies only: others came too late */
 } sp_loads_state;
 
 typedef struct sp_request_loads {
     sp_loads_state state;
     int64_t since_us;   /* when it began to wait for loads; 0: it does not */
-    int64_t await_us;   /* early: until then a step may wait for a layer */
-    int64_t fetched_at; /* the ledger's n_added when loads were begun ahead; -1: they were not */
+    int64_t await_us;   /* early: a step may wait for a layer until this time */
+    int64_t fetched_at; /* the ledger's n_added when its loads were begun ahead; -1: they were not */
 } sp_request_loads;
 
-/* sp_request_load -- brings copies that were found in the store to the device; *ready: all of
- * found[] can be read. A copy that cannot be loaded is a miss. Call it again while it is not
- * ready. */
+/* sp_request_load -- loads the copies that were found in lower tiers; *ready: all of found[] can be read. A copy that
+ * cannot be loaded is a miss. Call it again until it is ready. */
 sp_err sp_request_load(sp_request *r, bool *ready) SP_MUST_CHECK;
-/* sp_request_awaits -- the hook of its slices in prefill: ends them when it is canceled; early: waits for layers. */
+/* sp_request_awaits -- the hook of its slices in prefill: ends them if it is canceled; early: waits for layers. */
 sp_await sp_request_awaits(sp_request *r);
-/* sp_request_patience -- LOADING: how long it still waits, us; a long time when that is unknown. */
+/* sp_request_patience -- LOADING: how much longer it waits, us; a long time if unknown. */
 int64_t sp_request_patience(const sp_request *r);
-/* sp_request_is_there -- early: whether a step would not wait for it. */
+/* sp_request_is_there -- early: whether its layers are there, so that a step need not wait. */
 bool sp_request_is_there(sp_request *r);
-/* sp_request_load_end -- early, its first plan is computed: waits until its copies are READY; false: one
- * is not. */
+/* sp_request_load_end -- early, after its first plan: waits until its copies are READY; false: one is not. */
 bool sp_request_load_end(sp_request *r);
 /* sp_context_prefetch -- begins to load what the requests after the oldest will find. */
 void sp_context_prefetch(sp_context *c);
-/* sp_request_load_failed -- notes why a copy that a request waits for is missing. */
+/* sp_request_load_failed -- records why a copy that requests wait for is missing. */
 void sp_request_load_failed(void *context, const sp_copy *copy, sp_miss why);
 
 #endif

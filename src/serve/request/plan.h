@@ -1,4 +1,4 @@
-/* plan.h -- the plans of a request, and the KV memory set aside for them. */
+/* plan.h -- the plans of a request, and the KV memory reserved for them. */
 #ifndef SP_SERVE_PLAN_H
 #define SP_SERVE_PLAN_H
 
@@ -9,7 +9,7 @@
 typedef struct sp_request_plans {
     sp_plan now;              /* waiting, running, or computed */
     sp_plan_role role;        /* of `now` */
-    sp_plan last;             /* the plan before, until the next is made */
+    sp_plan last;             /* the previous plan, until the next is made */
     int n_done[SP_PLAN_DONE]; /* plans that have run, by role */
     int next_todo;            /* first of now.todo that is not computed */
     int answer_span;          /* of the answer's plan */
@@ -19,9 +19,8 @@ typedef struct sp_request_plans {
 
 /* sp_request_plan_first -- its first plan, unless there is one. */
 sp_err sp_request_plan_first(sp_request *r) SP_MUST_CHECK;
-/* sp_request_reserve -- sets blocks aside for all of its plans and its answer, and binds the first
- * plan; *fits is false if it must wait for others to release KV memory. Errors: SP_E_NOKV if no
- * other request holds any. */
+/* sp_request_reserve -- reserves blocks for all of its plans and its answer, and binds the first plan; *fits is false
+ * if it must wait for others to release KV memory. Errors: SP_E_NOKV if no other request holds any. */
 sp_err sp_request_reserve(sp_request *r, bool *fits) SP_MUST_CHECK;
 /* sp_request_plan_next -- after a plan has run: makes and binds the next one, and releases the
  * last. */
@@ -30,7 +29,7 @@ sp_err sp_request_plan_next(sp_request *r) SP_MUST_CHECK;
 void sp_request_took_block(sp_request *r);
 /* sp_request_gave_blocks -- n held blocks became reserved ones. */
 void sp_request_gave_blocks(sp_request *r, int32_t n);
-/* sp_request_unreserve -- gives back the blocks set aside for it. */
+/* sp_request_unreserve -- releases its reserved blocks. */
 void sp_request_unreserve(sp_request *r);
 
 #endif

@@ -20,12 +20,12 @@ enum { SP_QUEUE_LOOK = 256, SP_QUEUE_FRESH = 32, SP_QUEUE_DEFER = 16, SP_QUEUE_A
 /* sp_queue_choose -- returns whether a request starts now, and moves it to the front. Pre: the queue is not empty. */
 bool sp_queue_choose(sp_context *c);
 /* sp_queue_preview -- the waiting requests in the order in which they will start, as far as is known now: the first
- * SP_QUEUE_AHEAD by the order's rules, the others as they came; out [SP_QUEUE_LOOK]. Returns how many.
+ * SP_QUEUE_AHEAD by the order's rules, the others by arrival; out [SP_QUEUE_LOOK]. Returns how many.
  * Cost: O(SP_QUEUE_AHEAD SP_QUEUE_LOOK). */
 int sp_queue_preview(const sp_context *c, sp_request **out);
-/* sp_queue_enter -- at the end of the queue. */
+/* sp_queue_enter -- appends a request to the queue. */
 void sp_queue_enter(sp_request *r);
-/* sp_queue_expire -- finishes canceled requests and those that have waited too long. Free when there are
+/* sp_queue_expire -- finishes canceled requests and those that have waited too long. Costs nothing if there are
  * none. */
 void sp_queue_expire(sp_context *c);
 

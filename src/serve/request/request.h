@@ -7,19 +7,19 @@
  *                 all copies are ready    |                           \----> storing ---/
  *                                         |                      a fused copy is written
  *          for KV memory, with its pins and its plan;
- *          looks again only when the ledger has more
+ *          looks again only when the ledger has new copies
  *
- * prefill and decode return to queued when the device or a block of their KV is lost; what is answered stays, and is
- * computed again after the prompt (replays). cancel, destroy and errors lead to finished from any state. A prompt that
+ * prefill and decode return to queued when the device or a block of their KV is lost; the answer so far is kept, and
+ * recomputed after the prompt (replays). cancel, destroy and errors lead to finished from any state. A prompt that
  * can never fit is an error at submit.
  *
  * Invariants
  *  I1  a running request (prefill, decode, storing) has a bound plan, pins what it found, and has
- *      `reserved` blocks set aside for the rest: decoding never runs out of KV memory.
- *  I2  the sum of `reserved` is context.reserved, and never above the free blocks of the pool.
- *  I3  only the first of the queue holds what it finds, and waits for loads. For the others loads begin
- *      ahead (sp_context_prefetch), which pin nothing once they end. Who decodes never waits for a load.
- *  I4  a request that began before its copies were there (`early`) finds all of them READY when its first
+ *      reserved blocks for the rest: decoding never runs out of KV memory.
+ *  I2  the sum of `reserved` is context.reserved, which is never above the free blocks of the pool.
+ *  I3  only the first request of the queue pins what it finds and waits for loads. Loads for the others begin
+ *      ahead (sp_context_prefetch) and pin nothing once they end. A decoding request never waits for a load.
+ *  I4  a request that began before its copies were complete (`early`) finds all of them READY when its first
  *      plan is computed, or starts over.
  */
 #ifndef SP_SERVE_REQUEST_H
@@ -37,14 +37,14 @@
 
 typedef enum sp_request_state {
     SP_REQ_QUEUED,
-    SP_REQ_LOADING, /* in the queue: copies are on their way from the store */
+    SP_REQ_LOADING, /* in the queue: copies are being loaded */
     SP_REQ_PREFILL,
     SP_REQ_DECODE,
-    SP_REQ_STORING, /* computed; a copy that must be kept is being written */
+    SP_REQ_STORING, /* computed; a copy that must be stored is being written */
     SP_REQ_FINISHED,
 } sp_request_state;
 
-/* What a request consists of; the parts are described in the headers of the files that own them. */
+/* A request; its parts are described in the headers of the files that own them. */
 struct sp_request {
     sp_context *ctx;
     sp_request *next; /* in the queue or among the running, oldest first */
@@ -67,24 +67,24 @@ struct sp_request {
     bool holds_kv;       /* finished, and its plan is kept: keep_kv */
     _Atomic bool cancel; /* set by any thread */
     int n_restarts;      /* sp_request_restart */
-    bool cut;            /* canceled within a step: what that has computed means nothing */
+    bool cut;            /* canceled within a step, whose results are discarded */
     bool done;           /* its owner may read its result: driver.h, I2 */
 };
 
 /* -- pack.c ---------------------------------------------------------------------------------- */
 
-/* sp_request_pack -- decoding, before the next token is planned: nodes of trees that are stored apart move
- * together, once the answer is long enough for it. */
+/* sp_request_pack -- decoding, before the next token is planned: moves scattered nodes of trees together once the
+ * answer is long enough to make up for it. */
 void sp_request_pack(sp_request *r);
 
 /* -- keep.c ---------------------------------------------------------------------------------- */
 
-/* sp_request_keep -- keeps the copies of the plan that has just run. Fails only when keeping was all
- * that was wanted. */
+/* sp_request_keep -- adds the copies of the plan that has just run to the ledger. Fails only if the request exists to
+ * make a copy. */
 sp_err sp_request_keep(sp_request *r) SP_MUST_CHECK;
-/* sp_request_keep_begun -- of a request that ends while its prompt is computed: copies of the segments that are. */
+/* sp_request_keep_begun -- for a request that ends during its prompt: keeps copies of completely computed segments. */
 void sp_request_keep_begun(sp_request *r);
-/* sp_request_retain -- a copy of segment i, as retain_ms says; NULL is allowed. */
+/* sp_request_retain -- retains a copy of segment i for retain_ms; NULL is allowed. */
 void sp_request_retain(sp_request *r, int i, const sp_copy *copy);
 /* sp_request_keep_answer -- the answer's KV becomes a path copy after its prompt. */
 void sp_request_keep_answer(sp_request *r);
@@ -92,24 +92,23 @@ void sp_request_keep_answer(sp_request *r);
 /* -- request.c ------------------------------------------------------------------------------- */
 
 void sp_request_append(sp_request **list, sp_request *r);
-/* sp_request_finish -- leaves queue or running ones, gives back memory and pins; the result is
+/* sp_request_finish -- removes it from the queue or the running requests and releases memory and pins; the result is
  * complete. The owner is notified at the end of the step. */
 void sp_request_finish(sp_request *r, sp_finish why, sp_err err);
-/* sp_request_start_over -- a running request returns to the front of the queue: what it has computed is
- * given up. */
+/* sp_request_start_over -- returns a running request to the front of the queue and discards what it has computed. */
 void sp_request_start_over(sp_request *r);
-/* sp_request_restart -- KV that a running request reads is lost: it starts over, and computes once more what it has
- * answered so far before it continues. After a few times it finishes with err, whose detail is that of this thread. */
+/* sp_request_restart -- KV that a running request reads is lost: it starts over, and recomputes its answer so far
+ * before it continues. After a few restarts it finishes with err and this thread's detail. */
 void sp_request_restart(sp_request *r, sp_err err);
-/* sp_request_announce -- tells the owners of requests that have finished. */
+/* sp_request_announce -- notifies the owners of finished requests. */
 void sp_request_announce(sp_context *c);
-/* sp_request_show -- hands text up to there to on_text. */
+/* sp_request_show -- passes the text up to this byte to on_text. */
 void sp_request_show(sp_request *r, size_t upto);
 
 /* -- step.c ---------------------------------------------------------------------------------- */
 
-/* sp_request_start -- takes the oldest of the queue through find, load and plan, as far as it gets;
- * *started: it runs now, or is finished. */
+/* sp_request_start -- takes the first of the queue as far as possible through find, load and plan; *started: it runs
+ * now, or is finished. */
 sp_err sp_request_start(sp_request *r, bool *started) SP_MUST_CHECK;
 /* sp_request_computed -- n more of its plan's tokens are computed; logits [V] of the last one. */
 void sp_request_computed(sp_request *r, int n, const float *logits);
@@ -118,28 +117,27 @@ void sp_request_settle(sp_request *r);
 
 /* -- look_ahead.c ---------------------------------------------------------------------------- */
 
-/* sp_context_look_ahead -- tells the ledger what the waiting requests will read. */
+/* sp_context_look_ahead -- tells the ledger which copies the waiting requests will read. */
 void sp_context_look_ahead(sp_context *c);
 
 /* -- loss.c ---------------------------------------------------------------------------------- */
 
-/* sp_context_lose_device -- after a step that ended with this error of the device, whose detail is that of
- * this thread. */
+/* sp_context_lose_device -- handles a step that ended with this error of the device, with this thread's detail. */
 void sp_context_lose_device(sp_context *c, sp_err err);
 /* sp_context_lose_block -- whether a step ended with this error because a block cannot be read from the file of
- * contexts. Then its copies are dropped and its readers restart; others repeat the step. */
+ * contexts. If so, drops its copies and restarts its readers; other requests repeat the step. */
 bool sp_context_lose_block(sp_context *c, sp_err err);
 
 /* -- guess.c --------------------------------------------------------------------------------- */
 
-/* sp_context_learn_pace -- the step of these slices took us. */
+/* sp_context_learn_pace -- the step of n_slices slices took us. */
 void sp_context_learn_pace(sp_context *c, int n_slices, double us);
 
 /* -- scheduler.c ----------------------------------------------------------------------------- */
 
-/* sp_request_run -- until it is done; a request that fails is destroyed, and *r then NULL. */
+/* sp_request_run -- runs it until it is done; destroys a request that fails and sets *r to NULL. */
 sp_err sp_request_run(sp_context *c, sp_request **r) SP_MUST_CHECK;
-/* sp_context_step_here -- sp_context_step, on the thread that the context belongs to. */
+/* sp_context_step_here -- sp_context_step on the context's own thread. */
 sp_err sp_context_step_here(sp_context *c, bool *busy) SP_MUST_CHECK;
 
 #endif

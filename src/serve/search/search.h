@@ -1,4 +1,4 @@
-/* search.h -- a retriever over parts that a caller has, and searches among chunks that it names. */
+/* search.h -- a retriever over an index and vectors of the caller, and searches among given chunks. */
 #ifndef SP_SERVE_SEARCH_H
 #define SP_SERVE_SEARCH_H
 
@@ -6,10 +6,11 @@
 #include "retrieve/vectors/vectors.h"
 #include "spolia.h"
 
-/* sp_retriever_of -- over an open index and vectors whose ids are its chunks'; both are the retriever's from here
- * on, also after an error. x NULL: words alone. */
+/* sp_retriever_of -- over an open index and vectors with the ids of its chunks; takes ownership of both, also after an
+ * error. x NULL: by words only. */
 sp_err sp_retriever_of(sp_index *ix, sp_embedder *e, sp_vectors *x, sp_retriever **out) SP_MUST_CHECK;
-/* sp_retriever_search_among -- as sp_retriever_search; allowed: ascending ids instead of q->files and q->tags. */
+/* sp_retriever_search_among -- as sp_retriever_search, but among `allowed`, ascending ids, instead of q->files and
+ * q->tags. */
 sp_err sp_retriever_search_among(sp_retriever *f, const sp_retrieve_query *q, const sp_ids *allowed,
                                  sp_hits *out) SP_MUST_CHECK;
 /* sp_retriever_each -- calls fn with the first `most` chunks, in order. */

@@ -112,7 +112,7 @@ static double limit_us(const sp_level *l, double cost_us, double bytes)
 /* is_busy -- a load from there is under way. */
 static bool is_busy(const sp_tiers *t, const sp_level *l)
 {
-    const sp_load *x = t->loading;
+    const sp_load *x = t->loads.first;
     while (x && x->from != l) x = x->next;
     return x != NULL;
 }
@@ -122,12 +122,12 @@ static void come_from(sp_load *x, sp_level *l)
 {
     sp_tiers *t = x->tiers;
     const bool is_remote = l->place == SP_AT_REMOTE;
-    if (is_remote) atomic_store(&t->heard_us, sp_clock_us());
+    if (is_remote) atomic_store(&t->loads.heard_us, sp_clock_us());
     if (x->from == l) return; /* it is tried again */
     if (!is_busy(t, l)) {
         l->busy_since_us = sp_clock_us();
         l->busy_bytes = l->busy_asked = l->busy_limit_us = l->busy_cost_us = 0;
-        if (is_remote) t->gap_us = 0;
+        if (is_remote) t->loads.gap_us = 0;
     }
     x->from = l;
     const double bytes = all_bytes(t, x->move.seg.n);
@@ -141,9 +141,9 @@ static void come_from(sp_load *x, sp_level *l)
 static void tell(void *user)
 {
     sp_tiers *t = user;
-    pthread_mutex_lock(&t->lock);
-    pthread_cond_broadcast(&t->more);
-    pthread_mutex_unlock(&t->lock);
+    pthread_mutex_lock(&t->loads.lock);
+    pthread_cond_broadcast(&t->loads.more);
+    pthread_mutex_unlock(&t->loads.lock);
     sp_posts_poke(t->posts);
 }
 
@@ -153,8 +153,9 @@ static void note_layer(void *user)
     const sp_load *x = user;
     sp_tiers *t = x->tiers;
     if (x->from->place == SP_AT_REMOTE) {
-        const int64_t now_us = sp_clock_us(), gap_us = now_us - atomic_exchange(&t->heard_us, now_us);
-        if (gap_us > atomic_load(&t->gap_us)) atomic_store(&t->gap_us, gap_us); /* nobody else writes it now */
+        const int64_t now_us = sp_clock_us(), gap_us = now_us - atomic_exchange(&t->loads.heard_us, now_us);
+        /* No other thread writes it now. */
+        if (gap_us > atomic_load(&t->loads.gap_us)) atomic_store(&t->loads.gap_us, gap_us);
     }
     tell(t);
 }
@@ -196,7 +197,7 @@ static sp_err get(sp_load *x)
     x->arrived = false;
     x->ended = false;
     x->move.first = 0;
-    x->move.n = x->move.is_ahead ? 0 : t->piece;
+    x->move.n = x->move.is_ahead ? 0 : t->loads.piece;
     x->since_us = sp_clock_us();
     x->n_seen = -1;
     SP_TRY(sp_move_get(&x->move, x->from->tier, got));
@@ -208,7 +209,7 @@ static sp_err get(sp_load *x)
 
 static sp_load *find(const sp_tiers *t, const sp_copy *c)
 {
-    sp_load *x = t->loading;
+    sp_load *x = t->loads.first;
     while (x && x->copy != c) x = x->next;
     return x;
 }
@@ -222,10 +223,10 @@ bool sp_tiers_await(sp_tiers *t, const sp_copy *c, int layer, int64_t deadline_u
     const _Atomic int *there = &x->move.n_there;
     if (atomic_load_explicit(there, memory_order_acquire) > layer) return true;
     int rc = 0;
-    pthread_mutex_lock(&t->lock);
+    pthread_mutex_lock(&t->loads.lock);
     while (atomic_load_explicit(there, memory_order_acquire) <= layer && !x->ended && rc == 0)
-        rc = pthread_cond_timedwait(&t->more, &t->lock, &end);
-    pthread_mutex_unlock(&t->lock);
+        rc = pthread_cond_timedwait(&t->loads.more, &t->loads.lock, &end);
+    pthread_mutex_unlock(&t->loads.lock);
     return atomic_load_explicit(there, memory_order_acquire) > layer;
 }
 
@@ -276,7 +277,7 @@ static void note_speed(sp_load *x)
 static void note_gap(const sp_load *x)
 {
     sp_level *l = x->from;
-    const double us = (double)atomic_load(&x->tiers->gap_us);
+    const double us = (double)atomic_load(&x->tiers->loads.gap_us);
     if (l->place != SP_AT_REMOTE) return;
     const double off_us = us > l->gap_us ? us - l->gap_us : l->gap_us - us;
     const bool first = l->gap_us == 0;
@@ -307,7 +308,7 @@ static void unlink_load(sp_load **list, const sp_load *x)
 
 static void free_load(sp_load *x)
 {
-    unlink_load(x->copy ? &x->tiers->loading : &x->tiers->abandoned, x);
+    unlink_load(x->copy ? &x->tiers->loads.first : &x->tiers->loads.abandoned, x);
     sp_move_fini(&x->move);
     sp_free(x);
 }
@@ -322,17 +323,17 @@ static void acknowledge(sp_load *x)
     if (err != SP_OK) x->from->busy_asked -= missing_bytes(x); /* nobody waits for it */
     if (err != SP_OK && err != SP_E_NOTFOUND && err != SP_E_FORMAT && err != SP_E_CANCELED)
         sp_log(SP_LOG_WARN, "not loaded: %s", x->post.detail);
-    if (err != SP_OK) t->load_failed(t->user, x->copy, why_failed(err));
+    if (err != SP_OK) t->loads.failed(t->loads.user, x->copy, why_failed(err));
     err = sp_ledger_load_end(t->ledger, x->copy, err == SP_OK ? &x->move.said.facts : NULL,
                              x->cancelled ? (sp_place)0 : x->from->place, x->now);
-    if (err != SP_OK) t->load_failed(t->user, x->copy, why_failed(err));
+    if (err != SP_OK) t->loads.failed(t->loads.user, x->copy, why_failed(err));
     free_load(x);
 }
 
 /* next_arrived -- an arrived load whose parent is not LOADING; or NULL. */
 static sp_load *next_arrived(const sp_tiers *t)
 {
-    sp_load *x = t->loading;
+    sp_load *x = t->loads.first;
     while (x && !(x->arrived && !(x->copy->parent && x->copy->parent->state == SP_COPY_LOADING)))
         x = x->next;
     return x;
@@ -389,16 +390,16 @@ static void abandon(sp_load *x)
     l->busy_asked -= missing_bytes(x);
     x->holds = !sp_move_cut(&x->move);
     if (x->holds) sp_kv_retain(t->pool, x->move.blocks, n_blocks_of(x));
-    unlink_load(&t->loading, x);
+    unlink_load(&t->loads.first, x);
     x->copy = NULL;
-    x->next = t->abandoned;
-    t->abandoned = x;
+    x->next = t->loads.abandoned;
+    t->loads.abandoned = x;
     if (l->n_abandoned++ == 0) {
         l->late_since_us = l->busy_since_us;
         l->late_bytes = 0;
     }
     l->gap_us = SP_MAX(l->gap_us, SP_MIN(2 * l->gap_us, l->busy_limit_us)); /* it may be slower now than it was */
-    t->load_failed(t->user, c, SP_MISS_LATE);
+    t->loads.failed(t->loads.user, c, SP_MISS_LATE);
     sp_err err = sp_ledger_load_end(t->ledger, c, NULL, (sp_place)0, x->now);
     assert(err == SP_OK); /* a load that ends without contents cannot fail */
     SP_UNUSED(err);
@@ -418,7 +419,7 @@ static double grace_us(const sp_level *l)
 static double pace_us(const sp_tiers *t, const sp_level *l)
 {
     double left = 0, cost_us = 0;
-    for (const sp_load *x = t->loading; x; x = x->next) {
+    for (const sp_load *x = t->loads.first; x; x = x->next) {
         if (x->from != l || x->arrived) continue;
         left += missing_bytes(x);
         cost_us += (double)x->copy->facts.cost_us;
@@ -432,7 +433,7 @@ static int64_t remote_late_us(const sp_tiers *t, const sp_level *l)
     const int64_t end = l->busy_since_us + (int64_t)l->busy_limit_us;
     const double grace = grace_us(l);
     if (grace == 0) return end;
-    const int64_t heard_us = sp_tier_takes(l->tier) ? sp_clock_us() : atomic_load(&t->heard_us);
+    const int64_t heard_us = sp_tier_takes(l->tier) ? sp_clock_us() : atomic_load(&t->loads.heard_us);
     const int64_t pace = l->busy_since_us + (int64_t)SP_MAX(SP_MAX(grace, LEAST_LATE_US), pace_us(t, l));
     return SP_MIN(SP_MIN(end, heard_us + (int64_t)grace), pace);
 }
@@ -461,9 +462,9 @@ static bool has_expired(sp_load *x, int64_t now_us)
 
 void sp_tiers_expire(sp_tiers *t)
 {
-    const int64_t now_us = t->loading ? sp_clock_us() : 0;
+    const int64_t now_us = t->loads.first ? sp_clock_us() : 0;
     bool some = false;
-    for (sp_load *x = t->loading, *next; x; x = next) {
+    for (sp_load *x = t->loads.first, *next; x; x = next) {
         next = x->next;
         if (!has_expired(x, now_us)) continue;
         abandon(x);
@@ -475,8 +476,8 @@ void sp_tiers_expire(sp_tiers *t)
 
 int64_t sp_tiers_until_expiry(const sp_tiers *t)
 {
-    int64_t least = INT64_C(10000000), now_us = t->loading ? sp_clock_us() : 0;
-    for (const sp_load *x = t->loading; x; x = x->next)
+    int64_t least = INT64_C(10000000), now_us = t->loads.first ? sp_clock_us() : 0;
+    for (const sp_load *x = t->loads.first; x; x = x->next)
         least = SP_MIN(least, late_us(x) - now_us);
     least = SP_MIN(least, sp_tiers_until_yield(t));
     return SP_MAX(SP_MIN(least, sp_tiers_until_write_expiry(t)), 0);
@@ -490,7 +491,7 @@ void sp_tiers_wait(sp_tiers *t)
 
 void sp_tiers_drain(sp_tiers *t)
 {
-    while (t->loading || (t->writing && !t->stuck)) sp_tiers_wait(t);
+    while (t->loads.first || (t->writes.first && !t->writes.stuck)) sp_tiers_wait(t);
 }
 
 /* -- the beginning -------------------------------------------------------------------------- */
@@ -521,8 +522,8 @@ sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, bool is_ahead, int64_
         sp_free(x);
         return err;
     }
-    x->next = t->loading;
-    t->loading = x;
+    x->next = t->loads.first;
+    t->loads.first = x;
     err = begin(x, key, is_ahead);
     if (err == SP_OK) return SP_OK;
     sp_err ended = sp_ledger_load_end(t->ledger, key->copy, NULL, (sp_place)0, now);
@@ -541,6 +542,6 @@ static void withdraw_all(sp_load *list)
 
 void sp_tiers_cancel_loads(sp_tiers *t)
 {
-    withdraw_all(t->loading);
-    withdraw_all(t->abandoned);
+    withdraw_all(t->loads.first);
+    withdraw_all(t->loads.abandoned);
 }

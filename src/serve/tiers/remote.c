@@ -25,12 +25,12 @@ enum {
 
 #define YIELD_SHARE 0.05 /* of the time that computing the oldest of their copies takes */
 
-struct sp_share {
+struct sp_sharing {
     sp_move move; /* first */
     sp_post post;
     sp_tiers *tiers;
     const sp_copy *copy; /* pinned; NULL: given up, and its blocks are not held */
-    sp_share *next;
+    sp_sharing *next;
 };
 
 sp_tier *sp_tiers_remote(const sp_tiers *t)
@@ -77,7 +77,7 @@ sp_err sp_tiers_open_remote(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out)
 
 /* -- sharing ------------------------------------------------------------------------------------------- */
 
-static int64_t n_blocks_of(const sp_share *x)
+static int64_t n_blocks_of(const sp_sharing *x)
 {
     return sp_blocks_for(x->move.slot + x->move.seg.n);
 }
@@ -86,17 +86,17 @@ static int64_t n_blocks_of(const sp_share *x)
 static void note_failure(sp_tiers *t, sp_err err, const char *why)
 {
     sp_log(SP_LOG_DEBUG, "a copy is not shared: %s", why);
-    t->n_unshared++;
+    t->shares.n_failed++;
     if (sp_tiers_has_store(t)) return;
     t->err = err;
     snprintf(t->detail, sizeof t->detail, "%s", why);
 }
 
 /* let_go -- its copy may leave the device. */
-static void let_go(sp_share *x)
+static void let_go(sp_sharing *x)
 {
     sp_tiers *t = x->tiers;
-    t->n_sharing_blocks -= n_blocks_of(x);
+    t->shares.n_blocks -= n_blocks_of(x);
     sp_kv_release(t->pool, x->move.blocks, n_blocks_of(x));
     sp_ledger_unpin(t->ledger, x->copy);
     x->copy = NULL;
@@ -104,13 +104,13 @@ static void let_go(sp_share *x)
 
 static void done(sp_post *post)
 {
-    sp_share *x = (sp_share *)(void *)((char *)post - offsetof(sp_share, post));
+    sp_sharing *x = (sp_sharing *)(void *)((char *)post - offsetof(sp_sharing, post));
     sp_tiers *t = x->tiers;
-    sp_share **link = &t->sharing;
+    sp_sharing **link = &t->shares.first;
     while (*link != x) link = &(*link)->next;
     *link = x->next;
-    t->n_sharing--;
-    t->yields_since_us = 0;
+    t->shares.n--;
+    t->shares.yields_since_us = 0;
     if (post->err != SP_OK)
         note_failure(t, post->err, post->detail);
     else if (x->copy)
@@ -123,11 +123,11 @@ static void done(sp_post *post)
 /* put_done -- on the tier's thread. */
 static void put_done(void *move, sp_tier_op *op)
 {
-    sp_share *x = move;
+    sp_sharing *x = move;
     sp_posts_end(x->tiers->posts, &x->post, sp_tier_op_result(op));
 }
 
-static sp_err begin(sp_share *x, const sp_tiers_key *key)
+static sp_err begin(sp_sharing *x, const sp_tiers_key *key)
 {
     sp_tiers *t = x->tiers;
     sp_record r;
@@ -138,7 +138,7 @@ static sp_err begin(sp_share *x, const sp_tiers_key *key)
 
 bool sp_tiers_is_sharing(const sp_tiers *t, const sp_copy *copy)
 {
-    const sp_share *x = t->sharing;
+    const sp_sharing *x = t->shares.first;
     while (x && x->copy != copy) x = x->next;
     return x != NULL;
 }
@@ -146,18 +146,18 @@ bool sp_tiers_is_sharing(const sp_tiers *t, const sp_copy *copy)
 sp_err sp_tiers_share(sp_tiers *t, const sp_tiers_key *key)
 {
     const sp_copy *c = key->copy;
-    if (!sp_tiers_remote(t) || c->places & SP_AT_REMOTE || t->n_sharing >= MOST_SHARES || sp_tiers_is_erasing(t, c))
+    if (!sp_tiers_remote(t) || c->places & SP_AT_REMOTE || t->shares.n >= MOST_SHARES || sp_tiers_is_erasing(t, c))
         return SP_OK;
     if (sp_tiers_is_sharing(t, c)) return SP_OK;
     if (!sp_tier_answers(sp_tiers_remote(t))) {
         note_failure(t, SP_E_IO, "the remote tier does not answer");
         return SP_OK;
     }
-    if (t->n_sharing && (t->n_sharing_blocks + sp_blocks_for(c->n)) * SHARE > sp_kv_pool_n_blocks(t->pool))
+    if (t->shares.n && (t->shares.n_blocks + sp_blocks_for(c->n)) * SHARE > sp_kv_pool_n_blocks(t->pool))
         return SP_OK;
-    sp_share *x = SP_NEW(sp_share);
+    sp_sharing *x = SP_NEW(sp_sharing);
     if (!x) return sp_fail_nomem(sizeof *x, "sharing a copy");
-    *x = (sp_share){.post.done = done, .tiers = t, .copy = c};
+    *x = (sp_sharing){.post.done = done, .tiers = t, .copy = c};
     if (!c->first) sp_notes_prepare(t->pool, c->blocks, c->n);
     sp_err err = begin(x, key);
     if (err != SP_OK) {
@@ -168,32 +168,32 @@ sp_err sp_tiers_share(sp_tiers *t, const sp_tiers_key *key)
     sp_posts_begin(t->posts);
     sp_ledger_pin(t->ledger, c);
     sp_kv_retain(t->pool, x->move.blocks, n_blocks_of(x));
-    x->next = t->sharing;
-    t->sharing = x;
-    t->n_sharing++;
-    t->n_sharing_blocks += n_blocks_of(x);
+    x->next = t->shares.first;
+    t->shares.first = x;
+    t->shares.n++;
+    t->shares.n_blocks += n_blocks_of(x);
     return SP_OK;
 }
 
 int64_t sp_tiers_until_yield(const sp_tiers *t)
 {
-    const sp_share *oldest = NULL;
-    if (!t->yields_since_us) return INT64_MAX;
-    for (const sp_share *x = t->sharing; x; x = x->next)
+    const sp_sharing *oldest = NULL;
+    if (!t->shares.yields_since_us) return INT64_MAX;
+    for (const sp_sharing *x = t->shares.first; x; x = x->next)
         if (x->copy) oldest = x;
     if (!oldest) return INT64_MAX;
     const double us = SP_MAX(LEAST_YIELD_US, YIELD_SHARE * (double)oldest->copy->facts.cost_us);
-    return SP_MAX(t->yields_since_us + (int64_t)us - sp_clock_us(), 0);
+    return SP_MAX(t->shares.yields_since_us + (int64_t)us - sp_clock_us(), 0);
 }
 
 bool sp_tiers_yield(sp_tiers *t)
 {
     bool some = false;
-    if (!t || !t->sharing) return false;
-    if (!t->yields_since_us) t->yields_since_us = sp_clock_us();
+    if (!t || !t->shares.first) return false;
+    if (!t->shares.yields_since_us) t->shares.yields_since_us = sp_clock_us();
     if (sp_tiers_until_yield(t) > 0) return false;
-    t->yields_since_us = 0;
-    for (sp_share *x = t->sharing; x; x = x->next) {
+    t->shares.yields_since_us = 0;
+    for (sp_sharing *x = t->shares.first; x; x = x->next) {
         if (!x->copy || !sp_move_cut(&x->move)) continue;
         sp_tier_op_withdraw(x->move.op);
         let_go(x);
@@ -213,8 +213,8 @@ sp_err sp_tiers_share_rest(sp_tiers *t, sp_tiers_rest *rest)
 {
     rest->n_left = 0;
     if (!t || !sp_tiers_remote(t)) return SP_OK;
-    if (!rest->began) *rest = (sp_tiers_rest){.began = true, .n_failed = t->n_unshared};
-    if (t->n_unshared > rest->n_failed) return sp_fail(SP_E_IO, "the remote tier does not take copies");
+    if (!rest->began) *rest = (sp_tiers_rest){.began = true, .n_failed = t->shares.n_failed};
+    if (t->shares.n_failed > rest->n_failed) return sp_fail(SP_E_IO, "the remote tier does not take copies");
     for (const sp_copy *c = sp_ledger_next(t->ledger, NULL); c; c = sp_ledger_next(t->ledger, c)) {
         if (!is_due(c)) continue;
         rest->n_left++;
@@ -225,11 +225,11 @@ sp_err sp_tiers_share_rest(sp_tiers *t, sp_tiers_rest *rest)
 
 void sp_tiers_cancel_shares(sp_tiers *t)
 {
-    for (const sp_share *x = t->sharing; x; x = x->next) sp_tier_op_withdraw(x->move.op);
+    for (const sp_sharing *x = t->shares.first; x; x = x->next) sp_tier_op_withdraw(x->move.op);
 }
 
 void sp_tiers_cancel_erased_shares(sp_tiers *t)
 {
-    for (const sp_share *x = t->sharing; x; x = x->next)
+    for (const sp_sharing *x = t->shares.first; x; x = x->next)
         if (x->copy && sp_tiers_is_erasing(t, x->copy)) sp_tier_op_withdraw(x->move.op);
 }

@@ -32,7 +32,7 @@ struct sp_tiers_sweep {
 static void release(sp_tiers_sweep *s)
 {
     if (--s->n_refs > 0) return;
-    if (s->left) s->tiers->n_left_sweeps--;
+    if (s->left) s->tiers->sweeps.n_left--;
     for (int i = 0; i < SP_LEVELS; i++) sp_sweep_release(s->parts[i].sweep);
     sp_free(s);
 }
@@ -41,16 +41,16 @@ static void release(sp_tiers_sweep *s)
 
 sp_err sp_tiers_erasing(sp_tiers *t, const sp_digest *ids, size_t n)
 {
-    if (n > t->erasing.cap) SP_TRY(sp_vec_reserve(&t->erasing, n));
-    if (n) memcpy(t->erasing.v, ids, n * sizeof *ids);
-    t->erasing.n = n;
+    if (n > t->sweeps.erasing.cap) SP_TRY(sp_vec_reserve(&t->sweeps.erasing, n));
+    if (n) memcpy(t->sweeps.erasing.v, ids, n * sizeof *ids);
+    t->sweeps.erasing.n = n;
     return SP_OK;
 }
 
 bool sp_tiers_is_erasing(const sp_tiers *t, const sp_copy *c)
 {
-    const sp_digest *ids = t->erasing.v;
-    const size_t n = t->erasing.n;
+    const sp_digest *ids = t->sweeps.erasing.v;
+    const size_t n = t->sweeps.erasing.n;
     if (!n) return false;
     for (const sp_copy *p = c; p; p = p->parent)
         if (sp_digest_among(&p->facts.id, ids, n)) return true;
@@ -90,7 +90,7 @@ static sp_err begin_part(sp_tiers_sweep *s, int i, const sp_sweep_opts *o)
 /* may_sweep -- whether all tiers answer, as far as is known. */
 static sp_err may_sweep(const sp_tiers *t)
 {
-    bool answers = !t->stuck && t->n_left_sweeps == 0;
+    bool answers = !t->writes.stuck && t->sweeps.n_left == 0;
     for (int i = 0; i < SP_LEVELS; i++) answers &= t->levels[i].n_abandoned == 0;
     return answers ? SP_OK : sp_fail(SP_E_IO, "the store does not answer");
 }
@@ -212,7 +212,7 @@ sp_err sp_tiers_sweep_end(sp_tiers_sweep *s, int64_t *n_gone)
         err = one;
         snprintf(why, sizeof why, "%s", sp_error_detail());
     }
-    t->n_left_sweeps += s->left;
+    t->sweeps.n_left += s->left;
     release(s);
     return err == SP_OK ? SP_OK : sp_fail(err, "%s", why);
 }

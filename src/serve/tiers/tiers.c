@@ -85,9 +85,9 @@ static void close_all(sp_tiers *t)
     sp_others_close(t->others);
     sp_posts_destroy(t->posts);
     sp_vec_fini(&t->path);
-    sp_vec_fini(&t->erasing);
-    pthread_cond_destroy(&t->more);
-    pthread_mutex_destroy(&t->lock);
+    sp_vec_fini(&t->sweeps.erasing);
+    pthread_cond_destroy(&t->loads.more);
+    pthread_mutex_destroy(&t->loads.lock);
     sp_free(t);
 }
 
@@ -124,13 +124,13 @@ sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out)
     t->pool = o->pool;
     t->space = *o->space;
     t->salt = o->salt;
-    t->load_failed = o->load_failed;
-    t->user = o->user;
+    t->loads.failed = o->load_failed;
+    t->loads.user = o->user;
     t->admit_cheaper = o->admit_cheaper;
     t->timeout_us = o->timeout_us;
-    if (o->by_layers) t->piece = SP_DIV_UP(sp_kv_pool_shape(o->pool)->n_layers, PIECES);
-    pthread_mutex_init(&t->lock, NULL);
-    sp_cond_init(&t->more); /* a deadline is on the monotonic clock */
+    if (o->by_layers) t->loads.piece = SP_DIV_UP(sp_kv_pool_shape(o->pool)->n_layers, PIECES);
+    pthread_mutex_init(&t->loads.lock, NULL);
+    sp_cond_init(&t->loads.more); /* a deadline is on the monotonic clock */
     sp_ledger_set_tiers(
         o->ledger,
         &(sp_ledger_tiers){.leaving = sp_tiers_leaving, .useless = sp_tiers_useless, .user = t});
@@ -151,7 +151,7 @@ void sp_tiers_close(sp_tiers *t)
 {
     if (!t) return;
     sp_ledger_set_tiers(t->ledger, &(sp_ledger_tiers){0});
-    assert(!t->writing && !t->sharing && !t->loading && !t->abandoned);
+    assert(!t->writes.first && !t->shares.first && !t->loads.first && !t->loads.abandoned);
     close_all(t);
 }
 
@@ -377,7 +377,7 @@ sp_err sp_tiers_before(sp_tiers *t, const sp_tiers_key *key, sp_arena *arena,
 {
     *n = 0;
     *before = NULL;
-    if (t->stuck) return sp_fail(SP_E_IO, "the store does not answer");
+    if (t->writes.stuck) return sp_fail(SP_E_IO, "the store does not answer");
     before_query *q = SP_NEW(before_query);
     if (!q) return sp_fail_nomem(sizeof *q, "the header of a copy");
     atomic_init(&q->refs, 2);

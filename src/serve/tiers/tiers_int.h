@@ -13,7 +13,7 @@
 
 typedef struct sp_load sp_load;   /* loads.c */
 typedef struct sp_write sp_write; /* writes.c */
-typedef struct sp_share sp_share; /* remote.c */
+typedef struct sp_sharing sp_sharing; /* remote.c */
 
 /* A tier below the device. */
 typedef struct sp_level {
@@ -36,48 +36,65 @@ typedef struct sp_level {
 
 enum { SP_LEVELS = SP_N_TIERS - 1 }; /* all but the device: tiers.c */
 
+/* Loads (loads.c). */
+typedef struct sp_load_list {
+    sp_load *first;       /* in progress */
+    sp_load *abandoned;   /* timed out: the tier uses their memory until they end */
+    int piece;            /* layers of a get; 0: all */
+    pthread_mutex_t lock; /* with `more`: a layer has arrived, or a get has ended */
+    pthread_cond_t more;
+    _Atomic int64_t heard_us; /* when the remote tier's last layer arrived, or the last load from it began ... */
+    _Atomic int64_t gap_us;   /* ... and the longest time between two of these */
+    void (*failed)(void *user, const sp_copy *copy, sp_miss why);
+    void *user;
+} sp_load_list;
+
+/* Writes to the disk tier (writes.c). */
+typedef struct sp_write_list {
+    sp_write *first;
+    int64_t n_failed;
+    int64_t n_given_up;      /* those of them that waited for a write that hangs */
+    bool full;               /* the last write found no room */
+    bool stuck;              /* a write hangs: no progress for timeout_us */
+    _Atomic int64_t n_taken; /* layers that the tier has taken ... */
+    int64_t n_seen;          /* ... their number at the last check ... */
+    int64_t took_us;         /* ... and when it last changed */
+} sp_write_list;
+
+/* Puts to the remote tier (remote.c). */
+typedef struct sp_share_list {
+    sp_sharing *first;
+    int n;
+    int64_t n_blocks;        /* that they hold */
+    int64_t yields_since_us; /* when a request first needed these blocks; 0: none does */
+    int64_t n_failed;
+} sp_share_list;
+
+/* Sweeps (sweeps.c). */
+typedef struct sp_sweep_list {
+    SP_VEC(sp_digest) erasing; /* sorted: sp_tiers_erasing */
+    int n_left;                /* sweeps whose caller has stopped waiting */
+} sp_sweep_list;
+
 struct sp_tiers {
     sp_posts *posts;
     sp_level levels[SP_LEVELS]; /* the fastest first */
-    sp_disk_order *order;       /* of the disk; NULL: none */
+    sp_disk_order *order;       /* of the disk tier; NULL: none */
     sp_others *others;          /* what its folder has for other models */
     sp_host_kv host_kv, remote_kv;
     sp_kv_pool *pool;
     sp_ledger *ledger;
     sp_digest space;
     const char *salt;
-    void (*load_failed)(void *user, const sp_copy *copy, sp_miss why);
-    void *user;
-
-    sp_write *writing;
-    int64_t n_failed;   /* writes */
-    int64_t n_given_up; /* of those: they waited for one that hangs */
-    bool full;          /* the last write found no room */
-    bool stuck;         /* a write hangs: no progress for timeout_us */
-    _Atomic int64_t n_taken; /* layers that writes have taken in ... */
-    int64_t n_seen;          /* ... when that was last looked at ... */
-    int64_t took_us;         /* ... and since when it has been so */
-    sp_share *sharing; /* puts to the remote tier */
-    int n_sharing;
-    int64_t n_sharing_blocks;
-    int64_t yields_since_us; /* when a request first lacked the memory of these; 0: none does */
-    int64_t n_unshared; /* puts that failed */
-    sp_err err;       /* of the last write that failed */
-    char detail[256]; /* its explanation */
-
-    SP_VEC(sp_digest) erasing; /* sorted: sp_tiers_erasing */
-    int n_left_sweeps;         /* whose caller has stopped waiting */
-
-    sp_load *loading;     /* under way */
-    sp_load *abandoned;   /* timed out: the tier keeps their memory until they end */
-    int64_t timeout_us;
-    int piece;            /* layers of a get; 0: all */
-    pthread_mutex_t lock; /* with `more`: a layer has arrived, or a get has ended */
-    pthread_cond_t more;
-    _Atomic int64_t heard_us; /* when the remote tier's last layer came, or the last load from it began ... */
-    _Atomic int64_t gap_us;   /* ... and the longest time between two of these */
+    int64_t timeout_us; /* of loads and writes */
     bool admit_cheaper;
-    SP_VEC(sp_digest) path; /* scratch: sp_tiers_path_of */
+    sp_load_list loads;
+    sp_write_list writes;
+    sp_share_list shares;
+    sp_sweep_list sweeps;
+    sp_err err;             /* of the last write or put that failed */
+    char detail[256];       /* its explanation */
+    SP_VEC(sp_digest) path; /* scratch of swap.c: segments of a path */
 };
 
 /* -- levels (tiers.c) ------------------------------------------------------------------------ */

@@ -46,7 +46,7 @@ static void let_go(const sp_write *x)
 static void end_write(sp_write *x)
 {
     sp_tiers *t = x->tiers;
-    sp_write **link = &t->writing;
+    sp_write **link = &t->writes.first;
     while (*link != x) link = &(*link)->next;
     *link = x->next;
     let_go(x);
@@ -58,8 +58,8 @@ static void end_write(sp_write *x)
 /* count_given_up -- counts a copy that is not written because another write hangs; its next use tries again. */
 static void count_given_up(sp_tiers *t)
 {
-    t->n_failed++;
-    t->n_given_up++;
+    t->writes.n_failed++;
+    t->writes.n_given_up++;
     t->err = SP_E_IO;
     snprintf(t->detail, sizeof t->detail, "the store has written nothing for %lld ms",
              (long long)(t->timeout_us / 1000));
@@ -70,12 +70,12 @@ static void note_failure(sp_tiers *t, const sp_write *x)
 {
     const sp_err err = x->post.err;
     bool follows = x->copy->facts.kind == SP_COPY_PATH && err == SP_E_NOTFOUND;
-    bool told = follows || err == SP_E_CANCELED || (err == SP_E_LIMIT && t->full);
+    bool told = follows || err == SP_E_CANCELED || (err == SP_E_LIMIT && t->writes.full);
     sp_log(told ? SP_LOG_DEBUG : SP_LOG_WARN, "a copy was not stored: %s", x->post.detail);
     if (follows) return;
-    t->n_failed++;
+    t->writes.n_failed++;
     t->err = err;
-    t->full = err == SP_E_LIMIT;
+    t->writes.full = err == SP_E_LIMIT;
     snprintf(t->detail, sizeof t->detail, "%s", x->post.detail);
 }
 
@@ -90,18 +90,18 @@ static void done(sp_post *post)
 {
     sp_write *x = write_of(post);
     sp_tiers *t = x->tiers;
-    if (t->stuck && post->err == SP_E_CANCELED && x->next) { /* it waited behind the oldest */
+    if (t->writes.stuck && post->err == SP_E_CANCELED && x->next) { /* it waited behind the oldest */
         count_given_up(t);
         end_write(x);
         return;
     }
-    if (t->stuck) sp_log(SP_LOG_INFO, "the store answers again: copies are written");
-    t->stuck = false;
-    t->took_us = sp_clock_us();
+    if (t->writes.stuck) sp_log(SP_LOG_INFO, "the store answers again: copies are written");
+    t->writes.stuck = false;
+    t->writes.took_us = sp_clock_us();
     if (post->err == SP_OK) {
         touch_path(x);
         sp_ledger_placed(t->ledger, x->copy, SP_AT_DISK);
-        t->full = false;
+        t->writes.full = false;
     } else {
         note_failure(t, x);
     }
@@ -112,7 +112,7 @@ static void done(sp_post *post)
 
 static void taken(void *user)
 {
-    atomic_fetch_add(&((sp_tiers *)user)->n_taken, 1);
+    atomic_fetch_add(&((sp_tiers *)user)->writes.n_taken, 1);
 }
 
 static void put_done(void *move, sp_tier_op *op)
@@ -125,32 +125,32 @@ static void put_done(void *move, sp_tier_op *op)
 
 void sp_tiers_expire_writes(sp_tiers *t)
 {
-    if (!t->writing || t->stuck) return;
-    const int64_t now_us = sp_clock_us(), n = atomic_load(&t->n_taken);
-    if (n != t->n_seen) t->took_us = now_us;
-    t->n_seen = n;
-    if (now_us - t->took_us <= t->timeout_us) return;
-    t->stuck = true;
+    if (!t->writes.first || t->writes.stuck) return;
+    const int64_t now_us = sp_clock_us(), n = atomic_load(&t->writes.n_taken);
+    if (n != t->writes.n_seen) t->writes.took_us = now_us;
+    t->writes.n_seen = n;
+    if (now_us - t->writes.took_us <= t->timeout_us) return;
+    t->writes.stuck = true;
     sp_log(SP_LOG_WARN,
            "the store has written nothing for %lld ms: no copies are written until it answers",
            (long long)(t->timeout_us / 1000));
-    for (const sp_write *x = t->writing; x->next; x = x->next) sp_tier_op_withdraw(x->move.op);
+    for (const sp_write *x = t->writes.first; x->next; x = x->next) sp_tier_op_withdraw(x->move.op);
     sp_posts_poll(t->posts); /* the oldest stays: its end shows that the store answers */
 }
 
 int64_t sp_tiers_until_write_expiry(const sp_tiers *t)
 {
-    return t->writing && !t->stuck ? t->took_us + t->timeout_us - sp_clock_us() : INT64_MAX;
+    return t->writes.first && !t->writes.stuck ? t->writes.took_us + t->timeout_us - sp_clock_us() : INT64_MAX;
 }
 
 void sp_tiers_cancel_writes(sp_tiers *t)
 {
-    for (const sp_write *x = t->writing; x; x = x->next) sp_tier_op_withdraw(x->move.op);
+    for (const sp_write *x = t->writes.first; x; x = x->next) sp_tier_op_withdraw(x->move.op);
 }
 
 void sp_tiers_cancel_erased(sp_tiers *t)
 {
-    for (const sp_write *x = t->writing; x; x = x->next)
+    for (const sp_write *x = t->writes.first; x; x = x->next)
         if (sp_tiers_is_erasing(t, x->copy)) sp_tier_op_withdraw(x->move.op);
 }
 
@@ -158,15 +158,15 @@ void sp_tiers_cancel_erased(sp_tiers *t)
 
 bool sp_tiers_is_storing(const sp_tiers *t, const sp_copy *copy)
 {
-    const sp_write *x = t->writing;
+    const sp_write *x = t->writes.first;
     while (x && x->copy != copy) x = x->next;
-    return x && !t->stuck;
+    return x && !t->writes.stuck;
 }
 
 int64_t sp_tiers_n_storing_blocks(const sp_tiers *t)
 {
     int64_t n = 0;
-    for (const sp_write *x = t->writing; x; x = x->next) n += sp_copy_n_own_blocks(x->copy);
+    for (const sp_write *x = t->writes.first; x; x = x->next) n += sp_copy_n_own_blocks(x->copy);
     return n;
 }
 
@@ -189,7 +189,7 @@ sp_err sp_tiers_store(sp_tiers *t, const sp_tiers_key *key)
     if (!sp_tiers_tier(t) || sp_tiers_is_storing(t, key->copy) ||
         sp_tiers_is_erasing(t, key->copy))
         return SP_OK;
-    if (t->stuck) {
+    if (t->writes.stuck) {
         count_given_up(t);
         return SP_OK;
     }
@@ -206,9 +206,9 @@ sp_err sp_tiers_store(sp_tiers *t, const sp_tiers_key *key)
     sp_posts_begin(t->posts);
     sp_ledger_pin(t->ledger, key->copy);
     hold(x);
-    if (!t->writing) t->took_us = sp_clock_us();
-    x->next = t->writing;
-    t->writing = x;
+    if (!t->writes.first) t->writes.took_us = sp_clock_us();
+    x->next = t->writes.first;
+    t->writes.first = x;
     return SP_OK;
 }
 
@@ -220,10 +220,10 @@ sp_err sp_tiers_stored(const sp_tiers *t, const sp_copy *copy)
 
 int64_t sp_tiers_n_failed(const sp_tiers *t)
 {
-    return t->n_failed;
+    return t->writes.n_failed;
 }
 
 bool sp_tiers_has_missed(const sp_tiers *t)
 {
-    return t && t->n_given_up > 0 && !t->stuck;
+    return t && t->writes.n_given_up > 0 && !t->writes.stuck;
 }

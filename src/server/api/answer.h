@@ -18,7 +18,7 @@ json_t *srv_answer_explanation(const srv_job *j);
 json_t *srv_answer_frame(const srv_job *j, const char *object, json_t *choices);
 /* srv_answer_finish -- as OpenAI names the reasons. */
 const char *srv_answer_finish(sp_finish f);
-/* srv_answer_call -- the k-th call of a choice, as OpenAI has it; with its index in a stream. */
+/* srv_answer_call -- the k-th call of a choice in OpenAI's form, with its index if streamed. */
 json_t *srv_answer_call(const srv_job *j, int choice, size_t k, const json_t *call, bool streamed);
 /* srv_answer_failure -- the first choice that ended in an error; NULL: none. */
 const sp_result *srv_answer_failure(const srv_job *j);

@@ -1,6 +1,6 @@
-/* calls_int.h -- the pieces of calls.c: forms that have an object with name and arguments (calls.c) and forms
- * that name the function in their own way (calls_named.c, calls_python.c). A function that takes a form moves *v
- * past it and appends to `calls`, or returns false and changes neither. */
+/* calls_int.h -- parsers of calls: forms with an object of name and arguments (calls.c) and forms that name the
+ * function in another way (calls_named.c, calls_python.c). A function that takes a form moves *v past it and appends
+ * to `calls`, or returns false and changes neither. */
 #ifndef SP_SERVER_API_CALLS_INT_H
 #define SP_SERVER_API_CALLS_INT_H
 
@@ -10,7 +10,7 @@
 /* srv_calls_tool -- the function of this name, or NULL. */
 const json_t *srv_calls_tool(const srv_tools *t, const char *name);
 bool srv_calls_add(json_t *calls, const char *name, const json_t *arguments);
-/* srv_calls_scan -- past a JSON value, which is not checked; false: it is not complete. */
+/* srv_calls_scan -- skips a JSON value without checking it; false: it is incomplete. */
 bool srv_calls_scan(cli_view *v);
 /* srv_calls_begun -- a call whose arguments have begun. Owned by the caller. */
 json_t *srv_calls_begun(const char *name, const cli_view *arguments);
@@ -21,7 +21,7 @@ json_t *srv_calls_take_json(cli_view *v);
 
 /* name {...}, with the marks of Mistral, DeepSeek, GLM-4 and Functionary around it. */
 bool srv_calls_take_named(const srv_tools *t, cli_view *v, json_t *calls);
-/* srv_calls_open_named -- the same while its arguments grow; NULL: none has begun. */
+/* srv_calls_open_named -- the same for a call whose arguments are incomplete; NULL: none has begun. */
 json_t *srv_calls_open_named(const srv_tools *t, cli_view v);
 /* srv_calls_may_be_named -- whether v is one, or may become one. */
 bool srv_calls_may_be_named(const srv_tools *t, cli_view v);

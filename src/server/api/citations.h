@@ -4,13 +4,13 @@
 
 #include "server/api/job.h"
 
-/* srv_citations_add -- to a choice that is done, "citations": a list of {start, end, sources}, bytes of its text. Each
- * source has `document` (its place in spolia.documents), id and title if it has them, `chunk` (its number among those
- * of its id) and `mass`. A document's lift is what the sentence looks at, over what the beginning of the question
- * looks at, which is what the document gets for its place in the prompt; `mass` is its share of all lifts. Sources are
- * those above the mean. Does nothing unless the task asks. */
+/* srv_citations_add -- adds "citations" to a finished choice: a list of {start, end, sources}, in bytes of its text.
+ * Each source has `document` (its index in spolia.documents), id and title if it has them, `chunk` (its number among
+ * those of its id) and `mass`. The lift of a document is the sentence's attention to it, divided by that of the
+ * beginning of the question, which depends only on the document's place in the prompt; `mass` is its share of all
+ * lifts. Sources are the documents above the mean. Does nothing unless the task asks for citations. */
 void srv_citations_add(const srv_job *j, int choice, json_t *to);
-/* srv_citations_rate -- to each document of an account, "attention": its share of the lifts by the question. */
+/* srv_citations_rate -- adds "attention" to each document of an account: its share of the lifts by the question. */
 void srv_citations_rate(const srv_job *j, json_t *documents);
 
 #endif

@@ -1,5 +1,6 @@
 /* collections.h -- named sets of documents that requests are answered from: those of `serve --collection NAME=PATH`,
- * which all keys read and none changes, and those that a key has created over HTTP, which are its own. */
+ * which all keys may read and none may change, and those created over HTTP, which belong to the key that created
+ * them. */
 #ifndef SP_SERVER_API_COLLECTIONS_H
 #define SP_SERVER_API_COLLECTIONS_H
 
@@ -19,7 +20,7 @@ typedef struct srv_collection {
 typedef struct srv_found {
     char name[SRV_MAX_NAME + 1]; /* "": nothing */
     srv_collection *served;      /* NULL: the key has created it */
-    srv_ahead_notes *searches;   /* like one in it */
+    srv_ahead_notes *searches;   /* notes on searches in it */
 } srv_found;
 
 /* srv_collections_open -- of s->o.collections: "NAME=PATH", where PATH is an index of `spolia index`, or a folder or
@@ -29,11 +30,11 @@ void srv_collections_close(srv_server *s);
 /* srv_collections_served -- those of --collection, [*n]. */
 const srv_collection *srv_collections_served(const srv_server *s, int *n);
 
-/* srv_collection_find -- by a name of n bytes. srv_collection_of_model -- that of "docs@model". False: there is
- * none, and out is as it was. */
+/* srv_collection_find -- by a name of n bytes. srv_collection_of_model -- the collection in "docs@model". False: there
+ * is none, and out is unchanged. */
 bool srv_collection_find(const srv_call *call, const char *name, size_t n, srv_found *out);
 bool srv_collection_of_model(const srv_call *call, const char *model, srv_found *out);
-/* srv_collections_models -- adds "NAME@MODEL" of each collection that the caller may use to a list of models. */
+/* srv_collections_models -- adds "NAME@MODEL" to a list of models for each collection that the caller may use. */
 void srv_collections_models(const srv_call *call, json_t *list);
 
 /* srv_collection_search -- as sp_retriever_search. srv_collection_count -- these passages answered a question. */
@@ -44,7 +45,7 @@ void srv_collection_count(const srv_call *call, const srv_found *in, const sp_hi
  *
  *   GET, POST    /v1/collections                     the list; creates one
  *   GET, DELETE  /v1/collections/NAME                one; erases it with its documents
- *   GET, POST    /v1/collections/NAME/documents      as /v1/documents; of --collection its files, GET alone
+ *   GET, POST    /v1/collections/NAME/documents      as /v1/documents; for --collection: its files, GET only
  *   any          /v1/collections/NAME/documents/ID   as /v1/documents/ID */
 srv_sent srv_collections_all(srv_call *call);
 srv_sent srv_collections_one(srv_call *call);

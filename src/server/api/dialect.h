@@ -1,4 +1,4 @@
-/* dialect.h -- the APIs in which a request to generate comes and its answer goes.
+/* dialect.h -- the APIs: how each reads a request to generate and writes its answer.
  *
  *   body --dialect.body--> body of a chat or of completions --generate.c--> job --dialect.whole--> object
  *                                                                              --dialect.write--> events
@@ -17,13 +17,13 @@
 typedef struct srv_dialect {
     const char *id;            /* how ids begin; NULL: as OpenAI's */
     bool lines;                /* a stream is JSON, one object a line; else server-sent events */
-    const char *ping;          /* sent when nothing else is for a while; NULL: a comment */
+    const char *ping;          /* sent after a while of silence; NULL: a comment */
     const char *renamed[6][2]; /* a field of the chat, and its name here */
     /* body -- the body of a chat (*chat stays true) or of completions with the same meaning; NULL after an error in
      * *f. Fields that both have are kept. Owns: json_decref. */
     json_t *(*body)(srv_fields *f, bool *chat);
     json_t *(*whole)(const srv_job *j); /* of a job that is done */
-    /* write -- adds what is new of a stream, and its end. Called with the lock held; false: the stream breaks off. */
+    /* write -- adds the new part of a stream, and its end. Called with the lock held; false: the stream breaks off. */
     bool (*write)(srv_job *j);
     /* error -- NULL: OpenAI's form. */
     json_t *(*error)(int status, const char *code, const char *why);
@@ -45,11 +45,11 @@ srv_sent srv_dialect_error(const srv_call *call, const srv_dialect *dialect, int
 json_t *srv_body_copy(const srv_fields *f, const char *const *replaced, size_t n);
 
 /* -- parts of writers -- */
-/* srv_job_key -- the part that is one for all ids of a request. */
+/* srv_job_key -- the part that all ids of a request share. */
 const char *srv_job_key(const srv_job *j);
 /* srv_arguments_json -- arguments of a call as an object: {} where they are none. */
 json_t *srv_arguments_json(const json_t *call);
-/* srv_said_of -- what choice i says as known so far; a call that was cut is open. Owns: srv_said_fini. */
+/* srv_said_of -- the parts of choice i so far; a call that was cut is open. Owns: srv_said_fini. */
 void srv_said_of(const srv_job *j, int i, srv_said *found);
 /* srv_stream_line -- adds an object, which is consumed, as a line. */
 bool srv_stream_line(srv_job *j, json_t *o);

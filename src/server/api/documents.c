@@ -166,7 +166,7 @@ static bool order(const query *q, srv_fields *f, const json_t *o, const char *id
 {
     srv_fields inner = {.object = o};
     const char *system = srv_field_string(&inner, "system");
-    srv_order new = {.salt = q->salt,
+    srv_work_item new = {.salt = q->salt,
                      .id = id,
                      .system = system ? system : CLI_SYSTEM_TEXT,
                      .n_fuse = (int)srv_field_int(&inner, "fuse", 0, 0, 64),

@@ -14,8 +14,8 @@ typedef struct srv_echo {
     size_t n;
 } srv_echo;
 
-/* srv_echo_read -- what the task asks for of the i-th prompt; false after an error in *f. The probabilities are those
- * of the plain forward pass over the prompt, which is computed once more for them. Owns: srv_echo_fini. */
+/* srv_echo_read -- the echo of the i-th prompt, if the task asks for it; false after an error in *f. The probabilities
+ * are those of an extra plain forward pass over the prompt. Owns: srv_echo_fini. */
 bool srv_echo_read(const srv_call *call, const srv_task *t, srv_fields *f, int i, srv_echo *out);
 void srv_echo_fini(srv_echo *e);
 

@@ -15,7 +15,7 @@
 typedef struct srv_fields {
     const json_t *object;
     bool failed;
-    char param[80]; /* the field; "" when the body is no JSON object */
+    char param[80]; /* the field; "" if the body is not a JSON object */
     char why[320];
     sp_err err; /* SP_OK: the body is wrong; else what failed while it was read: no memory, a file */
 } srv_fields;
@@ -26,8 +26,8 @@ json_t *srv_fields_parse(srv_fields *f, const char *body, size_t n);
 void srv_fields_refuse(srv_fields *f, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* srv_fields_fail -- the same with the library's detail, after `prefix` and a colon unless it is NULL. Without
- * memory, or when a file cannot be read, the body is not to blame. */
+/* srv_fields_fail -- the same with the library's detail, after `prefix` and a colon unless it is NULL. Missing memory
+ * or an unreadable file is not reported as an error of the body. */
 void srv_fields_fail(srv_fields *f, const char *param, const char *prefix, sp_err err);
 /* srv_fields_reply -- the error, with the status of its cause. */
 srv_sent srv_fields_reply(const srv_call *call, const srv_fields *f);

@@ -1,6 +1,6 @@
 /* filter.h -- which documents of a collection are searched.
  *
- *   "filter": {"file": "manual.pdf", "tag": ["2024", "draft"]}      both must hold; of a list, one
+ *   "filter": {"file": "manual.pdf", "tag": ["2024", "draft"]}      both must match; of a list, any
  *   "filters": {"type": "and", "filters": [                         the same, as OpenAI's vector stores have it
  *       {"type": "eq", "key": "file", "value": "manual.pdf"},
  *       {"type": "in", "key": "tag", "value": ["2024", "draft"]}]}

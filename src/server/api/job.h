@@ -24,15 +24,15 @@ typedef struct srv_choice {
     char *text; /* [n] of a stream; `taken` bytes of what it says have been sent, [0, seen) was looked at */
     bool in_thought; /* the prompt ends with the mark that opens thoughts */
     size_t n, cap, taken, seen;
-    size_t thought_taken; /* bytes of its thoughts that have been sent; then `taken` counts its text alone */
+    size_t thought_taken; /* bytes of its thoughts that have been sent; then `taken` counts only its text */
     sp_token_logprob *tokens; /* [n_tokens, 1 + top_logprobs], where the task asks for them */
     size_t n_tokens, cap_tokens, taken_tokens;
-    size_t n_calls; /* whose name has been sent */
-    size_t n_sent;  /* bytes of the arguments of the last of them */
-    bool call_open; /* the last of them is not complete */
-    json_t *call;   /* of /v1/responses: the last of them as it was sent; or NULL. Owned */
-    _Atomic bool has_begun; /* its prompt is computed, or it is done: it is not counted in n_prefilling any more */
-    size_t text_at; /* bytes of the tokens that have been sent, after the prompt if it is echoed */
+    size_t n_calls; /* calls whose name has been sent */
+    size_t n_sent;  /* bytes of the last call's arguments that have been sent */
+    bool call_open; /* the last call is incomplete */
+    json_t *call;   /* /v1/responses: the last call as it was sent; or NULL. Owned */
+    _Atomic bool has_begun; /* its prompt is computed, or it is done: no longer counted in n_prefilling */
+    size_t text_at; /* bytes of the sent tokens, with the prompt if it is echoed */
     int n_prompt;   /* tokens */
     bool begun, done, ended; /* ended: the stream has its last event */
 } srv_choice;
@@ -44,9 +44,9 @@ typedef struct srv_job {
     srv_task task;
     srv_documents documents;
     srv_retrieval retrieval;    /* from a collection */
-    struct srv_job *wrong;      /* of the same request: answers that began from other passages, given up; owned */
+    struct srv_job *wrong;      /* canceled answers of the same request that began from other passages; owned */
     json_t *body;
-    json_t *asked;              /* the body as it came, where `body` is made of it; or NULL */
+    json_t *asked;              /* the original body, if `body` is derived from it; or NULL */
     srv_echo echoes[SRV_MAX_N]; /* [n_prompts] */
     _Atomic int n_prompt;       /* tokens of the first prompt */
     char id[48];
@@ -64,7 +64,7 @@ typedef struct srv_job {
     /* the stream: bytes ready to be sent */
     char *out;
     size_t n_out, out_at;
-    bool closed; /* nothing follows what is in `out` */
+    bool closed; /* `out` has the end of the stream */
     int64_t began_us;
     int progress_at,
         to_compute; /* prompt tokens computed as last reported (-1: nothing was), of how many */
@@ -74,19 +74,19 @@ typedef struct srv_job {
     bool in_answer;        /* the prompt's progress has been reported to its end */
 } srv_job;
 
-/* srv_job_create -- takes the body, the documents and what the task owns. NULL: out of memory, and nothing is
- * taken. */
+/* srv_job_create -- takes ownership of the body, the documents and the task's data. NULL: out of memory, and nothing
+ * is taken. */
 srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, srv_documents *d);
-/* srv_job_watch -- the exchange owns the job from here on, and cancels it when the client hangs up
+/* srv_job_watch -- passes ownership of the job to the exchange, which cancels it when the client hangs up
  * (http/exchange.h). */
 void srv_job_watch(const srv_call *call, srv_job *j);
-/* srv_job_start -- submits each prompt n times. On an error what was submitted is canceled. */
+/* srv_job_start -- submits each prompt n times. On an error, submitted requests are canceled. */
 sp_err srv_job_start(srv_job *j, sp_prompt *const *prompts);
-/* srv_job_give_up -- its requests end at the next layer; nothing of it is told or counted. srv_job_follow -- j
- * owns one that was given up, and has its task. */
+/* srv_job_give_up -- ends its requests at the next layer; they are neither reported nor counted. srv_job_follow -- j
+ * takes ownership of a job that was given up, and its task. */
 void srv_job_give_up(srv_job *wrong);
 void srv_job_follow(srv_job *j, srv_job *wrong);
-/* srv_job_n_prefilling -- its requests whose prompt is not computed, with those that were given up. */
+/* srv_job_n_prefilling -- its requests whose prompt is not computed yet, given-up ones included. */
 int srv_job_n_prefilling(const srv_job *j);
 /* srv_job_is_gone -- nobody reads the answer. */
 bool srv_job_is_gone(srv_job *j);
@@ -94,15 +94,15 @@ bool srv_job_is_gone(srv_job *j);
 const char *srv_job_echo(const srv_job *j, int choice);
 /* srv_job_wait -- until all choices are done; false: nobody reads the answer any more. */
 bool srv_job_wait(srv_job *j);
-/* srv_job_wait_change -- with the lock held, until a choice has text that was not taken or is done,
- * or for `ms`; false after that time. */
+/* srv_job_wait_change -- with the lock held, waits at most `ms` until a choice has new text or is done; false: neither
+ * happened. */
 bool srv_job_wait_change(srv_job *j, int ms);
 /* srv_job_leave -- the client has gone: cancels. Thread: any, while the job exists. */
 void srv_job_leave(srv_job *j);
-/* srv_job_settle -- before the end of the answer is sent: its tokens are charged, and its account may be asked for
- * (explain.h). Pre: all choices are done. */
+/* srv_job_settle -- before the end of the answer is sent: charges its tokens and publishes its account (explain.h).
+ * Pre: all choices are done. */
 void srv_job_settle(srv_job *j);
-/* srv_job_destroy -- cancels, waits until the library has let go, counts. NULL is allowed. */
+/* srv_job_destroy -- cancels its requests, waits until they have finished, and counts them. NULL is allowed. */
 void srv_job_destroy(srv_job *j);
 
 const sp_result *srv_job_result(const srv_job *j, int i); /* of a choice that is done */

@@ -1,4 +1,4 @@
-/* jobs.h -- the jobs under way: GET /v1/requests. Thread: any. */
+/* jobs.h -- the jobs in progress: GET /v1/requests. Thread: any. */
 #ifndef SP_SERVER_API_JOBS_H
 #define SP_SERVER_API_JOBS_H
 

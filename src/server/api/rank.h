@@ -1,5 +1,5 @@
-/* rank.h -- how well documents answer questions: by the cross-encoder of --reranker, or, without one, by the chat
- * model, as the likelihood of the question given the document. Work of this kind gives way to answers that stream
+/* rank.h -- scores how well documents answer questions: with the cross-encoder of --reranker, or, without one, with
+ * the chat model, as the likelihood of the question given the document. This work yields to streaming answers
  * (side.h). */
 #ifndef SP_SERVER_API_RANK_H
 #define SP_SERVER_API_RANK_H

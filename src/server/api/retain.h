@@ -1,6 +1,6 @@
-/* retain.h -- cache_control {"type": "ephemeral", "ttl": "5m"}: for that long, what is cached of a
- * prompt leaves memory after other copies. It may be in the body or in a part of a message's content. Marks on system
- * messages alone keep the first segment; others keep the whole prompt. */
+/* retain.h -- cache_control {"type": "ephemeral", "ttl": "5m"}: for that long, copies of the prompt are evicted after
+ * all others. It may be in the body or in a part of a message's content. If only system messages have it, it covers
+ * the first segment; otherwise the whole prompt. */
 #ifndef SP_SERVER_API_RETAIN_H
 #define SP_SERVER_API_RETAIN_H
 

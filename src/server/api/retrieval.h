@@ -19,7 +19,7 @@ enum { SRV_MAX_PASSAGES = 1000 };
 
 typedef enum srv_ahead { SRV_AHEAD_SOMETIMES, SRV_AHEAD_NEVER, SRV_AHEAD_ALWAYS } srv_ahead;
 
-/* What a request asks of a collection, and what that took. */
+/* What a request wants from a collection, and what the search took. */
 typedef struct srv_retrieval {
     srv_found from;    /* name "": it asks for none */
     srv_filter filter; /* its strings are the body's */
@@ -30,8 +30,8 @@ typedef struct srv_retrieval {
     srv_ahead ahead;      /* whether answers begin before the search ends; sometimes: by ahead.h */
     const sp_hits *now;   /* passages that a prompt is made of, borrowed; in the order of the index */
     int n_found, n_stages;
-    int n_begun, n_wrong; /* answers that began before the search ended, and those that were given up */
-    int64_t search_us, exposed_us; /* exposed: of the search, before the answer began that was right */
+    int n_begun, n_wrong; /* answers that began before the search ended, and those of them that were given up */
+    int64_t search_us, exposed_us; /* time of the search; the part of it before the right answer began */
 } srv_retrieval;
 
 /* srv_retrieval_read -- the fields of a body; a top_k that counts passages is taken out of it. Errors are in *f. */
@@ -42,7 +42,7 @@ typedef bool srv_passages_fn(const sp_hits *h, bool changed, bool last, void *us
  * when fn ended it. */
 bool srv_retrieval_search(const srv_call *call, srv_fields *f, const char *question, srv_passages_fn *fn, void *user,
                           sp_err *err);
-/* srv_retrieval_gains -- an answer that begins after the present stage is expected to be sooner. */
+/* srv_retrieval_gains -- whether beginning the answer after the current stage is expected to gain time. */
 bool srv_retrieval_gains(const srv_call *call);
 /* srv_retrieval_take -- adds copies of the passages r->now to the documents of a chat. False: out of memory. */
 bool srv_retrieval_take(const srv_retrieval *r, srv_documents *d);

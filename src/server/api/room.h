@@ -5,10 +5,10 @@
 #include "server/api/fields.h"
 #include "server/http/call.h"
 
-/* srv_room_most -- bytes that no tokenizer of the model makes fit: more than the longest tokens have, and some more,
- * as tokenizers may join characters and drop spaces. */
+/* srv_room_most -- texts with more bytes than this cannot fit the context: the bytes of the longest tokens, and a
+ * margin, since tokenizers may join characters and drop spaces. */
 size_t srv_room_most(const sp_vocab *v, const sp_context_info *i);
-/* srv_room_lacks -- the texts of a body are longer; the error is in *f. */
+/* srv_room_lacks -- whether the texts of a body are longer; the error is in *f. */
 bool srv_room_lacks(const srv_call *call, srv_fields *f);
 
 #endif

@@ -7,7 +7,7 @@
 
 extern const srv_route srv_routes[];
 
-/* srv_health_of -- "ok", "draining", or "stalled": a step has taken step_us, longer than any that ends well. */
+/* srv_health_of -- "ok", "draining", or "stalled": the current step has taken step_us, longer than any normal step. */
 const char *srv_health_of(bool draining, int64_t step_us);
 
 /* srv_enter -- takes a place in the queue (generate.c). */

@@ -1,6 +1,7 @@
 /* said.h -- the parts of an answer: thoughts (cli/thoughts.h), text, calls of functions.
  *
- * What a beginning of an answer says, the whole of it says, too: a stream sends the difference. */
+ * The parts of an answer's beginning are a beginning of the parts of the whole answer: a stream sends the
+ * difference. */
 #ifndef SP_SERVER_API_SAID_H
 #define SP_SERVER_API_SAID_H
 

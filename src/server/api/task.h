@@ -1,4 +1,4 @@
-/* task.h -- what a body asks to generate. */
+/* task.h -- the request to generate, as read from a body. */
 #ifndef SP_SERVER_API_TASK_H
 #define SP_SERVER_API_TASK_H
 
@@ -30,7 +30,7 @@ typedef struct srv_task {
     int n_stop;
     int32_t stop_tokens[SRV_MAX_STOP];
     int n_stop_tokens;
-    const char *suffix; /* completions: the answer is what is missing before it; NULL: nothing comes after */
+    const char *suffix; /* completions: text that follows the answer; NULL: none */
     bool ignore_end; /* continue after an end token */
     sp_reuse_opts reuse;
     const char *decode;  /* of the body; NULL: the context's */
@@ -39,7 +39,7 @@ typedef struct srv_task {
     bool ranks;          /* among the requests of all tenants; else among its tenant's */
     int64_t retain_ms;   /* retain.h; 0: as others */
     int n_retain;        /* segments; 0: all */
-    int64_t max_wait_ms; /* 0: as long as need be */
+    int64_t max_wait_ms; /* 0: no limit */
     const char *tenant;  /* whose share it uses; valid until the job has started */
 } srv_task;
 

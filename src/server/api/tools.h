@@ -64,7 +64,7 @@ srv_tool_form srv_tools_form(const char *jinja, bool *shows);
  * sp_grammar_destroy. */
 sp_grammar *srv_tools_grammar(const srv_tools *t, srv_tool_form form, srv_fields *f);
 
-/* What an answer holds. */
+/* The text and the calls of an answer. */
 typedef struct srv_calls {
     size_t n_text; /* bytes at its beginning that are text, not a call */
     json_t *v;     /* [{"name", "arguments"}], arguments as text; complete calls only. Owned */
@@ -73,10 +73,10 @@ typedef struct srv_calls {
 } srv_calls;
 
 typedef enum srv_end {
-    SRV_GROWS, /* more follows: what may become a call is neither text nor a call yet */
-    SRV_WHOLE, /* a call that was not completed is text */
-    SRV_CUT,   /* by its greatest length: a call that has begun is `open`, and where a call is required, its
-                  beginning is no text */
+    SRV_GROWS, /* the answer grows: a possible call is neither text nor a call yet */
+    SRV_WHOLE, /* it is complete: an incomplete call is text */
+    SRV_CUT,   /* cut by its length limit: a call that has begun is `open`, and if a call is required, its
+                  beginning is not text */
 } srv_end;
 
 /* srv_end_of -- of an answer that is done. */

@@ -1,10 +1,10 @@
-/* unsupported.h -- fields of a request that would change its answer, and cannot be honoured. */
+/* unsupported.h -- refuses fields of a request that would change its answer but are not supported. */
 #ifndef SP_SERVER_API_UNSUPPORTED_H
 #define SP_SERVER_API_UNSUPPORTED_H
 
 #include "server/api/fields.h"
 
-/* srv_fields_refuse_unsupported -- the first such field, unless its value asks for nothing. */
+/* srv_fields_refuse_unsupported -- refuses the first such field, unless its value has no effect. */
 void srv_fields_refuse_unsupported(srv_fields *f);
 
 #endif

@@ -6,14 +6,14 @@
 #include <string.h>
 #include <time.h>
 
-typedef struct order {
-    struct order *next; /* oldest first */
+typedef struct item {
+    struct item *next; /* oldest first */
     char *salt, *id, *system;
     int n_fuse;
     bool bare, canceled;
     bool forgotten; /* it runs; it is found no more, and dropped when it ends */
     srv_progress progress;
-} order;
+} item;
 
 struct srv_work {
     sp_documents *d;
@@ -21,7 +21,7 @@ struct srv_work {
     bool runs;
     pthread_mutex_t lock; /* guards the following, and orders */
     pthread_cond_t changed;
-    order *first;
+    item *first;
     int n;
     bool stop;
 };
@@ -32,14 +32,14 @@ const char *srv_phase_name(srv_phase p)
     return names[p];
 }
 
-static bool is_over(const order *o)
+static bool is_over(const item *o)
 {
     return o->progress.phase > SRV_RUNNING;
 }
 
 /* -- orders; lock is held ---------------------------------------------------------------------- */
 
-static void free_order(order *o)
+static void free_item(item *o)
 {
     if (!o) return;
     free(o->salt);
@@ -53,70 +53,70 @@ static bool same(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-static order *find(srv_work *w, const char *salt, const char *id)
+static item *find(srv_work *w, const char *salt, const char *id)
 {
-    order *o = w->first;
+    item *o = w->first;
     while (o && (o->forgotten || !same(o->salt, salt) || strcmp(o->id, id) != 0)) o = o->next;
     return o;
 }
 
-static void drop(srv_work *w, order *o)
+static void drop(srv_work *w, item *o)
 {
-    order **link = &w->first;
+    item **link = &w->first;
     while (*link != o) link = &(*link)->next;
     *link = o->next;
     w->n--;
-    free_order(o);
+    free_item(o);
 }
 
 /* make_place -- for one more: the oldest finished one goes. */
 static bool make_place(srv_work *w)
 {
-    if (w->n < SRV_MAX_ORDERS) return true;
-    order *o = w->first;
+    if (w->n < SRV_MAX_WORK) return true;
+    item *o = w->first;
     while (o && !is_over(o)) o = o->next;
     if (o) drop(w, o);
     return o != NULL;
 }
 
-static order *copy_order(const srv_order *from)
+static item *copy_item(const srv_work_item *from)
 {
-    order *o = calloc(1, sizeof *o);
+    item *o = calloc(1, sizeof *o);
     if (!o) return NULL;
-    *o = (order){.id = strdup(from->id),
+    *o = (item){.id = strdup(from->id),
                  .system = strdup(from->system),
                  .salt = from->salt ? strdup(from->salt) : NULL,
                  .n_fuse = from->n_fuse,
                  .bare = from->bare};
     if (o->id && o->system && (o->salt || !from->salt)) return o;
-    free_order(o);
+    free_item(o);
     return NULL;
 }
 
-bool srv_work_add(srv_work *w, const srv_order *from)
+bool srv_work_add(srv_work *w, const srv_work_item *from)
 {
-    order *o = copy_order(from);
+    item *o = copy_item(from);
     pthread_mutex_lock(&w->lock);
-    order *old = find(w, from->salt, from->id);
+    item *old = find(w, from->salt, from->id);
     bool good = o && w->runs && !(old && !is_over(old));
     if (good && old) drop(w, old);
     good = good && make_place(w);
     if (good) {
-        order **end = &w->first;
+        item **end = &w->first;
         while (*end) end = &(*end)->next;
         *end = o;
         w->n++;
         pthread_cond_signal(&w->changed);
     }
     pthread_mutex_unlock(&w->lock);
-    if (!good) free_order(o);
+    if (!good) free_item(o);
     return good;
 }
 
 bool srv_work_get(srv_work *w, const char *salt, const char *id, srv_progress *out)
 {
     pthread_mutex_lock(&w->lock);
-    const order *o = find(w, salt, id);
+    const item *o = find(w, salt, id);
     if (o) *out = o->progress;
     pthread_mutex_unlock(&w->lock);
     return o != NULL;
@@ -125,7 +125,7 @@ bool srv_work_get(srv_work *w, const char *salt, const char *id, srv_progress *o
 bool srv_work_cancel(srv_work *w, const char *salt, const char *id)
 {
     pthread_mutex_lock(&w->lock);
-    order *o = find(w, salt, id);
+    item *o = find(w, salt, id);
     bool some = o && !is_over(o);
     if (some) o->canceled = true;
     if (some && o->progress.phase == SRV_QUEUED) o->progress.phase = SRV_CANCELED;
@@ -136,7 +136,7 @@ bool srv_work_cancel(srv_work *w, const char *salt, const char *id)
 void srv_work_forget(srv_work *w, const char *salt, const char *id)
 {
     pthread_mutex_lock(&w->lock);
-    order *o = find(w, salt, id);
+    item *o = find(w, salt, id);
     if (o && o->progress.phase == SRV_RUNNING)
         o->canceled = o->forgotten = true;
     else if (o)
@@ -148,7 +148,7 @@ void srv_work_forget(srv_work *w, const char *salt, const char *id)
 
 typedef struct running {
     srv_work *w;
-    order *o; /* stays while it runs */
+    item *o; /* stays while it runs */
 } running;
 
 static bool on_progress(int64_t done, int64_t total, void *user)
@@ -162,8 +162,8 @@ static bool on_progress(int64_t done, int64_t total, void *user)
     return wanted;
 }
 
-/* run_order -- Called with the lock held, which it gives up meanwhile. */
-static void run_order(srv_work *w, order *o)
+/* run_item -- Called with the lock held, which it gives up meanwhile. */
+static void run_item(srv_work *w, item *o)
 {
     running r = {w, o};
     const sp_documents_compute c = {.system = o->system,
@@ -183,9 +183,9 @@ static void run_order(srv_work *w, order *o)
     if (o->forgotten) drop(w, o);
 }
 
-static order *next_order(srv_work *w)
+static item *next_item(srv_work *w)
 {
-    order *o = w->first;
+    item *o = w->first;
     while (o && o->progress.phase != SRV_QUEUED) o = o->next;
     return o;
 }
@@ -205,9 +205,9 @@ static void *work(void *arg)
             ticked = now.tv_sec;
             pthread_mutex_lock(&w->lock);
         }
-        order *o = next_order(w);
+        item *o = next_item(w);
         if (o) {
-            run_order(w, o);
+            run_item(w, o);
             continue;
         }
         now.tv_sec++;

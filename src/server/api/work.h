@@ -1,7 +1,7 @@
-/* work.h -- what the server does beside requests, on one thread: copies of registered documents are computed
- * ahead, in the order of the orders, and sp_documents_tick is called once a second.
+/* work.h -- background work, on one thread: computes copies of registered documents ahead, first come, first served,
+ * and calls sp_documents_tick once a second.
  *
- *   queued ---> running ---> done, failed, canceled          the newest orders are remembered
+ *   queued ---> running ---> done, failed, canceled          the newest items are remembered
  */
 #ifndef SP_SERVER_API_WORK_H
 #define SP_SERVER_API_WORK_H
@@ -11,7 +11,7 @@
 
 #include "spolia_documents.h"
 
-#define SRV_MAX_ORDERS 1024 /* that wait or run, and that are remembered */
+#define SRV_MAX_WORK 1024 /* items that wait or run, and items that are remembered */
 
 typedef struct srv_work srv_work;
 
@@ -27,23 +27,23 @@ typedef struct srv_progress {
 const char *srv_phase_name(srv_phase p);
 
 /* What to compute; strings are copied. */
-typedef struct srv_order {
+typedef struct srv_work_item {
     const char *salt, *id, *system; /* salt NULL: no tenant */
     int n_fuse;
     bool bare;
-} srv_order;
+} srv_work_item;
 
 /* srv_work_open -- d may be NULL: nothing to do, and no thread. False: out of memory. */
 bool srv_work_open(sp_documents *d, srv_work **out);
 /* srv_work_close -- cancels what is left. NULL is allowed. */
 void srv_work_close(srv_work *w);
-/* srv_work_add -- in place of a finished order for the same document; false: too many wait, or one is under
- * way for this document. */
-bool srv_work_add(srv_work *w, const srv_order *o);
-/* srv_work_get -- of the newest order for a document; false: there is none. */
+/* srv_work_add -- replaces a finished item for the same document; false: too many wait, or one for this document waits
+ * or runs. */
+bool srv_work_add(srv_work *w, const srv_work_item *o);
+/* srv_work_get -- progress of the newest item for a document; false: there is none. */
 bool srv_work_get(srv_work *w, const char *salt, const char *id, srv_progress *out);
 bool srv_work_cancel(srv_work *w, const char *salt, const char *id);
-/* srv_work_forget -- cancels it, too: the document is another one now, or is deleted. */
+/* srv_work_forget -- cancels and forgets it: the document was replaced or deleted. */
 void srv_work_forget(srv_work *w, const char *salt, const char *id);
 
 #endif

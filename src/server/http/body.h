@@ -1,4 +1,4 @@
-/* body.h -- the body of a request as it arrives. The bodies of all requests together are bounded, too. */
+/* body.h -- receives the body of a request. The total size of all bodies is limited, too. */
 #ifndef SP_SERVER_HTTP_BODY_H
 #define SP_SERVER_HTTP_BODY_H
 
@@ -22,7 +22,7 @@ typedef struct srv_body {
 } srv_body;
 
 /* srv_body_take -- appends a piece. What does not fit is read and dropped for a while, so that the client sees the
- * reply; false: not any longer. length: as announced; 0: unknown. */
+ * reply; false: no longer. length: as announced; 0: unknown. */
 bool srv_body_take(srv_bodies *all, srv_body *b, const char *data, size_t n, size_t length);
 void srv_body_fini(srv_bodies *all, srv_body *b);
 

@@ -57,7 +57,7 @@ typedef struct srv_server {
     sp_graph *graph;      /* under graph_lock; or NULL */
     atomic_int n_active;  /* requests in the library */
     atomic_int n_prefilling; /* of these, those whose prompt is not computed yet */
-    _Atomic int64_t side_until_us; /* rest of work beside answers (api/side.h) */
+    _Atomic int64_t side_until_us; /* side work rests until then (api/side.h) */
     atomic_bool draining; /* no new requests */
     atomic_ullong next_id;
     long long started; /* seconds since 1970 */
@@ -69,13 +69,13 @@ typedef struct srv_running {
     void (*leave)(void *of), (*end)(void *of);
 } srv_running;
 
-/* The places of a request in the queue; they are free when the exchange ends. */
+/* The places of a request in the queue; the end of the exchange releases them. */
 typedef struct srv_place {
     srv_account *account; /* NULL: it has none */
     int n;
 } srv_place;
 
-/* One request as HTTP delivers it. */
+/* A request as HTTP delivers it. */
 struct srv_call {
     srv_server *s;
     struct MHD_Connection *connection;

@@ -1,13 +1,13 @@
-/* keys.h -- API keys from a file, one a line. Blank lines are skipped, and so are lines that begin with #, but for
- * these, which are about the next key:
+/* keys.h -- API keys from a file, one a line. Blank lines and lines that begin with # are skipped, except for these,
+ * which describe the next key:
  *
  *   # name: anna                                         in the log; other keys are called key-1, key-2 and so on
  *   # limits: requests=60 tokens=20000 documents=500 bytes=64M    requests and tokens a minute, registered documents
- *   # may: priority                                      its priorities count among the requests of all keys
+ *   # may: priority                                      its priorities apply across all keys
  *
- * A key is kept as its SHA-256, and compared in constant time. Each key is a tenant: the salt of its
+ * A key is kept as its SHA-256 and compared in constant time. Each key is a tenant: the salt of its
  * content ids is derived here, so tenants never find each other's cached documents, and no client
- * chooses a salt of its own. */
+ * can choose its salt. */
 #ifndef SP_SERVER_HTTP_KEYS_H
 #define SP_SERVER_HTTP_KEYS_H
 

@@ -1,9 +1,9 @@
-/* log.h -- one line on standard error for each request that has been answered, as text or as JSON.
+/* log.h -- one line on standard error for each answered request, as text or as JSON.
  *
  *   2026-11-22T14:40:01.123Z POST /v1/chat/completions 200 id=... key=anna prompt=322 computed=22
  *   {"time": "2026-11-22T14:40:01.123Z", "id": "...", "key": "anna", "method": "POST", ...}
  *
- * Probes (/health, /ping, /metrics) are not logged. Neither keys nor texts are. */
+ * Probes (/health, /ping, /metrics) are not logged, nor are keys and texts. */
 #ifndef SP_SERVER_HTTP_LOG_H
 #define SP_SERVER_HTTP_LOG_H
 

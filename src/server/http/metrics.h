@@ -1,5 +1,5 @@
 /* metrics.h -- counters and histograms in Prometheus' text format, under vLLM's names with the
- * prefix spolia: so that its dashboards need one change. Thread: any. */
+ * prefix spolia, so that its dashboards need only one change. Thread: any. */
 #ifndef SP_SERVER_HTTP_METRICS_H
 #define SP_SERVER_HTTP_METRICS_H
 
@@ -47,8 +47,8 @@ void srv_metrics_init(srv_metrics *m);
 void srv_metrics_fini(srv_metrics *m);
 /* srv_metrics_observe -- a finished request. */
 void srv_metrics_observe(srv_metrics *m, const sp_result *r);
-/* srv_metrics_retrieved -- a search in a collection: its time, the part of it in which the answer had not begun, and
- * how many answers were begun before it ended, and given up. */
+/* srv_metrics_retrieved -- a search in a collection: its time, the part of it before the answer began, and how many
+ * answers began before it ended, and were given up. */
 typedef struct srv_retrieved {
     int64_t search_us, exposed_us;
     int n_begun, n_wrong;
@@ -56,7 +56,7 @@ typedef struct srv_retrieved {
 void srv_metrics_retrieved(srv_metrics *m, const srv_retrieved *r);
 void srv_metrics_refused(srv_metrics *m);
 
-/* What is true at the moment of the report. */
+/* The current state. */
 typedef struct srv_gauges {
     int n_running, n_waiting;
     const sp_context_info *info;

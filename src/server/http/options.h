@@ -1,4 +1,4 @@
-/* options.h -- what `spolia serve` is started with. */
+/* options.h -- the options of `spolia serve`. */
 #ifndef SP_SERVER_HTTP_OPTIONS_H
 #define SP_SERVER_HTTP_OPTIONS_H
 
@@ -36,12 +36,12 @@ typedef struct srv_options {
     int size_words, overlap_words; /* of their chunks; size 0: 150 */
     const char *const *collections; /* [n_collections] NAME=PATH */
     int n_collections;
-    float idle_share; /* of the KV memory for copies of passages that are computed while nobody asks; 0: none */
-    int n_ahead; /* prompts that may be waiting or computed where an answer begins before its search ends; 0: none */
+    float idle_share; /* share of the KV memory for copies of passages computed while idle; 0: none */
+    int n_ahead; /* answers begin before their search ends only if fewer prompts wait or are computed; 0: never */
     sp_graph_open_opts graph;      /* for "graph": true; where NULL: none */
-    bool no_page;                  /* nothing is at / */
-    sp_chunk_find find;                  /* chunks in messages, when the request does not say */
-    int max_tokens;                /* of an answer, when the request does not say */
+    bool no_page;                  /* no web page at / */
+    sp_chunk_find find;            /* chunks in messages; default of requests */
+    int max_tokens;                /* of an answer; default of requests */
     sp_sampling sampling;          /* defaults of requests that do not set it */
 } srv_options;
 

@@ -1,5 +1,4 @@
-/* pace.h -- how fast the server works off what it has been sent, and when a client that is refused should
- * come back. Time is passed in. Thread: any. */
+/* pace.h -- the server's throughput, and when a refused client should retry. Time is passed in. Thread: any. */
 #ifndef SP_SERVER_HTTP_PACE_H
 #define SP_SERVER_HTTP_PACE_H
 
@@ -13,8 +12,8 @@ typedef struct srv_pace {
     pthread_mutex_t lock;   /* guards the following */
     int n_open;             /* requests in the library */
     int64_t open_tokens;    /* of their prompts */
-    int64_t since_us;       /* the last request ended, or the first after an idle time began */
-    double seconds, tokens; /* of requests that ended; older ones count less */
+    int64_t since_us;       /* when the last request ended, or the first one after an idle time began */
+    double seconds, tokens; /* of finished requests; older ones count less */
 } srv_pace;
 
 void srv_pace_init(srv_pace *p);
@@ -23,8 +22,8 @@ void srv_pace_fini(srv_pace *p);
  * was not canceled and did not fail. */
 void srv_pace_begin(srv_pace *p, int n, int64_t now_us);
 void srv_pace_end(srv_pace *p, int n, bool answered, int64_t now_us);
-/* srv_pace_retry -- seconds until the requests of now are worked off at the present pace: 1 to
- * SRV_RETRY_MOST; 1 before anything has been measured. */
+/* srv_pace_retry -- seconds until the current requests are done at the present pace: 1 to SRV_RETRY_MOST; 1 before
+ * anything has been measured. */
 int srv_pace_retry(srv_pace *p);
 
 #endif

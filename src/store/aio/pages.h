@@ -1,6 +1,6 @@
-/* pages.h -- a file of KV records that is read at random while a context is decoded.
+/* pages.h -- a file of KV records, read at random during decoding.
  *
- *   record   keys beside values of one KV head in one block and layer: what a sparse step reads
+ *   record   keys, then values, of one KV head in one block and layer: what a sparse step reads
  *   file     record i at i * stride; stride = its bytes, rounded up to what direct I/O can address
  *            (512 bytes or a page). The file has no name and ends with the process.
  *
@@ -8,11 +8,11 @@
  *     fetch (record, to) -----> [ ][ ][ ][ ] ----------> reads that overlap (store/aio)
  *     waits for the group <---- counters <-------------- bytes are at `to`
  *
- * Each record has a checksum in memory (XXH3, 64 bits), made when it was written. Bytes that do not
- * agree with it count as a failed read: damage, a lost write, a record from elsewhere.
+ * Each record has a checksum in memory (XXH3, 64 bits), computed when it is written. Bytes that do not
+ * match it are a failed read: damage, a lost write, or another record's bytes.
  *
- * The thread looks at the ring between short naps while fetches arrive and for SP_PAGES_POLL_US after the
- * last, so that a step of decoding makes no system call for them; then it sleeps until the next one.
+ * While fetches arrive, and for SP_PAGES_POLL_US after the last, the thread polls the ring between short sleeps,
+ * so that a decoding step makes no system calls for them; then it sleeps until the next one.
  *
  * Thread: fetch from one thread at a time; read and write from any. */
 #ifndef SP_STORE_AIO_PAGES_H
@@ -36,10 +36,10 @@ typedef struct sp_pages_opts {
 
 /* sp_pages_open -- Errors: SP_E_IO names the folder; SP_E_NOMEM. */
 sp_err sp_pages_open(const sp_pages_opts *o, sp_pages **out) SP_MUST_CHECK;
-/* sp_pages_close -- Pre: no fetch is under way. NULL is allowed. */
+/* sp_pages_close -- Pre: no fetch is in flight. NULL is allowed. */
 void sp_pages_close(sp_pages *p);
 
-/* Neighbouring records, and where they are in memory: rows of n_cols, row_bytes apart. */
+/* Consecutive records, and where they are in memory: rows of n_cols, row_bytes apart. */
 typedef struct sp_pages_run {
     int64_t first;
     int64_t n_rows;
@@ -48,26 +48,25 @@ typedef struct sp_pages_run {
     uint8_t *at;
 } sp_pages_run;
 
-/* sp_pages_write, sp_pages_read -- a run; a read that fails is repeated once. Errors: SP_E_IO names the
- * folder, and the record when it is damaged. */
+/* sp_pages_write, sp_pages_read -- transfers a run; a failed read is repeated once. Errors: SP_E_IO names the
+ * folder, and the record if it is damaged. */
 sp_err sp_pages_write(sp_pages *p, const sp_pages_run *run) SP_MUST_CHECK;
 sp_err sp_pages_read(sp_pages *p, const sp_pages_run *run) SP_MUST_CHECK;
 
-/* Fetches that are waited for together. */
+/* Fetches to wait for together. */
 typedef struct sp_pages_group {
     _Atomic int32_t n_left, n_failed;
 } sp_pages_group;
 
-/* sp_pages_fetch -- starts to read a record to `to`; waits while the ring is full. The group must live
+/* sp_pages_fetch -- starts to read a record to `to`; waits while the ring is full. The group must stay valid
  * until its n_left is 0. */
 void sp_pages_fetch(sp_pages *p, int64_t record, uint8_t *to, sp_pages_group *group);
-/* sp_pages_is_full -- the next fetch would wait. */
+/* sp_pages_is_full -- whether the next fetch would wait. */
 bool sp_pages_is_full(const sp_pages *p);
-/* sp_pages_wait -- until no fetch of the group is under way. Returns how many failed, and sets that to
- * 0. */
+/* sp_pages_wait -- waits for all fetches of the group. Returns how many failed, and resets that number. */
 int32_t sp_pages_wait(sp_pages *p, sp_pages_group *group);
 
-/* sp_pages_n_damaged -- reads whose bytes did not agree with their checksum. Thread: any. */
+/* sp_pages_n_damaged -- reads whose bytes did not match their checksum. Thread: any. */
 int64_t sp_pages_n_damaged(const sp_pages *p);
 /* sp_pages_sum_bytes -- memory of the checksum of a record. */
 static inline size_t sp_pages_sum_bytes(void)

@@ -1,11 +1,11 @@
-/* disk_int.h -- the disk tier: what its reading and its writing threads share.
+/* disk_int.h -- the disk tier: state shared by its reading and writing threads.
  *
  *   tier.c     opening and closing; the index in memory
  *   read.c     get and list, on the reading threads
  *   write.c    put and drop, on the writing thread
  *   recover.c  rebuilds the index from the segments
  *   space.c    budget, and moving copies to reclaim space, on the writing thread
- *   erase.c    overwriting what dropped copies left, on the writing thread
+ *   erase.c    overwriting the space of dropped copies, on the writing thread
  */
 #ifndef SP_STORE_DISK_DISK_INT_H
 #define SP_STORE_DISK_DISK_INT_H
@@ -26,7 +26,7 @@ typedef struct sp_disk_reader {
     sp_aio *aio;
 } sp_disk_reader;
 
-/* A put or drop whose line is not in the index yet. */
+/* A put or drop that is not in the index yet. */
 typedef struct sp_disk_pending {
     sp_tier_op *op; /* NULL: a copy that moves, or an eviction */
     sp_journal_line line;
@@ -48,13 +48,13 @@ struct sp_disk_tier {
     sp_table table;
     sp_segments segments;
     sp_tier_stats stats; /* counters; sizes are computed */
-    bool used;           /* the order of use is another than that of the journal's lines */
+    bool used;           /* the order of use differs from that of the journal's lines */
 
     /* -- under journal_lock, which is taken before lock */
     pthread_mutex_t journal_lock;
     sp_journal journal;
 
-    /* -- the writing thread's */
+    /* -- for the writing thread only */
     sp_op_queue writes;
     pthread_t writer;
     bool has_writer;
@@ -72,25 +72,25 @@ struct sp_disk_tier {
 
 /* -- the index; lock is held --------------------------------------------------------------- */
 
-/* sp_disk_apply -- what a line says. Errors: SP_E_NOMEM, and nothing has changed. */
+/* sp_disk_apply -- applies a journal line. Errors: SP_E_NOMEM, and nothing has changed. */
 sp_err sp_disk_apply(sp_disk_tier *d, const sp_journal_line *line) SP_MUST_CHECK;
 void sp_disk_forget(sp_disk_tier *d, uint32_t entry);
 sp_tier_info sp_disk_info_of(const sp_tier_key *key, const sp_disk_place *place);
 
-/* sp_disk_recover -- rebuilds a lost index from the segments, while the tier opens. Copies that were
- * dropped since their segment was last emptied are back. Errors: SP_E_IO, SP_E_NOMEM. */
+/* sp_disk_recover -- rebuilds a lost index from the segments, while the tier opens. Dropped copies whose space was
+ * not reclaimed yet come back. Errors: SP_E_IO, SP_E_NOMEM. */
 sp_err sp_disk_recover(sp_disk_tier *d) SP_MUST_CHECK;
-/* sp_disk_exchange -- a segment that had the name of the index gets a name of a segment: that of the file which is the
- * index, which gets its name back (*index_is_back), or a new one. */
+/* sp_disk_exchange -- renames a segment file that has the name of the index. If a file with a segment's name is the
+ * index, the two exchange names (*index_is_back); otherwise the segment gets a new name. */
 sp_err sp_disk_exchange(sp_disk_tier *d, bool *index_is_back) SP_MUST_CHECK;
 
 /* -- threads -------------------------------------------------------------------------------- */
 
 void *sp_disk_read_thread(void *reader);
 void *sp_disk_write_thread(void *tier);
-/* sp_disk_refresh -- a reader's: learns what the writer has written since. */
+/* sp_disk_refresh -- for a process that reads: applies what the writer has written since. */
 sp_err sp_disk_refresh(sp_disk_tier *d) SP_MUST_CHECK;
-/* sp_disk_quarantine -- the copy at this place is damaged: it is not found again, in any process. */
+/* sp_disk_quarantine -- the copy at this place is damaged: no process finds it again. */
 void sp_disk_quarantine(sp_disk_tier *d, const sp_tier_key *key, const sp_disk_place *place);
 
 /* -- writing -------------------------------------------------------------------------------- */
@@ -98,32 +98,31 @@ void sp_disk_quarantine(sp_disk_tier *d, const sp_tier_key *key, const sp_disk_p
 /* sp_disk_allocate -- pages at the end of the active segment, or of a new one. Errors: SP_E_IO,
  * SP_E_NOMEM. */
 sp_err sp_disk_allocate(sp_disk_tier *d, uint32_t pages, sp_disk_place *out) SP_MUST_CHECK;
-/* sp_disk_give_back -- pages that were allocated last, and are not needed. */
+/* sp_disk_give_back -- frees the pages that were allocated last. */
 void sp_disk_give_back(sp_disk_tier *d, const sp_disk_place *place);
-/* sp_disk_commit -- I1: syncs, enters and acknowledges all that is pending. Errors: it told all
- * operations so. */
+/* sp_disk_commit -- I1: syncs, adds to the index and acknowledges everything pending. On an error all pending
+ * operations have ended with it. */
 sp_err sp_disk_commit(sp_disk_tier *d) SP_MUST_CHECK;
-/* sp_disk_add_pending -- Pre: there is room; commits when that was the last. */
+/* sp_disk_add_pending -- commits when the list is full. Pre: room for one. */
 void sp_disk_add_pending(sp_disk_tier *d, const sp_disk_pending *p);
 /* sp_disk_leave_segment -- commits; the next put begins a new segment. */
 void sp_disk_leave_segment(sp_disk_tier *d);
 
 /* -- space ---------------------------------------------------------------------------------- */
 
-/* sp_disk_make_room -- drops copies and reclaims space until this many more bytes fit into `max` (0:
- * they do). Errors: SP_E_LIMIT, SP_E_IO, SP_E_NOMEM. */
+/* sp_disk_make_room -- drops copies and reclaims space until `bytes` more fit into `max` (0: no limit). Errors:
+ * SP_E_LIMIT, SP_E_IO, SP_E_NOMEM. */
 sp_err sp_disk_make_room(sp_disk_tier *d, uint64_t max, uint64_t bytes) SP_MUST_CHECK;
 /* sp_disk_check_reserve -- a put must not fill the disk for others. Errors: SP_E_LIMIT, SP_E_IO. */
 sp_err sp_disk_check_reserve(const sp_disk_tier *d, uint64_t bytes) SP_MUST_CHECK;
-/* sp_disk_tidy -- one step of reclaiming space, if some segment is half dead; false: there is nothing
- * to do. */
+/* sp_disk_tidy -- one step of reclaiming space, if half of some segment is dead; false: nothing to do. */
 bool sp_disk_tidy(sp_disk_tier *d);
 
-/* sp_disk_shorten_index -- rewrites the index without history, when most of it is that; `always`: in any
- * case. Errors: SP_E_IO, SP_E_NOMEM. */
+/* sp_disk_shorten_index -- rewrites the index without history, if most of it is history or with `always`. Errors:
+ * SP_E_IO, SP_E_NOMEM. */
 sp_err sp_disk_shorten_index(sp_disk_tier *d, bool always) SP_MUST_CHECK;
-/* sp_disk_erase -- commits, and overwrites all space that no copy takes. Errors: SP_E_IO, SP_E_NOMEM,
- * after trying all segments. */
+/* sp_disk_erase -- commits, then overwrites all space without copies. Errors: SP_E_IO, SP_E_NOMEM, after trying all
+ * segments. */
 sp_err sp_disk_erase(sp_disk_tier *d) SP_MUST_CHECK;
 
 #endif

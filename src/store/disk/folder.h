@@ -1,4 +1,4 @@
-/* folder.h -- the folder of a store as a whole: its namespaces, and the disk that it is on.
+/* folder.h -- the folder of a store as a whole: its namespaces and its disk.
  *
  *   DIR/<namespace>/   one disk tier (tier.h) for each model, KV type and layout */
 #ifndef SP_STORE_DISK_FOLDER_H
@@ -13,7 +13,7 @@ typedef struct sp_folder_space {
     int64_t reserve; /* stays free: 1 GiB, or 5 % of a small disk */
 } sp_folder_space;
 
-/* sp_folder_space_of -- of a folder, or of its nearest parent that is there. Errors: SP_E_IO. */
+/* sp_folder_space_of -- of a folder, or of its nearest existing parent. Errors: SP_E_IO. */
 sp_err sp_folder_space_of(const char *dir, sp_folder_space *out) SP_MUST_CHECK;
 
 typedef struct sp_folder_part {
@@ -28,11 +28,11 @@ typedef struct sp_folder_part {
 typedef sp_err sp_folder_fn(void *user, const sp_folder_part *part);
 sp_err sp_folder_each(const char *dir, sp_folder_fn *fn, void *user) SP_MUST_CHECK;
 
-/* sp_folder_is_empty -- nothing is in it, but for the name of the index that it was made for. */
+/* sp_folder_is_empty -- whether it has no files, except the one naming the index that it was created for. */
 bool sp_folder_is_empty(const char *dir);
 
-/* sp_folder_budget -- what copies of one namespace may take where the folder may take max_bytes (0:
- * what it holds now, and half of what the disk has free). Errors: SP_E_LIMIT: nothing is left. */
+/* sp_folder_budget -- the limit for copies of one namespace if the folder is limited to max_bytes (0: its size now
+ * plus half of the free disk space). Errors: SP_E_LIMIT: nothing is left. */
 sp_err sp_folder_budget(const char *dir, const sp_digest *space, int64_t max_bytes,
                         int64_t *out) SP_MUST_CHECK;
 

@@ -1,16 +1,16 @@
-/* tier.h -- the host tier: copies in the memory of this process, under a budget of bytes.
+/* tier.h -- the host tier: copies in the memory of this process, within a budget of bytes.
  *
- *   put   the header is kept as a record has it, each layer as it comes from the source, or packed
- *   get   layers are unpacked, and verified: what leaves is what was put, or for a packed layer what
- *         unpacking makes of it; notes are never packed, and damaged ones are damage of the copy
+ *   put   stores the header as a record has it, and each layer as it comes from the source, or packed
+ *   get   verifies and unpacks layers: the sink gets what was put, or, for a packed layer, what
+ *         unpacking yields; notes are never packed, and damaged notes count as damage of the copy
  *
  * Puts run on the thread that calls sp_tier_run; the device releases its blocks afterwards.
- * Submitted operations run on a thread of the tier, in order. A get holds the memory that it reads: a
- * copy may be dropped or replaced meanwhile.
+ * Submitted operations run on a thread of the tier, in order. A get keeps the memory that it reads, so
+ * the copy may be dropped or replaced during it.
  *
  * Invariants
  *  I1  bytes_used is at most max_bytes.
- *  I2  a copy counts its header, its layers, their notes and COPY_BYTES; sp_host_tier_bytes predicts it. */
+ *  I2  a copy takes its header, its layers, their notes and COPY_BYTES; sp_host_tier_bytes predicts it. */
 #ifndef SP_STORE_HOST_TIER_H
 #define SP_STORE_HOST_TIER_H
 
@@ -19,8 +19,8 @@
 
 typedef struct sp_host_tier_opts {
     int64_t max_bytes;
-    const sp_kv_packing *packing; /* copied; NULL: layers are kept as they are */
-    sp_tier_evict evict;            /* when a put does not fit */
+    const sp_kv_packing *packing; /* copied; NULL: layers are not packed */
+    sp_tier_evict evict;            /* if a put does not fit */
 } sp_host_tier_opts;
 
 /* sp_host_tier_open -- Errors: SP_E_ARG (no budget), SP_E_NOMEM. */

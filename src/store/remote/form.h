@@ -7,21 +7,21 @@
  *   16      8     the type's name, padded with zeros
  *   24      ...   the layers of a group, the notes of each after it
  *
- * A group of which neither is true has no such header, and is larger than any that has one. Checksums of a copy are of
- * its layers as they are stored, before they are compressed. Codes of authentication (seal.h) are of all of it. */
+ * A group with neither flag has no such header, and is larger than any with one. Checksums of a copy cover its layers
+ * as they are stored, before compression. Codes of authentication (seal.h) cover everything. */
 #ifndef SP_STORE_REMOTE_FORM_H
 #define SP_STORE_REMOTE_FORM_H
 
 #include "store/packing.h"
 
 typedef struct sp_remote_form {
-    sp_kv_packing packing; /* how layers in a smaller type are read; name NULL: they cannot be */
-    bool packs;            /* puts are in that type */
-    int level;             /* of zstd, for puts; 0: not compressed */
-    bool only_checks;      /* gets verify layers, which nobody reads: none are unpacked */
+    sp_kv_packing packing; /* reads layers in a smaller type; name NULL: such layers cannot be read */
+    bool packs;            /* puts use that type */
+    int level;             /* zstd level of puts; 0: not compressed */
+    bool only_checks;      /* gets only verify layers: none are unpacked */
 } sp_remote_form;
 
-/* sp_form_packs -- copies like this one are put in the smaller type: they are no longer exact. */
+/* sp_form_packs -- whether this copy is put in the smaller type: it is then no longer exact. */
 bool sp_form_packs(const sp_remote_form *f, const sp_record *r);
 
 /* -- put -------------------------------------------------------------------------------------------------- */
@@ -41,9 +41,9 @@ typedef struct sp_form_writer {
 sp_err sp_form_writer_init(sp_form_writer *w, const sp_remote_form *f, const sp_record *r, int per,
                            size_t tail) SP_MUST_CHECK;
 void sp_form_writer_fini(sp_form_writer *w);
-/* sp_form_slot -- where the caller puts a layer and its notes, then sp_form_add: the i-th of the group. */
+/* sp_form_slot -- where the caller writes the i-th layer of the group and its notes, before sp_form_add. */
 uint8_t *sp_form_slot(const sp_form_writer *w, int i);
-/* sp_form_add -- its checksums go to sums [sp_record_n_sums]. */
+/* sp_form_add -- writes its checksums to sums [sp_record_n_sums]. */
 void sp_form_add(const sp_form_writer *w, int i, int layer, sp_layer_sum *sums);
 /* sp_form_end -- the value of n layers, *size bytes; the tail follows it. Valid until the next sp_form_slot. */
 uint8_t *sp_form_end(const sp_form_writer *w, int n, size_t *size);
@@ -59,7 +59,7 @@ typedef struct sp_form_reader {
     uint8_t *plain, *raw; /* owned: of a compressed group; one layer and its notes */
 } sp_form_reader;
 
-/* sp_form_reader_init -- of a value of n_layers layers; data: borrowed. Memory: what r says of them, at most 1 GiB.
+/* sp_form_reader_init -- reads a value of n_layers layers; data: borrowed. Memory: their size by r, at most 1 GiB.
  * Errors: SP_E_FORMAT, SP_E_NOMEM; SP_E_UNSUPPORTED: a type that cannot be read. */
 sp_err sp_form_reader_init(sp_form_reader *f, const sp_remote_form *form, const sp_record *r, int n_layers,
                            const uint8_t *data, size_t n) SP_MUST_CHECK;

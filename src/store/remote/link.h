@@ -1,4 +1,4 @@
-/* link.h -- what the remote tier needs of a store, and what each kind of store implements: redis/link.c, s3/link.c.
+/* link.h -- the interface between the remote tier and each kind of store: redis/link.c, s3/link.c.
  *
  * A copy is stored as parts: a header (SP_PART_HEAD) and groups of layers (0, 1 ...). The tier seals and verifies
  * their bytes; a store keeps them, and an index: name of a copy -> notice (store/remote/notice.h).
@@ -6,7 +6,7 @@
  * A link is used by one thread. No call waits longer than timeout_us for a byte.
  *
  * Invariants
- *  I1  a copy without its header is never found: `finish` makes it visible, or its header does, which comes last.
+ *  I1  a copy without its header is never found: `finish` makes it visible, or the header, which is written last.
  *  I2  every ask ends once. */
 #ifndef SP_STORE_REMOTE_LINK_H
 #define SP_STORE_REMOTE_LINK_H
@@ -19,21 +19,21 @@ enum { SP_PART_HEAD = -1 };
 /* Which store, and whose copies in it. */
 typedef struct sp_remote_site {
     const char *url;     /* borrowed */
-    const char *ca_file; /* borrowed; certificates of authorities that are trusted, NULL: the system's */
-    char space[33];      /* namespace, in hexadecimal digits; "": the store as a whole */
+    const char *ca_file; /* borrowed; certificates of trusted authorities, NULL: the system's */
+    char space[33];      /* namespace, in hexadecimal digits; "": the whole store */
     char self[20];       /* this tier, among all that use the store */
     int64_t timeout_us, ttl_s;
-    void *shared; /* what the links of a tier know together: the kind's, or NULL */
+    void *shared; /* state of the kind that the links of a tier share, or NULL */
 } sp_remote_site;
 
-/* Bytes of the parts of a copy, as they are stored. */
+/* Stored bytes of the parts of a copy. */
 typedef struct sp_remote_shape {
     uint64_t head, group, last; /* the last group may be smaller than the others */
     int n_groups;
-    bool varies;                /* each group may be smaller than that */
+    bool varies;                /* any group may be smaller */
 } sp_remote_shape;
 
-/* The header of a copy and its groups [first, first + n), asked for. Callbacks run during `get`. */
+/* A request for the header of a copy and its groups [first, first + n). Callbacks run during `get`. */
 typedef struct sp_remote_ask {
     const char *name;
     sp_remote_shape shape;
@@ -45,7 +45,7 @@ typedef struct sp_remote_ask {
     void *user;
 } sp_remote_ask;
 
-/* What a store says of copies that others put and drop. */
+/* Called for copies that other processes put and drop. */
 typedef struct sp_remote_ears {
     sp_err (*learn)(void *user, const char *name, const char *says); /* an error ends the call */
     void (*forget)(void *user, const char *name);
@@ -67,19 +67,19 @@ typedef struct sp_remote_kind {
     /* get -- all asks are sent before the first answer is awaited. */
     void (*get)(sp_remote_link *l, const sp_remote_ask *asks, int n);
 
-    /* begin -- says: its notice. *taken: the store has the copy, or another process writes it. Otherwise add, of the
-     * groups in order and of the header; then finish, or after an error abandon. */
+    /* begin -- says: its notice. *taken: the store has the copy, or another process writes it. Otherwise the caller
+     * calls add for the groups in order and for the header, then finish, or after an error abandon. */
     sp_err (*begin)(sp_remote_link *l, const char *name, const char *says, const sp_remote_shape *shape,
                     bool *taken) SP_MUST_CHECK;
     /* add -- Errors: SP_E_IO; SP_E_LIMIT: the store is full. */
     sp_err (*add)(sp_remote_link *l, int part, const uint8_t *data, size_t n) SP_MUST_CHECK;
-    /* finish -- the copy is kept and all others hear of it. *taken: another process was first. */
+    /* finish -- makes the copy visible and notifies all others. *taken: another process was first. */
     sp_err (*finish)(sp_remote_link *l, bool *taken) SP_MUST_CHECK;
     void (*abandon)(sp_remote_link *l);
-    /* drop -- the copy and its notice, if they are there. */
+    /* drop -- the copy and its notice, if they exist. */
     sp_err (*drop)(sp_remote_link *l, const char *name) SP_MUST_CHECK;
 
-    /* hear -- the first call reads the index; the others wait a fraction of a second for news. */
+    /* hear -- the first call reads the index; later calls wait a fraction of a second for news. */
     sp_err (*hear)(sp_remote_link *l, const sp_remote_ears *ears) SP_MUST_CHECK;
 
     /* The store as a whole: store/remote/server.h. */
@@ -96,7 +96,7 @@ struct sp_remote_link {
 extern const sp_remote_kind sp_remote_redis; /* redis/link.c */
 extern const sp_remote_kind sp_remote_s3;    /* s3/link.c */
 
-/* sp_remote_kind_of -- by the scheme of the URL. Errors: SP_E_ARG names those that there are. */
+/* sp_remote_kind_of -- by the scheme of the URL. Errors: SP_E_ARG lists the known schemes. */
 sp_err sp_remote_kind_of(const char *url, const sp_remote_kind **out) SP_MUST_CHECK;
 
 #endif

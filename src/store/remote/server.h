@@ -1,4 +1,4 @@
-/* server.h -- a remote store as a whole: which models have copies there, and what is left over. */
+/* server.h -- a remote store as a whole: the models that have copies there, and leftovers. */
 #ifndef SP_STORE_REMOTE_SERVER_H
 #define SP_STORE_REMOTE_SERVER_H
 
@@ -18,14 +18,13 @@ typedef struct sp_remote_server {
     int64_t timeout_us;
 } sp_remote_server;
 
-/* sp_remote_each_space -- the namespaces that have copies; of each the first 16 bytes, the others are 0. Errors: those
- * of the store, and of `each`. */
+/* sp_remote_each_space -- the namespaces with copies, truncated to 16 bytes; the other bytes are 0. Errors: those of
+ * the store, and of `each`. */
 sp_err sp_remote_each_space(const sp_remote_server *s, sp_err (*each)(void *user, const sp_digest *space),
                             void *user) SP_MUST_CHECK;
 
-/* sp_remote_clean -- deletes what nobody finds: copies of all namespaces that no index names, now and a moment later;
- * and index entries whose copy the server has dropped. *n_orphans, *n_gone: how many. Errors: those of
- * the store. */
+/* sp_remote_clean -- deletes what nobody can find: copies of all namespaces that no index names, now and a moment
+ * later (*n_orphans), and index entries whose copy the server has dropped (*n_gone). Errors: those of the store. */
 sp_err sp_remote_clean(const sp_remote_server *s, int64_t *n_orphans, int64_t *n_gone) SP_MUST_CHECK;
 
 #endif

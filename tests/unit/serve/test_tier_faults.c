@@ -91,7 +91,7 @@ static void a_load_times_out(void **state)
         tiers_rest(c->tiers);            /* what was asked for ends late */
         assert_int_equal(sp_tiers_level(c->tiers, SP_AT_DISK)->n_abandoned, 0);
         assert_true(sp_tiers_level(c->tiers, SP_AT_DISK)->byte_us > 0); /* slow, but it has read */
-        assert_null(c->tiers->abandoned);
+        assert_null(c->tiers->loads.abandoned);
         assert_int_equal(n_free(c), sp_kv_pool_n_blocks(c->pool));
         r = ask(c, "01", question, 6);
         assert_true(n_from(r, "disk") >= 2);
@@ -112,10 +112,10 @@ static int in_seconds(const sp_context *c, int64_t began_us)
     c->tiers->timeout_us = INT64_C(1000000000000); /* the program may have been stopped for long */
     int64_t us;
     do { /* the machine may be busy */
-        c->tiers->heard_us = sp_clock_us();
-        l->busy_since_us = c->tiers->heard_us - began_us;
+        c->tiers->loads.heard_us = sp_clock_us();
+        l->busy_since_us = c->tiers->loads.heard_us - began_us;
         us = sp_tiers_until_expiry(c->tiers);
-    } while (sp_clock_us() - c->tiers->heard_us > 500000);
+    } while (sp_clock_us() - c->tiers->loads.heard_us > 500000);
     l->place = SP_AT_DISK;
     return (int)((us + 999999) / 1000000);
 }
@@ -264,11 +264,11 @@ static int n_on_disk(const sp_context *c)
 static void hang(sp_context *c, barrier *b)
 {
     barrier_close_writer(b, c);
-    for (int i = 0; !c->tiers->stuck && i < 200; i++) {
+    for (int i = 0; !c->tiers->writes.stuck && i < 200; i++) {
         sp_request_destroy(ask_as_alone(c, &full, "01", question, 6));
         usleep(5000);
     }
-    assert_true(c->tiers->stuck);
+    assert_true(c->tiers->writes.stuck);
 }
 
 static void a_write_that_hangs_is_given_up(void **state)
@@ -291,7 +291,7 @@ static void a_write_that_hangs_is_given_up(void **state)
     barrier_open(&b);
     barrier_end(&b);
     tiers_rest(c->tiers);
-    assert_false(c->tiers->stuck);
+    assert_false(c->tiers->writes.stuck);
     sp_request *r = ask(c, "01", question, 6); /* what was missed is written after its next use */
     sp_request_destroy(r);
     tiers_rest(c->tiers);

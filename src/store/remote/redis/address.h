@@ -1,4 +1,4 @@
-/* address.h -- where a Redis or Valkey server is, and who logs in there. */
+/* address.h -- the address and login of a Redis or Valkey server. */
 #ifndef SP_STORE_REMOTE_REDIS_ADDRESS_H
 #define SP_STORE_REMOTE_REDIS_ADDRESS_H
 
@@ -17,7 +17,7 @@ typedef struct sp_redis_address {
 /* sp_redis_parse -- the first server; ca_file is NULL. The URL is borrowed. Errors: SP_E_ARG names what is wrong,
  * without the password. */
 sp_err sp_redis_parse(const char *url, sp_redis_address *out) SP_MUST_CHECK;
-/* sp_redis_next -- the server that the URL names after this one, with the same login; false: there is none. */
+/* sp_redis_next -- the next server of the URL, with the same login; false: there is none. */
 bool sp_redis_next(sp_redis_address *a);
 
 #endif

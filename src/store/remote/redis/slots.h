@@ -8,7 +8,7 @@
 
 enum { SP_SLOTS = 16384, SP_SLOT_PARTS = 256 };
 
-/* sp_slot_of -- of a key; only what is between its first { and the next } counts, unless that is empty. */
+/* sp_slot_of -- the slot of a key: of the part between its first { and the next }, unless that is empty. */
 int sp_slot_of(const char *key, size_t n);
 
 /* sp_slot_tags -- numbers whose slots are spread evenly: "{out[p]}" is in slots [64 p, 64 p + 64). Cost: some

@@ -1,4 +1,4 @@
-/* account.h -- who asks an object store, and where it is: environment variables, and the files that AWS's tools
+/* account.h -- the login and endpoint of an object store: from environment variables, and the files that AWS's tools
  * share. */
 #ifndef SP_STORE_REMOTE_S3_ACCOUNT_H
 #define SP_STORE_REMOTE_S3_ACCOUNT_H
@@ -19,7 +19,7 @@ typedef struct sp_s3_account {
     char key[256], secret[256], token[8192]; /* token "": none */
     char region[64];
     char endpoint[512]; /* "": AWS; otherwise without a slash at its end */
-    char from[512];     /* where the key is from, for messages */
+    char from[512];     /* the source of the key, for messages */
 } sp_s3_account;
 
 /* sp_s3_account_find -- the first that is set of
@@ -33,9 +33,9 @@ sp_err sp_s3_account_find(sp_s3_account *out) SP_MUST_CHECK;
 /* sp_s3_account_fini -- overwrites it. */
 void sp_s3_account_fini(sp_s3_account *a);
 
-/* sp_s3_read_settings -- each `name = value` of a section of such a file; *found: there is one. Indented lines
- * belong to the setting before them, and are left out. Lines may have any length. Errors: SP_E_FORMAT: a line that is
- * no setting, by its number; those of `each`. */
+/* sp_s3_read_settings -- each `name = value` in a section of such a file; *found: the section exists. Indented lines
+ * belong to the setting before them and are skipped. Lines may have any length. Errors: SP_E_FORMAT names the number
+ * of a line that is not a setting; those of `each`. */
 sp_err sp_s3_read_settings(FILE *f, const char *section,
                            sp_err (*each)(void *user, const char *name, const char *value), void *user,
                            bool *found) SP_MUST_CHECK;

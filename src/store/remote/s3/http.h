@@ -13,10 +13,10 @@ sp_err sp_s3_http_open(const sp_remote_site *s, sp_s3_http **out) SP_MUST_CHECK;
 void sp_s3_http_close(sp_s3_http *h);
 /* sp_s3_http_prefix -- of all keys. */
 const char *sp_s3_http_prefix(const sp_s3_http *h);
-/* sp_s3_http_is_broken -- a request failed for a reason that the next one will meet, too: no answer, no access. */
+/* sp_s3_http_is_broken -- a request failed for a reason that will make the next one fail: no answer, no access. */
 bool sp_s3_http_is_broken(const sp_s3_http *h);
 
-/* What becomes of bytes that came. */
+/* What the receiver did with bytes. */
 typedef enum sp_s3_took { SP_S3_TAKEN, SP_S3_LATER /* the same again, after sp_s3_resume */, SP_S3_ENOUGH } sp_s3_took;
 
 typedef struct sp_s3_request {
@@ -26,8 +26,8 @@ typedef struct sp_s3_request {
     uint64_t first, n;    /* bytes of the object; n 0: all */
     const void *body;     /* [n_body] */
     size_t n_body;
-    bool if_absent;       /* put: unless there is such an object (is_there) */
-    const char *note;     /* put: kept with the object; NULL: none */
+    bool if_absent;       /* put: only if the object does not exist (is_there) */
+    const char *note;     /* put: metadata of the object; NULL: none */
     /* The body of a success; NULL: it becomes `text`. */
     sp_s3_took (*take)(void *user, const uint8_t *data, size_t n);
     bool (*is_wanted)(void *user);              /* NULL: it is */
@@ -44,10 +44,10 @@ typedef struct sp_s3_request {
     struct sp_s3_way *way; /* while it is sent and answered */
 } sp_s3_request;
 
-/* sp_s3_run -- until all have ended. When none brings anything for the site's timeout_us they end with SP_E_IO.
- * Errors: that of the first one that failed. */
+/* sp_s3_run -- runs all requests until they have ended. If none receives a byte for the site's timeout_us, they end
+ * with SP_E_IO. Errors: that of the first one that failed. */
 sp_err sp_s3_run(sp_s3_http *h, sp_s3_request *v, int n) SP_MUST_CHECK;
-/* sp_s3_resume -- from a callback of another request: bytes that this one wanted later come again. */
+/* sp_s3_resume -- called from a callback of another request: bytes that this one postponed are delivered again. */
 void sp_s3_resume(sp_s3_request *r);
 void sp_s3_request_fini(sp_s3_request *r);
 /* sp_s3_request_fail -- its error, with its detail. */

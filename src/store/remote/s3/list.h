@@ -1,4 +1,4 @@
-/* list.h -- what a bucket has, page by page; dropping a copy. */
+/* list.h -- lists a bucket page by page; drops a copy. */
 #ifndef SP_STORE_REMOTE_S3_LIST_H
 #define SP_STORE_REMOTE_S3_LIST_H
 
@@ -10,8 +10,8 @@
 typedef struct sp_s3_which {
     const char *prefix;
     const char *after; /* keys after this one */
-    bool folders;      /* what they have up to the next slash, once each */
-    bool uploads;      /* those that are under way; the first page alone */
+    bool folders;      /* list common prefixes up to the next slash, once each */
+    bool uploads;      /* list unfinished uploads; only the first page */
 } sp_s3_which;
 
 /* sp_s3_list -- in order of their keys. Errors: those of sp_s3_run, of reply.h and of `each`. */

@@ -15,11 +15,11 @@ typedef struct sp_s3_names {
 void sp_s3_names_init(sp_s3_names *n, const char *prefix, const char *space);
 void sp_s3_copy_key(const sp_s3_names *n, const char *name, char out[SP_S3_KEY]);
 
-/* sp_s3_note -- what a copy's metadata says: when its put began, and its notice. */
+/* sp_s3_note -- the metadata of a copy: when its put began, and its notice. */
 void sp_s3_note(uint64_t time_ms, const char *says, char out[SP_S3_NOTE]);
-/* sp_s3_index_key -- false: it is no such note. */
+/* sp_s3_index_key -- false: not such a note. */
 bool sp_s3_index_key(const sp_s3_names *n, const char *name, const char *note, char out[SP_S3_KEY]);
-/* sp_s3_index_from -- what comes before all keys of the index since time_ms. */
+/* sp_s3_index_from -- a key that sorts before all keys of the index since time_ms. */
 void sp_s3_index_from(const sp_s3_names *n, uint64_t time_ms, char out[SP_S3_KEY]);
 
 typedef struct sp_s3_entry {
@@ -27,10 +27,10 @@ typedef struct sp_s3_entry {
     char name[SP_REMOTE_NAME], says[SP_REMOTE_NOTICE];
 } sp_s3_entry;
 
-/* sp_s3_read_index_key -- false: it is none of this namespace. */
+/* sp_s3_read_index_key -- false: not a key of this namespace. */
 bool sp_s3_read_index_key(const sp_s3_names *n, const char *key, sp_s3_entry *out);
 
-/* sp_s3_is_over -- the notice says that the copy's time is over. */
+/* sp_s3_is_over -- whether the copy has expired, by its notice. */
 bool sp_s3_is_over(const sp_s3_entry *e);
 
 /* Names and values of a query, in the order in which they are signed. */

@@ -1,4 +1,4 @@
-/* reply.h -- what an object store says in XML. */
+/* reply.h -- reads the XML answers of an object store. */
 #ifndef SP_STORE_REMOTE_S3_REPLY_H
 #define SP_STORE_REMOTE_S3_REPLY_H
 
@@ -8,7 +8,7 @@ typedef struct sp_s3_error {
     char code[64], message[200]; /* "": none */
 } sp_s3_error;
 
-/* sp_s3_read_error -- of an answer that is no success; text that is no such XML has neither. */
+/* sp_s3_read_error -- reads an error answer; both fields are empty if the text is not such XML. */
 void sp_s3_read_error(const char *xml, size_t n, sp_s3_error *out);
 
 /* A row of a list: an object, a common prefix, an upload that is under way. Other fields are "". */

@@ -1,4 +1,4 @@
-/* table.h -- how large the groups of layers of an object are, where they vary: it is before the header.
+/* table.h -- the sizes of an object's groups of layers, if they vary; stored before the header.
  *
  *   offset  size
  *   0       4     "SPT1"
