@@ -6,7 +6,8 @@
 A SET is a folder with docs.jsonl and questions.dev.jsonl (or questions.jsonl), as bench/search_recall.py reads it. Each
 set is indexed once with vectors; a server (`serve --collection`) answers POST /v1/search of it. --half asks only what
 split_questions.py puts into the half for tuning or into the one for reports. --rerank N also lets POST /v1/rerank order
-the N best passages of both, by --reranker or, without one, by the likelihood that --model gives the question. A row is a
+the N best passages of both, by --reranker or, without one, by the likelihood that --model gives the question; the
+others follow in their order. A row is a
 ranking: recall@1, @5, @20 is the share of a question's documents that have a chunk among the best 1, 5, 20 documents; nDCG@20
 counts a document of rank r as 1 / log2(1 + r). +- is half of a 95 % interval of paired resamples of the questions,
 against BM25.
@@ -113,8 +114,9 @@ def main() -> int:
                 results[name] = [scores(wanted, documents_of(s.search(query=q, collection="set", top_k=40, **how), document))
                                  for q, wanted in questions]
             if args.rerank:
-                found = [(wanted, q, s.search(query=q, collection="set", top_k=args.rerank)) for q, wanted in questions]
-                results["reranked"] = [scores(wanted, documents_of(s.rerank(q, hits), document)) for wanted, q, hits in found]
+                found = [(wanted, q, s.search(query=q, collection="set", top_k=40)) for q, wanted in questions]
+                results["reranked"] = [scores(wanted, documents_of(s.rerank(q, hits[:args.rerank]) + hits[args.rerank:], document))
+                                       for wanted, q, hits in found]
             s.stop()
         base = np.array(results["words (BM25)"])
         for name, rows in results.items():
