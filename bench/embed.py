@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """embed.py -- tokens a second of `spolia embed` and of ONNX Runtime on the same texts and threads, in turns.
 
-    bench/embed.py --model FOLDER --onnx FILE [--rounds 5] [--threads 2] [--texts 400] TEXTS.jsonl
+    bench/embed.py --model FOLDER --onnx FILE [--rounds 5] [--threads 2] [--texts 400] [--peer COMMAND] TEXTS.jsonl
 
 FILE has inputs ids and mask [texts, tokens] and the rows of the last layer as output. TEXTS.jsonl has objects with
-"text". ONNX Runtime gets texts sorted by length, 32 at a time, padded to the longest, as sentence-transformers does.
+"text". COMMAND is one more that takes part: it gets a file with a text a line and the threads as its last arguments and
+prints {"tokens": N, "seconds": S}. ONNX Runtime gets texts sorted by length, 32 at a time, padded to the longest, as sentence-transformers does.
 Both times include tokens, pooling and normalization, not loading. Needs onnxruntime, tokenizers and numpy.
 """
 import argparse
 import json
 import pathlib
+import shlex
 import statistics
 import subprocess
 import tempfile
@@ -57,6 +59,14 @@ def ours(program: str, model: pathlib.Path, texts: list, threads: int) -> tuple:
     return np.array([d["embedding"] for d in done["data"]]), done["tokens"], done["seconds"]
 
 
+def other(command: str, texts: list, threads: int) -> tuple:
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as f:
+        f.write("\n".join(texts) + "\n")
+        f.flush()
+        done = json.loads(subprocess.run([*shlex.split(command), f.name, str(threads)], stdout=subprocess.PIPE, check=True).stdout)
+    return done["tokens"], done["seconds"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--program", default=str(ROOT / "build/spolia"))
@@ -64,13 +74,14 @@ def main() -> None:
     parser.add_argument("--onnx", required=True)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--peer", metavar="COMMAND")
     parser.add_argument("--texts", type=int, default=400)
     parser.add_argument("file", type=pathlib.Path)
     args = parser.parse_args()
     lines = args.file.read_text(encoding="utf-8").splitlines()[:args.texts]
     texts = [" ".join(json.loads(line)["text"].split()) for line in lines]
     onnx = Onnx(args.onnx, args.model, args.threads)
-    ratios = []
+    ratios, peers = [], []
     for i in range(args.rounds + 1):
         a, n_a, s_a = ours(args.program, args.model, texts, args.threads)
         b, n_b, s_b = onnx.run(texts)
@@ -80,7 +91,13 @@ def main() -> None:
             continue
         ratios.append((n_a / s_a) / (n_b / s_b))
         print(f"round {i}: spolia {n_a / s_a:.0f} tokens/s, onnxruntime {n_b / s_b:.0f}, ratio {ratios[-1]:.2f}", flush=True)
+        if args.peer:
+            n, s = other(args.peer, texts, args.threads)
+            peers.append((n_a / s_a) / (n / s))
+            print(f"round {i}: peer {n / s:.0f} tokens/s of {n}, ratio {peers[-1]:.2f}", flush=True)
     print(f"median ratio {statistics.median(ratios):.2f}")
+    if peers:
+        print(f"median ratio to the peer {statistics.median(peers):.2f}")
 
 
 if __name__ == "__main__":

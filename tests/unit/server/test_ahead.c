@@ -20,11 +20,10 @@ static void nothing_is_expected_of_searches_that_were_not_seen(void **state)
     (void)state;
     srv_ahead_notes a;
     srv_ahead_init(&a);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         assert_true(srv_ahead_gain(&a, 0, &idle) <= 0);
         note(&a, true, true, 10);
     }
-    note(&a, true, true, 10);
     assert_true(srv_ahead_gain(&a, 0, &idle) > 0);
     assert_true(srv_ahead_gain(&a, SRV_AHEAD_STAGES, &idle) <= 0);
     srv_ahead_fini(&a);
@@ -57,6 +56,18 @@ static void it_waits_for_a_stage_that_knows_better(void **state)
     srv_ahead_note_prompt(&a, 500);
     for (int i = 0; i < 40; i++) note(&a, i % 2 == 0, true, 12);
     assert_true(srv_ahead_gain(&a, 0, &idle) < 0 && srv_ahead_gain(&a, 1, &idle) > 80 * MS);
+    srv_ahead_fini(&a);
+}
+
+/* What counts is the end of the search: the second stage always differs from it, the first never. */
+static void a_stage_is_right_when_it_has_the_passages_of_the_end(void **state)
+{
+    (void)state;
+    srv_ahead_notes a;
+    srv_ahead_init(&a);
+    for (int i = 0; i < 10; i++) note(&a, true, false, 50);
+    assert_float_equal(srv_ahead_gain(&a, 0, &idle), 95 * MS, 1);
+    assert_true(srv_ahead_gain(&a, 1, &idle) < 0);
     srv_ahead_fini(&a);
 }
 
@@ -93,6 +104,7 @@ int main(void)
         cmocka_unit_test(nothing_is_expected_of_searches_that_were_not_seen),
         cmocka_unit_test(the_gain_is_what_is_left_of_the_search),
         cmocka_unit_test(it_waits_for_a_stage_that_knows_better),
+        cmocka_unit_test(a_stage_is_right_when_it_has_the_passages_of_the_end),
         cmocka_unit_test(guesses_that_are_nearly_always_wrong_gain_nothing),
         cmocka_unit_test(quick_searches_need_no_stages),
     };
