@@ -220,7 +220,15 @@ $(BUILD)/tests/unit/server/%: tests/unit/server/%.c $(BUILD)/libprogram.a $(BUIL
 	@echo "  CC    $<"
 	$(Q)$(PROGRAM_TEST)
 
-unit-bins: $(UNIT_BIN) $(BUILD)/tests/support/schema_texts $(BUILD)/bench/kernels $(BUILD)/bench/sparse emulated-bins
+# Fuzz targets without libFuzzer: the kept corpus, and changed copies of it. A target may replace parts of the library.
+REPLAY_BIN := $(FUZZ_SRC:tests/%.c=$(BUILD)/tests/%)
+$(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/support/replay.c $(BUILD)/libprogram.a $(BUILD)/libspolia.a
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	$(Q)$(CC) $(patsubst -g,-g1,$(CFLAGS)) -Itests -DTARGET='"$*"' $(filter %.c %.a,$^) $(LDFLAGS) -lcmocka $(PROGRAM_LIBS) $(LDLIBS) \
+		-o $@
+
+unit-bins: $(UNIT_BIN) $(REPLAY_BIN) $(BUILD)/tests/support/schema_texts $(BUILD)/bench/kernels $(BUILD)/bench/sparse emulated-bins
 
 # -- the same kernels on CPUs without their instructions -------------------------------------------
 

@@ -96,7 +96,7 @@ def run_python(build: pathlib.Path, env: dict, only: str, but: tuple = ()) -> tu
 def everything(build: pathlib.Path, env: dict, only: str):
     yield from run_folders(build, ("tests/unit", "tests/kernel"), env, only)
     yield from run_folders(build / "emulate", ("tests/kernel",), env, only, " (emulated)")
-    yield from run_folders(build, ("tests/property",), env, only)
+    yield from run_folders(build, ("tests/property", "tests/fuzz"), env, only)
     yield run_python(build, env, only)
 
 

@@ -12,6 +12,13 @@ enum { FIXED_BYTES = 128, MAX_BYTES = 1 << 20 };
 
 static volatile uint64_t used; /* so that no read is left out */
 
+/* check_tokens -- what a list names is among the copy's tokens. */
+static void check_tokens(const int32_t *list, int n)
+{
+    for (int i = 0; list && i < n; i++)
+        if (list[i] < 0 || list[i] >= n) abort();
+}
+
 /* check_lists -- every list is inside the header; reading it all shows that to the sanitizer. */
 static void check_lists(const sp_record *r, const uint8_t *data, size_t size)
 {
@@ -21,8 +28,8 @@ static void check_lists(const sp_record *r, const uint8_t *data, size_t size)
     for (int i = 0; i < r->n_layers; i++) sum += r->sums[i].low;
     for (int i = 0; i < r->facts.n_before; i++) sum += r->facts.before[i].b[31];
     for (int i = 0; i < r->n; i++) sum += (uint64_t)r->tokens[i];
-    for (int i = 0; r->facts.heavy && i < r->n; i++) sum += (uint64_t)r->facts.heavy[i];
-    for (int i = 0; r->facts.stats.order && i < r->n; i++) sum += (uint64_t)r->facts.stats.order[i];
+    check_tokens(r->facts.heavy, r->n);
+    check_tokens(r->facts.stats.order, r->n);
     for (int i = 0; r->facts.stats.inter && i < r->facts.n_before; i++)
         sum += r->facts.stats.inter[i] > 0;
     used = sum;
