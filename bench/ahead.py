@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """ahead.py -- time to the first token of chats over a collection, with answers that begin during the search and without.
 
-    bench/ahead.py -m MODEL --embedding ENCODER --index FILE --questions FILE.jsonl [-n 12] [--known] [--vectors 0 300000 1000000]
+    bench/ahead.py -m MODEL --embedding ENCODER --index FILE --questions FILE.jsonl [-n 12] [--known] [--rounds 4] [--tokens 4]
+                   [--vectors 0 300000 1000000]
 
 The index has flat or IVF vectors. --vectors adds so many random ones, of no chunk: they are compared and never found, so
-the search has the work of a collection of that size, and the same result. Each question is asked three times, in turns,
-each with a cache of its own (cache_salt), which --known fills beforehand: without beginning, with ("ahead": true), and as the server decides by itself.
-Prints medians: the search, its share of the time to the first token without, the part of the search that was not hidden,
-and the time to the first token as the client sees it, as ratios to that without (medians of the questions' ratios).
+the search has the work of a collection of that size, and the same result. A round asks each question three times, in
+turns: without beginning, with ("ahead": true), and as the server decides by itself. Each time has a cache of its own
+(cache_salt); with --known, a question has one cache, which is filled beforehand. Prints medians: the search, its share
+of the time to the first token without, what of the search was not hidden, with and decided, and how many times sooner
+the first token (the median of the questions' ratios, with a 95 % interval of resampled questions) and the last one come.
 """
 import argparse
 import json
@@ -26,10 +28,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODES = {"without": False, "with": True, "decided": None}
 
 
-def ask(url, question, ahead, salt, k):
-    """(seconds to the first token, the account of the retrieval, the answer)"""
-    collection = {"name": "set", "top_k": k, **({} if ahead is None else {"ahead": ahead})}
-    body = {"messages": [{"role": "user", "content": question}], "stream": True, "max_tokens": 4, "temperature": 0, "ignore_eos": True,
+def ask(url, question, ahead, salt, args):
+    """(seconds to the first and to the last token, the account of the retrieval, the answer)"""
+    collection = {"name": "set", "top_k": args.k, **({} if ahead is None else {"ahead": ahead})}
+    body = {"messages": [{"role": "user", "content": question}], "stream": True, "max_tokens": args.tokens, "temperature": 0, "ignore_eos": True,
             "logprobs": True, "collection": collection, "cache_salt": salt}
     r = urllib.request.Request(url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
     began, first, text, account = time.monotonic(), None, "", None
@@ -42,7 +44,7 @@ def ask(url, question, ahead, salt, k):
             first = time.monotonic() - began
         text += choice.get("delta", {}).get("content") or ""
         account = event.get("spolia", account)
-    return first, account["retrieval"], text
+    return first, time.monotonic() - began, account["retrieval"], text
 
 
 def add_vectors(index, n):
@@ -60,33 +62,45 @@ def add_vectors(index, n):
                            [(first + at + i, int(rng.integers(n_clusters)), build, row.tobytes()) for i, row in enumerate(v)])
 
 
+def interval(ratios):
+    """95 % of the medians of resampled questions."""
+    rng = np.random.default_rng(1)
+    medians = np.median(np.array(ratios)[rng.integers(0, len(ratios), (2000, len(ratios)))], axis=1)
+    return np.percentile(medians, [2.5, 97.5])
+
+
 def measure(url, args, questions, size):
     for i, question in enumerate(questions[:4]):  # warm, and the server sees what searches of it are like
-        ask(url, question, None, f"warm-{i}", args.k)
+        ask(url, question, None, f"warm-{i}", args)
     rows = {mode: [] for mode in MODES}
-    for i, question in enumerate(questions):
-        answers = set()
-        for mode in MODES if args.known else ():
-            ask(url, question, MODES[mode], f"{i}-{mode}", args.k)
-        modes = list(MODES)
-        for mode in modes[i % 3:] + modes[:i % 3]:
-            first, told, text = ask(url, question, MODES[mode], f"{i}-{mode}", args.k)
-            rows[mode].append((1e3 * first, told))
+    for turn in range(args.rounds * len(questions)):
+        r, i = divmod(turn, len(questions))
+        answers, modes = set(), list(MODES)
+        if args.known and r == 0:
+            ask(url, questions[i], False, f"{i}", args)
+        for mode in modes[(i + r) % 3:] + modes[:(i + r) % 3]:
+            first, whole, told, text = ask(url, questions[i], MODES[mode], f"{i}" if args.known else f"{r}-{i}-{mode}", args)
+            rows[mode].append({"first": 1e3 * first, "whole": 1e3 * whole, "i": i, **told})
             answers.add(text)
-        assert len(answers) == 1, question
+        assert len(answers) == 1, questions[i]
 
     def median(mode, of):
-        return statistics.median(of(*row) for row in rows[mode])
+        return statistics.median(of(row) for row in rows[mode])
 
-    def ratio(mode):
-        return statistics.median(a / b for (a, _), (b, _) in zip(rows["without"], rows[mode]))
-    search = median("without", lambda first, told: told["search_ms"])
-    share = median("without", lambda first, told: told["search_ms"] / first)
-    exposed = {mode: median(mode, lambda first, told: told["exposed_ms"]) for mode in MODES}
-    begun = {mode: (sum(told["wrong"] for _, told in rows[mode]), sum(told["begun_ahead"] for _, told in rows[mode])) for mode in MODES}
-    print(f"| {size} | {search:.1f} ms | {share:.0%} | {exposed['with']:.1f} ms | {search / max(exposed['with'], 1e-3):.2f}x "
-          f"| {median('without', lambda first, told: first):.0f} ms | {ratio('with'):.2f}x | {ratio('decided'):.2f}x "
-          f"| {begun['with'][0]} of {begun['with'][1]} | {begun['decided'][0]} of {begun['decided'][1]} |", flush=True)
+    def by_question(mode, what):
+        ratios = [(row["i"], a[what] / row[what]) for a, row in zip(rows["without"], rows[mode])]
+        return [statistics.median(x for j, x in ratios if j == i) for i in range(len(questions))]
+
+    def cells(mode):
+        ratios = by_question(mode, "first")
+        low, high = interval(ratios)
+        begun, wrong = (sum(row[k] for row in rows[mode]) for k in ("begun_ahead", "wrong"))
+        return (f" {statistics.median(ratios):.2f}x ({low:.2f} to {high:.2f}) | {statistics.median(by_question(mode, 'whole')):.2f}x "
+                f"| {wrong} of {begun} |")
+    exposed = ", ".join(f"{median(mode, lambda row: row['exposed_ms']):.1f}" for mode in ("with", "decided"))
+    share = median("without", lambda row: row["search_ms"] / row["first"])
+    print(f"| {size} | {median('without', lambda row: row['search_ms']):.1f} ms | {share:.0%} | {exposed} ms  "
+          f"| {median('without', lambda row: row['first']):.0f} ms |{cells('with')}{cells('decided')}", flush=True)
 
 
 def main():
@@ -99,13 +113,15 @@ def main():
     parser.add_argument("-n", type=int, default=12)
     parser.add_argument("-k", type=int, default=2)
     parser.add_argument("--threads", default="1")
-    parser.add_argument("--known", action="store_true", help="ask each question once before")
+    parser.add_argument("--known", action="store_true", help="each question was asked before")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--tokens", type=int, default=4, help="of an answer")
     parser.add_argument("--vectors", type=int, nargs="+", default=[0])
     args = parser.parse_args()
     with open(args.questions, encoding="utf-8") as f:
         questions = [json.loads(line)["question"] for line in f][:args.n]
-    print("| vectors | search | share | exposed | less | TTFT without | without / with | without / decided | wrong | wrong, decided |\n"
-          + "|---" * 10 + "|")
+    print("| vectors | search | of TTFT | not hidden, with, decided | TTFT | sooner, with | last token | wrong | sooner, decided "
+          "| last token | wrong |\n" + "|---" * 11 + "|")
     for n in args.vectors:
         with tempfile.TemporaryDirectory() as folder:
             index = pathlib.Path(folder) / "set.db"
