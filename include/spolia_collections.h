@@ -49,7 +49,7 @@ SP_API sp_err sp_collection_remove(sp_documents *d, const char *salt, const char
 /* sp_collection_embed -- computes the missing vectors of chunks in collections: of the document `id` ("NAME/ID") of
  * the tenant `salt`, or, if id is NULL, of all tenants. o (may be NULL): stop, step_us and rests; vectors computed
  * before `stop` ends it are kept. *n (may be NULL): chunks that were embedded. Does nothing without an encoder.
- * Errors: SP_E_CANCELED (stop), those of sp_embed, SP_E_IO. */
+ * Errors: SP_E_CANCELED (stop), those of sp_embedder_embed, SP_E_IO. */
 SP_API sp_err sp_collection_embed(sp_documents *d, const char *salt, const char *id, const sp_embed_opts *o,
                                   int64_t *n);
 

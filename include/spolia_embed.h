@@ -24,7 +24,7 @@ typedef struct sp_embedder_info {
     int max_tokens;      /* of a text with its special tokens; longer ones are cut */
     int n_vocab, n_layers, n_threads;
     bool normalized;     /* vectors have length 1 */
-    bool scores_pairs;   /* a cross-encoder: for sp_score, not for sp_embed */
+    bool scores_pairs;   /* a cross-encoder: for sp_embedder_score, not for sp_embedder_embed */
     const char *query_prompt, *document_prompt; /* what the model wants before them; "" if nothing */
     char id[33]; /* hex: vectors can be compared if these are equal */
 } sp_embedder_info;
@@ -59,14 +59,14 @@ typedef struct sp_embed_opts {
     void *user;
 } sp_embed_opts;
 
-/* sp_embed -- the vectors of n inputs. o NULL: defaults.
+/* sp_embedder_embed -- the vectors of n inputs. o NULL: defaults.
  * Shape:  out [n, dimensions]; n_tokens [n], tokens that were computed, or NULL
  * Errors: SP_E_ARG (dimensions, a token id; names the input), SP_E_CONTEXT (refuse_long), SP_E_UNSUPPORTED (a
  *         cross-encoder), SP_E_CANCELED, SP_E_NOMEM.
  * Thread: any; calls of several threads take turns, a step at a time. A vector's bits do not depend on the other
  * inputs. */
-SP_API sp_err sp_embed(sp_embedder *e, const sp_embed_input *inputs, size_t n, const sp_embed_opts *o,
-                       float *out, int32_t *n_tokens);
+SP_API sp_err sp_embedder_embed(sp_embedder *e, const sp_embed_input *inputs, size_t n, const sp_embed_opts *o,
+                                float *out, int32_t *n_tokens);
 
 /* A query and a document, which a cross-encoder reads together. */
 typedef struct sp_pair {
@@ -74,14 +74,14 @@ typedef struct sp_pair {
     size_t n_query, n_document; /* bytes */
 } sp_pair;
 
-/* sp_score -- how well each document answers its query: higher is better. The range depends on the model: 0 to 1, or
- * any number. o NULL: defaults; kind and dimensions are ignored. A pair that is too long loses tokens of its longer
- * text.
+/* sp_embedder_score -- how well each document answers its query: higher is better. The range depends on the model: 0
+ * to 1, or any number. o NULL: defaults; kind and dimensions are ignored. A pair that is too long loses tokens of its
+ * longer text.
  * Shape:  out [n]; n_tokens [n] or NULL
  * Errors: SP_E_UNSUPPORTED (not a cross-encoder), SP_E_CONTEXT (refuse_long), SP_E_CANCELED, SP_E_NOMEM.
- * Thread: as sp_embed. A score's bits do not depend on the other pairs. */
-SP_API sp_err sp_score(sp_embedder *e, const sp_pair *pairs, size_t n, const sp_embed_opts *o, float *out,
-                       int32_t *n_tokens);
+ * Thread: as sp_embedder_embed. A score's bits do not depend on the other pairs. */
+SP_API sp_err sp_embedder_score(sp_embedder *e, const sp_pair *pairs, size_t n, const sp_embed_opts *o, float *out,
+                                int32_t *n_tokens);
 
 #ifdef __cplusplus
 }

@@ -52,7 +52,7 @@ class Embedder(Handle):
         vectors = [array.array("f", bytes(4 * width)) for _ in range(n)]
         numbers = ffi.new("float[]", n * width)
         o = ffi.new("sp_embed_opts *", {"kind": _KINDS[kind], "dimensions": width, "refuse_long": strict})
-        check(lib.sp_embed(self.c, c_inputs, n, o, numbers, ffi.NULL))
+        check(lib.sp_embedder_embed(self.c, c_inputs, n, o, numbers, ffi.NULL))
         for i, vector in enumerate(vectors):
             ffi.memmove(ffi.from_buffer(vector), numbers + i * width, 4 * width)
         return vectors
@@ -69,5 +69,5 @@ class Embedder(Handle):
             to.query, to.n_query = c_query, len(asked)
             to.document, to.n_document = keep.add(ffi.new("char[]", data)), len(data)
         scores = ffi.new("float[]", len(texts))
-        check(lib.sp_score(self.c, pairs, len(texts), ffi.new("sp_embed_opts *", {"refuse_long": strict}), scores, ffi.NULL))
+        check(lib.sp_embedder_score(self.c, pairs, len(texts), ffi.new("sp_embed_opts *", {"refuse_long": strict}), scores, ffi.NULL))
         return list(scores)

@@ -85,7 +85,7 @@ static sp_err compute(embedding *e, sp_embedder *em, const sp_embed_opts *o)
     progress_begin(&p, false, SP_LOG_WARN);
     for (size_t at = 0, n; at < e->n && err == SP_OK; at += n) {
         n = e->n - at < AT_ONCE ? e->n - at : AT_ONCE;
-        err = sp_embed(em, e->inputs + at, n, o, e->vectors + at * (size_t)e->n_dims, e->n_tokens + at);
+        err = sp_embedder_embed(em, e->inputs + at, n, o, e->vectors + at * (size_t)e->n_dims, e->n_tokens + at);
         progress_draw(&p, "%zu of %zu texts", at + n, e->n);
         if (err == SP_OK && progress_interrupted()) err = SP_E_CANCELED;
     }

@@ -1,8 +1,8 @@
-/* engine.h -- runs plans: the only floor that computes keys and values.
+/* engine.h -- runs plans; only the engine computes keys and values.
  *
  * One step takes slices of the todo lists of several plans, up to max_rows tokens together,
  * through all layers (continuous batching). Decoding is a slice of one token. The engine knows no
- * policy: what is computed, what it sees and what is dropped on the way is in the plan. It works on
+ * policy: the plan says what to compute, what it sees and what to drop. It works on
  * the device of its KV pool, through compute/device.h. */
 #ifndef SP_ENGINE_ENGINE_H
 #define SP_ENGINE_ENGINE_H
@@ -22,10 +22,10 @@ typedef struct sp_engine_opts {
 
 typedef enum sp_want { SP_WANT_NONE, SP_WANT_LAST, SP_WANT_ALL } sp_want;
 
-/* Asked before each layer: whether the known KV that a plan reads is there in this layer. May wait. A
- * slice whose KV is not there ends: its rows are dropped, and what it leaves means nothing. */
+/* Called before each layer: whether the known KV that a plan reads in this layer has arrived. May wait. If
+ * it has not, the slice ends: its rows are dropped, and its results are undefined. */
 typedef struct sp_await {
-    bool (*there)(void *user, int layer); /* NULL: all of it is */
+    bool (*there)(void *user, int layer); /* NULL: always */
     void *user;
 } sp_await;
 
@@ -44,16 +44,16 @@ void sp_engine_destroy(sp_engine *e);
 
 /* sp_engine_step -- computes the slices; their KV is in its blocks afterwards.
  * Pre:    plans bound; the slices' tokens together at most max_rows; one slice a plan.
- * Errors: SP_E_ARG for a token id or position out of range, before anything is written; what the
- *         device met.
+ * Errors: SP_E_ARG for a token id or position out of range, before anything is written; those of the
+ *         device.
  * Thread: one step at a time. Allocates only when a plan has more spans than any before, or a gate,
  *         a selector or a probe asks for more than any before.
  * Cost:   one pass over the weights, plus M * context for attention. */
 sp_err sp_engine_step(sp_engine *e, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
 
 /* sp_engine_kv_distance -- |KV - KV'| / |KV'| between copies a (KV) and b (KV') of n tokens in one layer, over
- * all heads; keys rotated for different positions are turned to a common one first. 0 where KV' is
- * 0. Errors and Thread: as step. */
+ * all heads; keys are first rotated to a common position. 0 where KV' is 0. Errors and Thread: as
+ * sp_engine_step. */
 typedef struct sp_kv_pairs {
     const sp_kv_slot *a, *b; /* host [n] */
     int64_t n;
@@ -61,7 +61,7 @@ typedef struct sp_kv_pairs {
 sp_err sp_engine_kv_distance(sp_engine *e, int layer, const sp_kv_pairs *pairs,
                              float *out) SP_MUST_CHECK;
 
-/* sp_engine_set_offload -- blocks of the pool may be away from now on (engine/offload/offload.h); borrowed. */
+/* sp_engine_set_offload -- from now on blocks of the pool may be away (engine/offload/offload.h); borrowed. */
 typedef struct sp_offload sp_offload;
 void sp_engine_set_offload(sp_engine *e, sp_offload *o);
 

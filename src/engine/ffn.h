@@ -7,8 +7,8 @@
 
 #include "model/model.h"
 
-/* Scratch of mixtures. Rows of an expert are computed together: they are listed on the host, after the
- * router's logits came to it. */
+/* Scratch of mixtures. Rows of an expert are computed together: the host lists them from the router's
+ * logits. */
 typedef struct sp_ffn_experts {
     int max_rows;
     sp_mirror logits; /* [M, X], then [M] of the shared expert's gate */
@@ -20,7 +20,7 @@ typedef struct sp_ffn_experts {
     sp_mem in, result; /* [M, E] of an expert's rows */
 } sp_ffn_experts;
 
-/* Scratch on the device, for the widest kind that the model has. */
+/* Scratch on the device, for the model's widest kind. */
 typedef struct sp_ffn {
     sp_device *device;
     const sp_hparams *hp;
@@ -33,7 +33,7 @@ typedef struct sp_ffn_rows {
     const float *h; /* [m, E] */
     int64_t m;
     float *x; /* [m, E] */
-    bool add; /* to x; else x is overwritten */
+    bool add; /* add to x instead of overwriting it */
 } sp_ffn_rows;
 
 sp_err sp_ffn_create(const sp_model *m, sp_device *d, int max_rows, sp_ffn *out) SP_MUST_CHECK;

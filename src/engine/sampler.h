@@ -33,14 +33,14 @@ sp_err sp_sampler_init(sp_sampler *s, const sp_sampling *p, int n_vocab) SP_MUST
 void sp_sampler_fini(sp_sampler *s);
 /* sp_sampler_accept -- remembers a token for the repeat penalty. */
 void sp_sampler_accept(sp_sampler *s, int32_t id);
-/* sp_sampler_answer -- a token of the answer: accept, and what frequency and presence penalty and
- * the grammar count. false: the grammar does not allow the token. */
+/* sp_sampler_answer -- as accept, for a token of the answer: also updates frequency and presence penalty and
+ * the grammar. false: the grammar does not allow the token. */
 bool sp_sampler_answer(sp_sampler *s, int32_t id);
 /* sp_sampler_logprobs -- out[0] is token `id`, out[1 .. n] the n most likely tokens, best first.
  * Cost: O(V n). Pre: 0 <= n <= V. */
 void sp_sampler_logprobs(const sp_sampler *s, const float *logits, int32_t id, int n,
                          sp_token_logprob *out);
-/* sp_sampler_pick -- logits [V] are read only; NaN is never chosen while another is left. Cost:
+/* sp_sampler_pick -- the next token; logits [V] are not changed; NaN is chosen only if all are NaN. Cost:
  * O(V), plus O(log V) for each candidate kept by top-k or top-p. */
 int32_t sp_sampler_pick(sp_sampler *s, const float *logits);
 

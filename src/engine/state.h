@@ -19,8 +19,8 @@ typedef struct sp_row_lists {
     uint8_t *slot;   /* [M] */
 } sp_row_lists;
 
-/* The tokens of a step, one row each, slice after slice. Gates and the last layer drop rows; the
- * others close up, so every array stays dense. */
+/* The tokens of a step, one row each, slice after slice. Gates and the last layer drop rows; arrays are then
+ * compacted, so they stay dense. */
 typedef struct sp_rows {
     int n;
     int32_t *id; /* [M] index into the plan's todo */
@@ -53,7 +53,7 @@ struct sp_engine {
     sp_mem memory[SP_N_ACTIVATIONS + SP_ROPE_N];
 
     /* both sides */
-    sp_mirror mass;   /* grown when a gate wants it */
+    sp_mirror mass;   /* grows when a gate wants it */
     sp_mirror slots;  /* [2, M] pairs of stored tokens: to compare, or to copy */
     sp_mirror differ; /* [2, M] their squared distance, and the second one's squared size */
 
@@ -63,7 +63,7 @@ struct sp_engine {
     sp_summaries *summaries[SP_SUMMARY_N]; /* of each kind, once it is used */
     uint32_t kept;                         /* a bit for each kind that stores keep */
     sp_kv_notes notes;                     /* sp_engine_keep_summaries; else zeros */
-    sp_span *head_spans; /* what selectors have made of span lists: of each slice [G, n_spans] */
+    sp_span *head_spans; /* span lists rewritten by selectors: of each slice [G, n_spans] */
     const sp_span **of_head; /* [slices, G] lists in head_spans */
     size_t cap_head_spans;
     float **column_list; /* [cap_column_list] into columns */
@@ -101,12 +101,12 @@ void sp_rows_destroy(sp_rows *r);
 sp_err sp_rows_gather(sp_rows *r, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
 /* sp_rows_close -- removes the rows whose keep is false, from the lists and from x, h and att. */
 sp_err sp_rows_close(sp_engine *e, int n_slices) SP_MUST_CHECK;
-/* sp_row_wanted -- whether the logits of todo `id` are. */
+/* sp_row_wanted -- whether the logits of todo `id` are wanted. */
 bool sp_row_wanted(const sp_slice *slice, int id);
 /* sp_rows_drop_unwanted -- before the last layer's attention: rows that neither logits nor a gate
  * nor a probe need. */
 sp_err sp_rows_drop_unwanted(sp_engine *e, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
-/* sp_rows_pass_gates -- after a layer: each gate says which rows of its plan remain. */
+/* sp_rows_pass_gates -- after a layer: each gate decides which rows of its plan remain. */
 sp_err sp_rows_pass_gates(sp_engine *e, const sp_slice *slices, int n_slices,
                           int layer) SP_MUST_CHECK;
 
@@ -117,7 +117,7 @@ sp_err sp_attention_make_room(sp_engine *e, const sp_slice *slices, int n_slices
 /* sp_attention_run -- queries and their attention over the plans' spans, into e->att. */
 sp_err sp_attention_run(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices,
                         int layer) SP_MUST_CHECK;
-/* sp_attention_mass -- the masses of the layer come to the host. */
+/* sp_attention_mass -- copies the masses of the layer to the host. */
 sp_err sp_attention_mass(sp_engine *e, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
 /* sp_mass_on_host -- those of one slice, or NULL. */
 const float *sp_mass_on_host(const sp_engine *e, int slice);

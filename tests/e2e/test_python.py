@@ -341,7 +341,7 @@ def test_logits_are_an_array(engine):
 
 
 def embed_beside(spoken, embedder, texts, **callbacks):
-    """sp_embed with callbacks of Python; the vectors."""
+    """sp_embedder_embed with callbacks of Python; the vectors."""
     ffi, lib = spoken.ffi, spoken.lib
     keep, n = spoken.Keep(), len(texts)
     inputs = keep.add(ffi.new("sp_embed_input[]", n))
@@ -350,7 +350,7 @@ def embed_beside(spoken, embedder, texts, **callbacks):
     kinds = {"stop": "bool(void *)", "rests": "bool(void *)", "step_us": "int64_t(void *)"}
     o = ffi.new("sp_embed_opts *", {name: keep.add(ffi.callback(kinds[name], f)) for name, f in callbacks.items()})
     vectors = ffi.new("float[]", n * embedder.dimensions)
-    spoken.check(lib.sp_embed(embedder.c, inputs, n, o, vectors, ffi.NULL))
+    spoken.check(lib.sp_embedder_embed(embedder.c, inputs, n, o, vectors, ffi.NULL))
     return list(vectors)
 
 

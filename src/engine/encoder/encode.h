@@ -1,8 +1,8 @@
 /* encode.h -- vectors of texts, or scores of pairs: the forward pass of an encoder (model/encoder/encoder.h).
  *
- * A step takes several texts. Their rows follow each other without padding: products, norms and activations
- * see one matrix, attention sees a request for each text. That attention is not causal needs no kernel of
- * its own: every query has the position of the last token of its text, so it sees all keys.
+ * A step takes several texts. Their rows are adjacent, without padding: products, norms and activations
+ * see one matrix, attention sees a request for each text. Attention that is not causal needs no kernel of
+ * its own: every query has the position of its text's last token, so it sees all keys.
  *
  *   ids, places -> x = norm(words + places)
  *   for each layer:  q, k, v = W x + b
@@ -33,8 +33,8 @@ typedef struct sp_encode_text {
 sp_err sp_encode_pass_create(const sp_encoder *m, sp_device *d, int n_tokens, sp_encode_pass **out) SP_MUST_CHECK;
 void sp_encode_pass_destroy(sp_encode_pass *p);
 
-/* sp_encode_fit -- how many of the texts, from the first on, one step of at most `most` tokens (0: any) takes; one at
- * least. */
+/* sp_encode_fit -- how many of the first texts fit into a step of at most `most` tokens (0: no limit); at least
+ * one. */
 size_t sp_encode_fit(const sp_encode_pass *p, const sp_encode_text *texts, size_t n, int64_t most);
 
 /* Called between two layers. */

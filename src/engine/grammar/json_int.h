@@ -1,7 +1,7 @@
-/* json_int.h -- what the builders of JSON schemas share: json_schema.c, json_merge.c and one file a type.
+/* json_int.h -- shared by the builders of JSON schemas: json_schema.c, json_merge.c and one file a type.
  *
- * Builders get the node that follows and return the node where their part begins, or SP_JSON_NOTHING: no text is
- * valid. Parts of NOTHING are NOTHING, but for alternatives. After the first error they do nothing. */
+ * Builders take the node that follows and return the first node of their part, or SP_JSON_NOTHING: no text is
+ * valid. A part that contains NOTHING is NOTHING, except for alternatives. After the first error they do nothing. */
 #ifndef SP_ENGINE_GRAMMAR_JSON_INT_H
 #define SP_ENGINE_GRAMMAR_JSON_INT_H
 
@@ -24,14 +24,14 @@ typedef struct sp_json {
         *made; /* {}, {"type": "object"}, a list of schemas that merging made */
     int32_t space, ret;
     int depth;
-    char nothing[200]; /* why the first part of NOTHING is that */
+    char nothing[200]; /* why the first NOTHING has no valid text */
     sp_err err;        /* the first error */
 } sp_json;
 
 int32_t sp_json_fail(sp_json *b, sp_err code, const char *what, const char *name);
-/* sp_json_contradict -- NOTHING, and why if it is the first. */
+/* sp_json_contradict -- returns NOTHING, and records the reason of the first. */
 int32_t sp_json_contradict(sp_json *b, const char *why);
-/* sp_json_enter -- the path grows by a name; sp_json_leave takes its result. */
+/* sp_json_enter -- appends a name to the path; sp_json_leave takes its result. */
 size_t sp_json_enter(sp_json *b, const char *name);
 void sp_json_leave(sp_json *b, size_t mark);
 
@@ -46,12 +46,12 @@ int32_t sp_json_spaced(sp_json *b, int32_t next);
 int32_t sp_json_choice(sp_json *b, const char **texts, size_t n, int32_t next);
 
 /* -- schemas (json_schema.c) -- */
-/* sp_json_use -- a value of a schema, which is a rule of its own; _at: with a name in the path. */
+/* sp_json_use -- a value of a schema, which becomes a rule; _at: with a name in the path. */
 int32_t sp_json_use(sp_json *b, json_t *schema, int32_t next);
 int32_t sp_json_use_at(sp_json *b, const char *name, json_t *schema, int32_t next);
 /* sp_json_bound -- a keyword that is a count. */
 int32_t sp_json_bound(sp_json *b, json_t *schema, const char *name, int32_t absent);
-/* sp_json_values -- what an enumeration, or a type of few values, has; owned; NULL: the values are not listed. */
+/* sp_json_values -- the values of an enumeration, or of a type with few values; owned; NULL: not such a schema. */
 json_t *sp_json_values(sp_json *b, json_t *schema);
 
 /* -- types -- */
@@ -72,7 +72,7 @@ int32_t sp_json_digits(sp_json *b, uint64_t lo, uint64_t hi, uint64_t m, int32_t
 json_t *sp_json_expand(sp_json *b, json_t *schema);
 /* sp_json_all_of -- a schema for the values of both; NULL: any. Borrowed from `made`. */
 json_t *sp_json_all_of(sp_json *b, json_t *one, json_t *other);
-/* sp_json_keep -- takes a schema; an equal one that is there already replaces it. Borrowed. */
+/* sp_json_keep -- takes ownership of a schema and returns it, or an equal one that is known. Borrowed. */
 json_t *sp_json_keep(sp_json *b, json_t *schema);
 /* sp_json_resolve -- the schema that "#/a/b" names. */
 json_t *sp_json_resolve(sp_json *b, json_t *ref);

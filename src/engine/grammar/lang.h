@@ -1,4 +1,4 @@
-/* lang.h -- strings that several conditions hold of: patterns, names, their opposites, and a length.
+/* lang.h -- strings that satisfy several conditions: patterns, names, negations of them, and a length.
  *
  * Conditions that one automaton cannot express as alternatives are joined here as a deterministic
  * automaton over characters, which is then written as nodes. */
@@ -12,7 +12,7 @@ enum { SP_LANG_MAX_PARTS = 24 };
 typedef struct sp_lang_part {
     const char *pattern; /* found in the string, or */
     json_t *names;       /* the string is a key of this object */
-    bool not ;           /* the opposite */
+    bool not ;           /* negated */
 } sp_lang_part;
 
 typedef struct sp_lang {
@@ -21,9 +21,9 @@ typedef struct sp_lang {
     int32_t min, max; /* characters; max -1: no limit */
 } sp_lang;
 
-/* sp_lang_build -- appends a rule for the content of a JSON string that all parts hold of; *start -1: there is
+/* sp_lang_build -- appends a rule for the content of a JSON string that satisfies all parts; *start -1: there is
  * none. g NULL: nothing is appended, and *start is 0 if there is such a string.
- * Where the strings of the parts are unlimited, a large max is cut: the automaton has a node for each length.
+ * If the parts do not limit the length, a large max is reduced: the automaton has a node for each length.
  * Errors: SP_E_ARG, SP_E_UNSUPPORTED (a pattern), SP_E_LIMIT, SP_E_NOMEM. */
 sp_err sp_lang_build(const sp_lang *l, sp_grammar *g, int32_t *start) SP_MUST_CHECK;
 

@@ -6,7 +6,7 @@
 
 enum { SP_GRAM_DEAD = -1, SP_GRAM_UNKNOWN = -2 };
 
-/* What a state may read, as far as masks need to know. */
+/* What a state may read, for masks. */
 typedef struct sp_gram_state {
     int32_t first, n; /* its configurations */
     int32_t next;     /* state of its bucket; -1: none */
@@ -24,11 +24,11 @@ typedef struct sp_gram_run {
     sp_gram_state *states; /* [n_states] */
     int16_t *to;           /* [n_states, classes]: a state, DEAD or UNKNOWN */
     int32_t n_states, n_configs, n_cells;
-    bool full; /* a step found no room for its state */
-    /* of run.c */
-    sp_gram_config *configs, *todo; /* of all states; that are still to be followed */
+    bool full; /* there was no room for a new state */
+    /* for run.c */
+    sp_gram_config *configs, *todo; /* of all states; those still to follow */
     sp_gram_cell *cells;
-    sp_gram_visit *visits; /* [n_visits] configurations that the present step has passed */
+    sp_gram_visit *visits; /* [n_visits] configurations visited in this step */
     int16_t *slots;        /* of a hash table: numbers of visits */
     int32_t n_visits;
     int32_t *state_buckets, *cell_buckets;
@@ -38,7 +38,7 @@ typedef struct sp_gram_run {
 sp_err sp_gram_run_init(sp_gram_run *r, const sp_grammar *g) SP_MUST_CHECK;
 void sp_gram_run_fini(sp_gram_run *r);
 
-/* sp_gram_find -- as sp_gram_step, for a step that is not known yet. Cost: O(configurations). */
+/* sp_gram_find -- as sp_gram_step, for a new step. Cost: O(configurations). */
 int32_t sp_gram_find(sp_gram_run *r, int32_t state, uint8_t b);
 
 /* sp_gram_step -- the state after byte b; DEAD: b is not allowed, or `full` was set. Allocates nothing. */

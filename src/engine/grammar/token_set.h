@@ -7,8 +7,8 @@
 
 enum { SP_TRIE_MAX_DEPTH = 64 }; /* no grammar allows a longer token */
 
-/* Nodes in preorder: a child follows its parent, and `after` is the node that follows a subtree. The
- * tokens that end at a node are ids[tokens .. tokens of the next node). */
+/* Nodes in preorder: a child follows its parent, and `after` is the node after the subtree. The tokens
+ * that end at a node are ids[tokens .. tokens of the next node). */
 typedef struct sp_token_trie_node {
     int32_t after, tokens;
     uint8_t byte, depth; /* depth 1: a first byte */

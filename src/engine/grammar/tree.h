@@ -1,5 +1,5 @@
-/* tree.h -- an expression over characters: what GBNF (gbnf.c) and regular expressions (regex.c)
- * are parsed into, and what becomes an automaton (tree.c).
+/* tree.h -- a syntax tree of expressions over characters: GBNF (gbnf.c) and regular expressions (regex.c)
+ * are parsed into it, and tree.c makes an automaton of it.
  *
  * Nodes are numbers. Sequences and alternatives are binary and lean to the left, so that walks over
  * long ones loop instead of recursing; SP_TREE_MAX_DEPTH bounds the rest. */
@@ -43,7 +43,7 @@ typedef struct sp_tree {
     const char *what;   /* of errors: "grammar", "regex", "pattern" */
     bool in_json;       /* it describes the content of a JSON string, in which it is searched for */
     const char *source; /* [n] */
-    size_t n, at;       /* at: what is parsed next */
+    size_t n, at;       /* at: the next byte to parse */
     SP_VEC(sp_grammar_node) nodes;
     SP_VEC(sp_char_range) ranges;
     SP_VEC(sp_tree_rule) rules; /* [0] is where the text begins */

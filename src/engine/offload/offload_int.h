@@ -1,4 +1,4 @@
-/* offload_int.h -- what the parts of offload share: leaving (offload.c), resident heads (resident.c),
+/* offload_int.h -- shared by the parts of offload: leaving (offload.c), resident heads (resident.c),
  * seats (seats.c), windows (window.c). */
 #ifndef SP_ENGINE_OFFLOAD_OFFLOAD_INT_H
 #define SP_ENGINE_OFFLOAD_OFFLOAD_INT_H
@@ -14,16 +14,16 @@ enum { SP_LEAVE_BATCH = 256 };
 typedef struct sp_seat {
     uint32_t block, birth; /* whose record; birth 0: none */
     uint32_t epoch;        /* when it was last wanted */
-    bool used;             /* since the hand passed */
-    bool pending;          /* its fetch is under way */
+    bool used;             /* since the clock's hand passed */
+    bool pending;          /* its fetch is in flight */
 } sp_seat;
 
 /* The seats of one layer and KV head. */
 typedef struct sp_row {
     sp_seat *seats;    /* [n_seats + n_spare] */
-    uint32_t *seat_of; /* [n_blocks] 1 + a seat that had the block; check it */
+    uint32_t *seat_of; /* [n_blocks] 1 + the seat that last had the block; to be checked */
     int32_t hand;
-    int32_t n_spare; /* spare seats that are taken */
+    int32_t n_spare; /* spare seats in use */
 } sp_row;
 
 typedef struct sp_pending {
@@ -43,7 +43,7 @@ typedef struct sp_ranked_plane {
     int32_t plane; /* layer n_planes + plane */
 } sp_ranked_plane;
 
-/* Blocks that are being written, by a thread of its own. */
+/* Blocks being written, by a separate thread. */
 typedef struct sp_leaving {
     uint32_t blocks[SP_LEAVE_BATCH];
     int32_t n;
@@ -57,7 +57,7 @@ typedef struct sp_leaving {
 } sp_leaving;
 
 typedef struct sp_window {
-    uint32_t *blocks; /* [n_blocks] those that are in it */
+    uint32_t *blocks; /* [n_blocks] the blocks in it */
     uint8_t *is_in;   /* [n_blocks] */
     int64_t n;
     int layer;
@@ -81,11 +81,11 @@ struct sp_offload {
     int64_t max_window; /* blocks of a layer */
 
     uint32_t *seats;         /* [n_seats + n_spare] blocks of the pool */
-    int32_t n_seats, n_open; /* that may be used while few blocks are near; that may be used now */
-    int32_t n_spare;         /* more, of the layer that is computed only */
+    int32_t n_seats, n_open; /* usable while few blocks are near; usable now */
+    int32_t n_spare;         /* further seats, only for the current layer */
     int spare_layer;
     bool lacked; /* a step wanted more seats than were open */
-    bool is_sparse; /* somebody reads seats: near blocks leave part of the budget to them */
+    bool is_sparse; /* seats are in use: near blocks leave part of the budget to them */
     sp_seat_policy policy;
     sp_row *rows;          /* [L, G] */
     sp_arrivals *arrivals; /* [L] */
@@ -123,7 +123,7 @@ static inline sp_pages_run sp_offload_run(const sp_offload *o, sp_kv_run run, in
                           .at = at};
 }
 
-/* sp_offload_run_here -- the same of blocks where they are in the pool. */
+/* sp_offload_run_here -- the same for blocks at their place in the pool. */
 static inline sp_pages_run sp_offload_run_here(const sp_offload *o, sp_kv_run run, int plane)
 {
     return sp_offload_run(o, run, plane, (size_t)o->n_cols * o->record_bytes,
@@ -136,31 +136,30 @@ static inline bool sp_offload_is_plane_resident(const sp_offload *o, int layer, 
     return o->is_resident[layer * o->n_planes + plane];
 }
 
-/* sp_offload_drop -- the memory of away blocks of a layer, but for planes that stay. */
+/* sp_offload_drop -- drops the memory of a layer's away blocks, except planes that stay. */
 static inline void sp_offload_drop(sp_offload *o, sp_kv_run run)
 {
     for (int i = 0; i < o->n_planes; i++)
         if (!sp_offload_is_plane_resident(o, run.layer, i)) sp_kv_drop_plane(o->pool, run, i);
 }
 
-/* sp_need_blocks -- of the budget, for what the next step reads and writes. */
+/* sp_need_blocks -- blocks of the budget that the next step needs for reading and writing. */
 int64_t sp_need_blocks(const sp_offload *o);
 
 sp_err sp_residents_create(sp_offload *o) SP_MUST_CHECK;
 void sp_residents_destroy(sp_offload *o);
 /* sp_residents_begin -- before blocks are marked away. */
 void sp_residents_begin(sp_offload *o);
-/* sp_residents_fit -- when blocks are marked away: heads that do not fit any more are dropped. */
+/* sp_residents_fit -- after blocks are marked away: drops heads that no longer fit. */
 void sp_residents_fit(sp_offload *o);
-/* sp_residents_forget -- what is resident does not count any more. */
+/* sp_residents_forget -- makes no head resident. */
 void sp_residents_forget(sp_offload *o);
 
 sp_err sp_seats_create(sp_offload *o) SP_MUST_CHECK;
 void sp_seats_destroy(sp_offload *o);
-/* sp_seats_empty -- forgets all records but those of one layer (-1: of none), and gives their memory
- * back. */
+/* sp_seats_empty -- forgets all records except those of one layer (-1: all), and releases their memory. */
 void sp_seats_empty(sp_offload *o, int but_layer);
-/* sp_seats_open -- between steps: so many seats of each layer and KV head may be used. */
+/* sp_seats_open -- between steps: sets how many seats of each layer and KV head may be used. */
 void sp_seats_open(sp_offload *o, int64_t n);
 
 #endif

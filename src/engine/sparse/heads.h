@@ -1,4 +1,4 @@
-/* heads.h -- what was measured of a model's heads, and the thresholds that follow: when a choice of
+/* heads.h -- measurements of a model's heads, and the thresholds derived from them: when a choice of
  * sparse decoding is reused.
  *
  *   importance   of a query head, 0 .. 1: the share of its attention to other than the first 4 and

@@ -1,5 +1,4 @@
-/* notes.h -- summaries that are kept with copies in a store, so that a loaded context is decoded
- * sparsely at once. */
+/* notes.h -- keeps summaries with copies in a store, so that a loaded context can be decoded sparsely at once. */
 #ifndef SP_ENGINE_SPARSE_NOTES_H
 #define SP_ENGINE_SPARSE_NOTES_H
 

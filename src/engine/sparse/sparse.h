@@ -1,12 +1,12 @@
-/* sparse.h -- sparse decoding: a step reads the blocks that matter to its query, and no others.
+/* sparse.h -- sparse decoding: a step reads only the blocks that matter to its query.
  *
  *   prompt, when decoding begins                                  answer
  *   |sink|  candidates ........................ | last 64 tokens | new tokens
  *    read    k of them, chosen for each KV head    read             read
  *            and layer by their summaries
  *
- * The choice works on any span list: the spans of a step name a subset of their blocks, with the
- * shift and the stale tokens that they had. With k = all the bits are those of full attention.
+ * The choice works on any span list: the spans of a step name a subset of their blocks, with their
+ * shift and stale tokens unchanged. With k = all the result has the bits of full attention.
  *
  * An sp_sparse belongs to one request and follows its plan from the first step of one token on.
  * It is inactive (full attention) below `min_depth`, where choosing costs more than it saves, and
@@ -19,7 +19,7 @@
 #include "engine/sparse/heads.h"
 #include "kv/plan.h"
 
-#define SP_SPARSE_SHARE     0.1f /* where no budget is named */
+#define SP_SPARSE_SHARE     0.1f /* the default budget */
 #define SP_SPARSE_SINK      4
 #define SP_SPARSE_RECENT    64
 #define SP_SPARSE_MIN_DEPTH 4096
@@ -27,10 +27,10 @@
 #define SP_SPARSE_ETA       0.8f
 #define SP_SPARSE_POWER     3.0f
 
-/* Where blocks are that are not all in the pool. `want` is told what KV head g of a layer reads,
- * in order, before its attention; it starts what must be fetched, returns at once, and may replace
- * an id by that of the block that holds (or will hold) the bytes. `wait` returns when all wanted
- * blocks of the layer can be read. */
+/* A source of blocks that are not all in the pool. `want` is called with the blocks that KV head g of a
+ * layer reads, in order, before its attention; it starts fetches, returns at once, and may replace an id by
+ * that of the block that holds (or will hold) the bytes. `wait` returns when all wanted blocks of the layer
+ * can be read. */
 typedef struct sp_block_source {
     void (*want)(void *user, int layer, int kv_head, uint32_t *blocks, int32_t n);
     sp_err (*wait)(void *user, int layer);
@@ -39,11 +39,11 @@ typedef struct sp_block_source {
     void (*ahead)(void *user, int layer, int kv_head, const uint32_t *blocks, int32_t n);
 } sp_block_source;
 
-/* What becomes of blocks that were fetched; all but the first are for comparison. */
+/* Which fetched blocks are replaced; all but the first are for comparison. */
 typedef enum sp_seat_policy {
-    SP_SEATS_CLOCK,  /* one that was not wanted lately gives its seat to the next */
-    SP_SEATS_LRU,    /* the one that was wanted longest ago does */
-    SP_SEATS_FORGET, /* nothing is kept for the next token */
+    SP_SEATS_CLOCK,  /* one that was not wanted recently (the clock algorithm) */
+    SP_SEATS_LRU,    /* the least recently wanted one */
+    SP_SEATS_FORGET, /* all of them, after each token */
 } sp_seat_policy;
 
 typedef struct sp_sparse_opts {
@@ -54,7 +54,7 @@ typedef struct sp_sparse_opts {
     float refine; /* it proposes this many times the blocks to read, SP_SUMMARY_KEYS4 orders them;
                      1: one stage; 0: SP_SPARSE_REFINE, or 1 where blocks can leave memory */
     sp_block_source source; /* want NULL: all blocks are in the pool */
-    bool ahead;             /* fetch what a layer is likely to want while the one before computes */
+    bool ahead;             /* fetch what the next layer is likely to want while this one computes */
     sp_seat_policy seats;
     /* A choice is reused while queries are similar to the one that made it (QSAC). */
     bool reuse;

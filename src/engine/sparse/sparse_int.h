@@ -1,11 +1,11 @@
 /* sparse_int.h -- sparse decoding as the engine runs it.
  *
- *   open.c   once        open, summarize: what there is to choose from
+ *   open.c   once        open, summarize: the candidates
  *   sparse.c        each layer  pick, rewrite, arrive: what a step reads
  *   ahead.c         each layer  a guess at what the next one picks
  *   summaries.c                 summaries of the pool's blocks, shared by all requests
- *   notes.c                     their way to a store and back
- *   offload.c ...               blocks that leave memory, and come back when a step wants them */
+ *   notes.c                     writes them to a store and reads them
+ *   offload.c ...               blocks that leave memory and return when a step wants them */
 #ifndef SP_ENGINE_SPARSE_SPARSE_INT_H
 #define SP_ENGINE_SPARSE_SPARSE_INT_H
 
@@ -43,15 +43,14 @@ struct sp_sparse {
     size_t cap_blocks, cap_words;
 };
 
-/* sp_sparse_of -- that of a slice which decodes sparsely in this step, or NULL. */
+/* sp_sparse_of -- the slice's sp_sparse if it decodes sparsely in this step, or NULL. */
 sp_sparse *sp_sparse_of(const sp_slice *slice);
 /* sp_sparse_open -- what a request may choose from, into an object whose plan is set; s->active: false
  * where full attention is better. Errors: SP_E_NOMEM. */
 sp_err sp_sparse_open(sp_sparse *s, sp_engine *e, const sp_todo *query) SP_MUST_CHECK;
-/* sp_sparse_summarize -- makes the summaries that it wants and that are missing. Errors: of the device. */
+/* sp_sparse_summarize -- makes the wanted summaries that are missing. Errors: of the device. */
 sp_err sp_sparse_summarize(sp_sparse *s, const sp_engine *e) SP_MUST_CHECK;
-/* sp_sparse_refine -- the blocks that a selector proposes, times those read; 1: there is no second
- * stage. */
+/* sp_sparse_refine -- how many times as many blocks a selector proposes as are read; 1: no second stage. */
 float sp_sparse_refine(const sp_engine *e, const sp_sparse_opts *o);
 /* sp_sparse_begin -- a step: opens those of new plans, and summarizes blocks that are read sparsely
  * for the first time. Errors: of the device. */
@@ -65,7 +64,7 @@ void sp_sparse_reuses(const sp_engine *e, const sp_sparse *s, int layer, sp_pick
 /* sp_sparse_pick_blocks -- of requests whose selectors are of one kind, in a layer. */
 void sp_sparse_pick_blocks(sp_engine *e, sp_summary_kind kind, int layer, const sp_pick_req *reqs,
                            int n_reqs);
-/* sp_sparse_chose -- choosing took so long, for all of them together. */
+/* sp_sparse_chose -- adds the time of choosing for all slices together. */
 void sp_sparse_chose(const sp_slice *slices, int n_slices, int64_t us);
 /* sp_sparse_pick -- the choices of a layer; e->reqs have their queries. */
 sp_err sp_sparse_pick(sp_engine *e, const sp_slice *slices, int n_slices, int layer) SP_MUST_CHECK;
@@ -75,7 +74,7 @@ void sp_sparse_rewrite(sp_sparse *s, int layer, int kv_head, sp_span *spans);
  * next. e->x holds what this layer's attention is added to; e->h is overwritten. */
 sp_err sp_sparse_ahead_make_room(sp_engine *e, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
 sp_err sp_sparse_ahead(sp_engine *e, const sp_slice *slices, int n_slices, int layer) SP_MUST_CHECK;
-/* sp_sparse_arrive -- returns when the blocks that the layer reads are in the pool. */
+/* sp_sparse_arrive -- waits until the blocks that the layer reads are in the pool. */
 sp_err sp_sparse_arrive(const sp_slice *slices, int n_slices, int layer) SP_MUST_CHECK;
 
 #endif

@@ -1,4 +1,4 @@
-/* study.h -- what decode steps say about the heads of a model, and about choices of blocks.
+/* study.h -- measures heads of a model, and choices of blocks, in decode steps.
  *
  * While a plan has a study, each layer of its steps of one token also computes full attention with a
  * span for each block, whose masses are the attention to each block by each query head. From them:

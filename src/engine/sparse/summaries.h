@@ -1,7 +1,7 @@
 /* summaries.h -- the summaries of the blocks of a pool, made when a block is first read sparsely.
  *
- * A summary is found by the id of its block and is valid until the block is acquired again and its
- * span does not show more keys of it. So it serves every span list that names the block: reused
+ * A summary is found by the id of its block. It is valid until the block is acquired again or its span
+ * shows more of its keys. So it serves every span list that names the block: reused
  * chunks, patches, trees and answers. */
 #ifndef SP_ENGINE_SPARSE_SUMMARIES_H
 #define SP_ENGINE_SPARSE_SUMMARIES_H
@@ -17,8 +17,8 @@ sp_err sp_summaries_create(sp_kv_pool *pool, sp_summary_kind kind,
                            sp_summaries **out) SP_MUST_CHECK;
 void sp_summaries_destroy(sp_summaries *s);
 
-/* sp_summaries_want -- the first n keys of a block (held by the caller) are to be summarized by the
- * next sp_summaries_make, unless they are. Errors: SP_E_NOMEM. */
+/* sp_summaries_want -- the next sp_summaries_make will summarize the first n keys of a block (held by the caller),
+ * unless they are summarized. Errors: SP_E_NOMEM. */
 sp_err sp_summaries_want(sp_summaries *s, uint32_t block, int n) SP_MUST_CHECK;
 /* sp_summaries_make -- in all layers; *n_made (may be NULL): blocks. offload: where blocks are
  * that are away; or NULL. Pre: their KV is complete. */

@@ -69,7 +69,7 @@ static sp_err embed_texts(embedding *e, const sp_hits *chunks)
     }
     for (int i = 0; i < chunks->n && err == SP_OK; i++)
         inputs[i] = (sp_embed_input){.text = all.v + at[i], .n = strlen(all.v + at[i])};
-    if (err == SP_OK) err = sp_embed(e->d->embedder, inputs, (size_t)chunks->n, &e->o, e->v, NULL);
+    if (err == SP_OK) err = sp_embedder_embed(e->d->embedder, inputs, (size_t)chunks->n, &e->o, e->v, NULL);
     sp_vec_fini(&all);
     return err;
 }

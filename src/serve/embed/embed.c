@@ -243,8 +243,8 @@ static void shorten(const sp_embed_job *j, int n_dims, float *out)
     }
 }
 
-sp_err sp_embed(sp_embedder *e, const sp_embed_input *inputs, size_t n, const sp_embed_opts *o, float *out,
-                int32_t *n_tokens)
+sp_err sp_embedder_embed(sp_embedder *e, const sp_embed_input *inputs, size_t n, const sp_embed_opts *o, float *out,
+                         int32_t *n_tokens)
 {
     static const sp_embed_opts defaults;
     SP_NEED(e);

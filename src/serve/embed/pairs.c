@@ -70,7 +70,8 @@ static sp_err check(const sp_encoder *m)
     return SP_OK;
 }
 
-sp_err sp_score(sp_embedder *e, const sp_pair *pairs, size_t n, const sp_embed_opts *o, float *out, int32_t *n_tokens)
+sp_err sp_embedder_score(sp_embedder *e, const sp_pair *pairs, size_t n, const sp_embed_opts *o, float *out,
+                         int32_t *n_tokens)
 {
     static const sp_embed_opts defaults;
     SP_NEED(e);

@@ -45,7 +45,7 @@ static sp_err embed_texts(const char *const *texts, int n, float *out, void *use
     sp_embed_input *inputs = sp_alloc((size_t)n, sizeof *inputs);
     if (!inputs) return sp_fail_nomem((size_t)n * sizeof *inputs, "texts");
     for (int i = 0; i < n; i++) inputs[i] = (sp_embed_input){.text = texts[i], .n = strlen(texts[i])};
-    sp_err err = sp_embed(m->e, inputs, (size_t)n, &(sp_embed_opts){.kind = SP_EMBED_DOCUMENT}, out, NULL);
+    sp_err err = sp_embedder_embed(m->e, inputs, (size_t)n, &(sp_embed_opts){.kind = SP_EMBED_DOCUMENT}, out, NULL);
     sp_free(inputs);
     return err;
 }
@@ -305,7 +305,8 @@ static sp_err search_vectors(search *s)
     float *v = sp_alloc((size_t)s->f->n_dims, sizeof *v);
     sp_near *near = sp_alloc((size_t)s->depth, sizeof *near);
     sp_err err = v && near ? SP_OK : sp_fail_nomem((size_t)s->depth * sizeof *near, "a ranking");
-    if (err == SP_OK) err = sp_embed(s->f->embedder, &input, 1, &(sp_embed_opts){.kind = SP_EMBED_QUERY}, v, NULL);
+    const sp_embed_opts o = {.kind = SP_EMBED_QUERY};
+    if (err == SP_OK) err = sp_embedder_embed(s->f->embedder, &input, 1, &o, v, NULL);
     if (err == SP_OK) err = find_cosines(s, v);
     if (err == SP_OK) err = tell_early(s);
     if (err == SP_OK) err = rank_vectors(s, v, near);

@@ -102,7 +102,7 @@ static void compute(embedding *e)
     e->o.rests = beside.rests;
     e->o.user = side;
     const sp_err err =
-        side ? sp_embed(s->o.embedder, e->inputs, e->n, &e->o, e->vectors, e->n_tokens) : SP_E_NOMEM;
+        side ? sp_embedder_embed(s->o.embedder, e->inputs, e->n, &e->o, e->vectors, e->n_tokens) : SP_E_NOMEM;
     srv_side_end(e->call, side);
     e->us = srv_now_us() - from;
     if (err != SP_OK) srv_fields_fail(&e->f, "input", NULL, err);

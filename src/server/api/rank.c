@@ -41,7 +41,8 @@ static bool by_encoder(srv_call *call, srv_ranking *r, srv_fields *f, srv_side *
 {
     const sp_embed_opts o = srv_side_opts(side);
     int32_t *n_tokens = calloc(r->n + 1, sizeof *n_tokens);
-    sp_err err = n_tokens ? sp_score(call->s->o.reranker, r->pairs, r->n, &o, r->scores, n_tokens) : SP_E_NOMEM;
+    sp_err err = SP_E_NOMEM;
+    if (n_tokens) err = sp_embedder_score(call->s->o.reranker, r->pairs, r->n, &o, r->scores, n_tokens);
     for (size_t i = 0; i < r->n && err == SP_OK; i++) r->n_tokens += n_tokens[i];
     free(n_tokens);
     return err == SP_OK || fail(r, f, err);
