@@ -206,6 +206,7 @@ def test_history_and_colour(chat, tmp_path):
     assert t.end() == 0
     assert (tmp_path / "spolia/history").stat().st_mode & 0o077 == 0
     t = chat(NO_COLOR="1")
+    t.until_edited()
     t.type("\x10")  # Ctrl-P: the line of the last session
     t.until(re.escape(QUESTIONS[0][:12]))
     said = t.ask("")

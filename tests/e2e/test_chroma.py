@@ -57,7 +57,7 @@ class Chroma:
     def do(self, method, path, body=None):
         data = json.dumps(body).encode() if body is not None else None
         r = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)
-        return json.load(urllib.request.urlopen(r, timeout=30))
+        return json.load(urllib.request.urlopen(r, timeout=300))
 
     def collections(self):
         return {c["name"]: c for c in self.do("GET", "/api/v2/tenants/default_tenant/databases/default_database/collections")}

@@ -13,7 +13,7 @@ MODEL = ROOT / "demo/model.gguf"
 def doctor(*arguments, code=0, **env):
     """{(group, name): finding}."""
     done = subprocess.run([PROGRAM, "doctor", "--json", *map(str, arguments)], env={**os.environ, **env},
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=300)
     assert done.returncode == code, done.stdout + done.stderr
     told = valid("doctor", json.loads(done.stdout))
     assert told["works"] == (code == 0) == all(f["state"] != "problem" for f in told["findings"])

@@ -155,7 +155,7 @@ def test_killed_imports_continue(tmp_path):
     n = 60000
     big = write(tmp_path / "big.tsv", "".join(f"s{i}\tr{i % 9}\to{i % 1000}\n" for i in range(n)))
     db, kills = tmp_path / "g.db", 0
-    for delay in (0.05, 0.1, 0.2, 0.3, 60):
+    for delay in (0.05, 0.1, 0.2, 0.3, 600):
         job = subprocess.Popen([PROGRAM, "graph", "import", big, "-o", db, "--batch", "2000", "--json"],
                                stdout=subprocess.PIPE, text=True)
         try:
@@ -313,7 +313,7 @@ class Virtuoso:
                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def wait(self):
-        for _ in range(240):
+        for _ in range(1200):
             if self.job.poll() is not None:
                 return False
             if answers(self.url):
@@ -327,7 +327,7 @@ class Virtuoso:
         login.add_password(None, self.url + "-auth", "dba", "dba")
         client = urllib.request.build_opener(urllib.request.HTTPDigestAuthHandler(login))
         client.open(urllib.request.Request(self.url + "-auth", text.encode(), {
-            "Content-Type": "application/sparql-update"}), timeout=60).read()
+            "Content-Type": "application/sparql-update"}), timeout=300).read()
 
     def stop(self):
         self.job.kill()

@@ -45,7 +45,7 @@ def test_three_commands_from_a_folder_to_answers_with_sources(folder, tmp_path):
     env = {**os.environ, "HOME": str(tmp_path), "M": str(ROOT / "demo/model.gguf"), "PATH": f"{PROGRAM.parent}:/usr/bin:/bin"}
 
     def shell(command):
-        done = subprocess.run(command, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         return done
 

@@ -42,6 +42,11 @@ http {{ access_log off; client_body_temp_path {0}/b; proxy_temp_path {0}/p; fast
     location /spolia/ {{ proxy_pass {2}/; proxy_set_header Host $http_host; proxy_buffering off; }} }} }}"""
 
 
+def listens(port):
+    with socket.socket() as s:
+        return s.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.fixture(scope="module")
 def prefixed(server, tmp_path_factory):
     """The server below /spolia of a proxy; "-" without nginx."""
@@ -52,14 +57,13 @@ def prefixed(server, tmp_path_factory):
     port = free_port()
     (folder / "conf").write_text(NGINX.format(folder, port, server.url))
     process = subprocess.Popen([nginx, "-p", folder, "-c", folder / "conf", "-e", folder / "errors"])
-    for _ in range(100):
-        with socket.socket() as s:
-            if s.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        time.sleep(0.1)
+    end = time.time() + 300
+    while not listens(port):
+        assert process.poll() is None and time.time() < end, (folder / "errors").read_text()
+        time.sleep(0.05)
     yield f"http://127.0.0.1:{port}/spolia"
     process.terminate()
-    process.wait(10)
+    process.wait(300)
 
 
 def get(url, **headers):

@@ -47,6 +47,6 @@ def test_the_server_answers_every_curl_command_of_a_page(server, tmp_path, page,
         here = [word.replace("localhost:8080", f"localhost:{server.port}") for word in command]
         if "parent=" in " ".join(here):
             continue  # the name of a copy of another server
-        done = subprocess.run([*here, "-sS", "-w", "\n%{http_code}"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        done = subprocess.run([*here, "-sS", "-w", "\n%{http_code}"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
         status = done.stdout.rsplit("\n", 1)[1]
         assert done.returncode == 0 and status[0] == "2", f"{page}: {shlex.join(command)}: {done.stdout}{done.stderr}"

@@ -188,9 +188,9 @@ def test_a_full_disk(arguments, index):
 def test_a_reader_that_leaves(index):
     """`yes | spolia ask | head` ends, and so does a batch whose answers cannot be written."""
     ask = f"'{PROGRAM}' ask -m '{MODEL}' -i '{index}' -n 4"
-    done = subprocess.run(f"yes river | {ask} 2>/dev/null | head -2", shell=True, timeout=60, capture_output=True)
+    done = subprocess.run(f"yes river | {ask} 2>/dev/null | head -2", shell=True, timeout=300, capture_output=True)
     assert done.returncode == 0 and done.stdout.count(b"\n") == 2
-    done = subprocess.run(f"yes river | {ask} >/dev/full", shell=True, timeout=60, capture_output=True)
+    done = subprocess.run(f"yes river | {ask} >/dev/full", shell=True, timeout=300, capture_output=True)
     assert done.returncode == 1 and b"spolia: standard output: " in done.stderr
 
 

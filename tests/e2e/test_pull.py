@@ -135,13 +135,13 @@ def test_other_bytes_are_refused(hub, user):
 
 
 def test_two_at_a_time(hub, user):
-    hub.cut = [1000]
-    hub.statuses = [503, 503, 503]
+    hub.cut, hub.statuses = [1000], [None] + 50 * [503]
     first = subprocess.Popen([PROGRAM, "pull", "-q", "org/one"], stdout=subprocess.PIPE)
     while not list(user.rglob("*.part")):
         time.sleep(0.01)
     refuse("pull", "-q", "org/one", naming=["another process"])
-    assert first.wait(60) == 0
+    hub.statuses = []
+    assert first.wait(300) == 0
 
 
 def test_an_interrupted_download_is_kept(hub, user):
@@ -150,7 +150,7 @@ def test_an_interrupted_download_is_kept(hub, user):
     while len(downloads(hub)) < 2:
         time.sleep(0.01)
     first.send_signal(2)
-    said = first.communicate(timeout=60)[1]
+    said = first.communicate(timeout=300)[1]
     assert first.returncode == 1 and "interrupted at" in said and "continues" in said
     hub.statuses = []
     succeed("pull", "org/one")

@@ -228,7 +228,7 @@ def test_log_lines_arrive():
     done = subprocess.run(
         [sys.executable, "-c", "import spolia, sys; spolia.set_log(lambda level, line: print(level, line), 4);"
          "spolia.open(sys.argv[1]).close()", MODEL],
-        capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(BUILD / "python")})
+        capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONPATH": str(BUILD / "python")})
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
 
@@ -242,7 +242,7 @@ def test_the_types_are_sound():
 def test_langchain_in_process(tmp_path):
     pytest.importorskip("langchain_core", reason="langchain-core is not installed")
     done = subprocess.run([sys.executable, ROOT / "examples/langchain_in_process.py", MODEL, ROOT / "demo/docs",
-                           *QUESTIONS[:2], QUESTIONS[0]], capture_output=True, text=True, cwd=tmp_path, timeout=120,
+                           *QUESTIONS[:2], QUESTIONS[0]], capture_output=True, text=True, cwd=tmp_path, timeout=300,
                           env={**os.environ, "PYTHONPATH": str(BUILD / "python")})
     assert done.returncode == 0, done.stderr
     answers, accounts = done.stdout.splitlines(), done.stderr.splitlines()
@@ -381,13 +381,13 @@ def test_a_question_does_not_wait_for_a_rest(tmp_path):
         job = threading.Thread(target=embed_beside, args=(spoken, e, ["the river"] * 3), kwargs={"rests": rests, "step_us": lambda _: 1})
         job.start()
         try:
-            assert resting.wait(60)
+            assert resting.wait(300)
             question = threading.Thread(target=e.embed, args=("which river?",), daemon=True)
             question.start()
-            question.join(20)
+            question.join(300)
             assert not question.is_alive() and not asked.is_set()
         finally:
             asked.set()
-            question.join(60)
-        job.join(60)
+            question.join(300)
+        job.join(300)
         assert not job.is_alive()

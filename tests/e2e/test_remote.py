@@ -170,7 +170,7 @@ def test_a_server_that_hangs_while_it_takes_a_copy_keeps_no_request_out(redis):
 
 def test_a_server_that_ends_hands_over_what_the_others_lack(redis, replica):
     redis.stop()
-    one = replica("--drain", "60")
+    one = replica("--drain", "600")
     first = ask(one, "Velm", "Torin") # Redis is not there to take the copies
     redis.start()
     one.wait_for("remote_answers", 1)
@@ -184,10 +184,10 @@ def test_a_server_that_ends_hands_over_what_the_others_lack(redis, replica):
 
 
 def test_a_server_that_ends_does_not_wait_for_one_that_is_gone(redis, replica):
-    one = replica("--drain", "60")
+    one = replica("--drain", "600")
     redis.stop()
     ask(one, "Velm")
-    assert one.stop(seconds=50) == 0 # of the 60 that it may take
+    assert one.stop(seconds=300) == 0 # of the 600 that it may take
     assert "not all copies were handed over" in one.said
     redis.start() # for the fixture
 

@@ -25,7 +25,7 @@ def test_no_request_fails_is_wrong_or_waits(tmp_path):
     for of in (of for of in STORES if not missing(of)):
         kinds = [k for k in KINDS if store_of(k) == of and k != f"{of}-well"]
         command = [sys.executable, ROOT / "tests/remote_faults.py", "--n", EACH * len(kinds), "--kinds", ",".join(kinds),
-                   "--plays", 1, "--no-times", "--build", os.environ.get("SPOLIA_BUILD", "build"), "--json", tmp_path / of]
+                   "--plays", 1, "--no-times", "--recovery", 300, "--build", os.environ.get("SPOLIA_BUILD", "build"), "--json", tmp_path / of]
         running[of] = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     for of, process in running.items():
         try:
@@ -36,7 +36,7 @@ def test_no_request_fails_is_wrong_or_waits(tmp_path):
         assert process.returncode == 0, said
         for row in json.loads((tmp_path / of).read_text()):
             assert row["faults"] or row["kind"] in ("noise", "well"), row
-            assert row["slowest ms"] < 10 * row["slowest plain ms"] + 1000, row  # a wait without a limit is far longer
+            assert row["slowest ms"] < 10 * row["slowest plain ms"] + 5000, row  # a wait without a limit is far longer
 
 
 def plays(n, rng, slow=1.0, each=8):

@@ -177,6 +177,7 @@ def test_a_damaged_object_is_a_miss(store, replica, form):
     for damaged in (body[:-1], body[:6000] + bytes([body[6000] ^ 1]) + body[6001:], body[:100] + b"x" + body[101:], b""):
         store.put(key, damaged)
         two = replica()
+        wait_until_known(two, 1)
         answer = ask(two, "Velm")
         assert answer["choices"][0]["message"]["content"] == wanted and "remote" not in sources(answer)
         assert two.stop() == 0

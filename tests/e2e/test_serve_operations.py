@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 from conftest import refuse
-from serving import LONG, MODEL, chat, documents
+from serving import LONG, MODEL, busy, chat, documents
 
 
 def call(s, path, body=None, **headers):
@@ -17,7 +17,7 @@ def call(s, path, body=None, **headers):
     headers = {"Content-Type": "application/json", **{name.replace("_", "-"): value for name, value in headers.items()}}
     data = None if body is None else json.dumps(body).encode()
     try:
-        with urllib.request.urlopen(urllib.request.Request(s.url + path, data, headers), timeout=60) as r:
+        with urllib.request.urlopen(urllib.request.Request(s.url + path, data, headers), timeout=300) as r:
             return r.status, r.headers, json.loads(r.read())
     except urllib.error.HTTPError as e:
         return e.code, e.headers, json.loads(e.read())
@@ -72,7 +72,7 @@ def test_a_text_log(start):
     for number, stream in enumerate((False, True)):
         body = json.dumps({**chat(), "stream": stream}).encode()
         request = urllib.request.Request(s.url + "/v1/chat/completions", body, {"X-Request-Id": f"id-{number}", "Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as r:
+        with urllib.request.urlopen(request, timeout=300) as r:
             assert r.headers["X-Request-Id"] == f"id-{number}" and r.read()
         logged(s, number + 1)
     assert s.stop() == 0
@@ -104,20 +104,21 @@ def test_a_client_that_hangs_up_is_logged(start):
 
 def test_draining(start):
     """While an answer is finished, /health is 503 and new requests are refused."""
-    s, got = start("--drain", 60), []
+    s, got = start("--drain", 300, "--parallel", 1), []
     ask = {**LONG, "prompt": "The " * 200, "max_tokens": 2500}
-    thread = threading.Thread(target=lambda: got.append(call(s, "/v1/completions", ask)))
-    thread.start()
-    s.wait_for("num_requests_running", 1)
-    assert call(s, "/health")[0] == 200
-    s.process.send_signal(signal.SIGTERM)
-    end = time.time() + 300
-    while (health := call(s, "/health"))[0] == 200:
-        assert time.time() < end
-    assert (health[0], health[2]["status"], health[1]["Connection"]) == (503, "draining", "close")
-    status, headers, body = call(s, "/v1/completions", {"prompt": "x", "max_tokens": 1})
-    assert (status, body["error"]["code"]) == (503, "shutting_down") and int(headers["Retry-After"]) > 0
-    assert call(s, "/v1/models")[0] == 200
+    with busy(s):  # so that the answer that is to be finished waits for its turn
+        thread = threading.Thread(target=lambda: got.append(call(s, "/v1/completions", {**ask, "priority": 1})))
+        thread.start()
+        s.wait_for("num_requests_waiting", 16)
+        assert call(s, "/health")[0] == 200
+        s.process.send_signal(signal.SIGTERM)
+        end = time.time() + 300
+        while (health := call(s, "/health"))[0] == 200:
+            assert time.time() < end
+        assert (health[0], health[2]["status"], health[1]["Connection"]) == (503, "draining", "close")
+        status, headers, body = call(s, "/v1/completions", {"prompt": "x", "max_tokens": 1})
+        assert (status, body["error"]["code"]) == (503, "shutting_down") and int(headers["Retry-After"]) > 0
+        assert call(s, "/v1/models")[0] == 200
     assert s.process.wait(timeout=300) == 0
     thread.join()
     assert got[0][0] == 200 and got[0][2]["usage"]["completion_tokens"] == 2500

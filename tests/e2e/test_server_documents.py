@@ -21,7 +21,7 @@ def send(server, method, path, body=None, key=None, headers=None):
     data = json.dumps(body).encode() if isinstance(body, dict) else body
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {}), **(headers or {})}
     try:
-        with urllib.request.urlopen(urllib.request.Request(server.url + path, data, headers, method=method), timeout=60) as r:
+        with urllib.request.urlopen(urllib.request.Request(server.url + path, data, headers, method=method), timeout=300) as r:
             return r.status, json.loads(r.read())
     except urllib.error.HTTPError as e:
         return e.code, json.loads(e.read())
@@ -33,7 +33,7 @@ def register(server, name, text, key=None, **more):
     return o
 
 
-def compute(server, name, key=None, seconds=60, **more):
+def compute(server, name, key=None, seconds=300, **more):
     status, o = send(server, "POST", f"/v1/documents/{name}/precompute", {"system": SYSTEM["content"], **more}, key)
     assert status == 202, o
     end = time.time() + seconds
@@ -151,7 +151,7 @@ def test_search(start):
 def test_progress_as_events(server):
     register(server, "long", "\n\n".join(f"Boat {i} has {i} sails and a crew of {i + 2}." * 12 for i in range(6)))
     assert send(server, "POST", "/v1/documents/long/precompute", {"fuse": 2})[0] == 202
-    with urllib.request.urlopen(server.url + "/v1/documents/long/precompute?stream=true", timeout=60) as r:
+    with urllib.request.urlopen(server.url + "/v1/documents/long/precompute?stream=true", timeout=300) as r:
         events = [line[6:].strip() for line in r.read().decode().splitlines() if line.startswith("data: ")]
     assert events[-1] == "[DONE]"
     last = json.loads(events[-2])
@@ -268,13 +268,17 @@ def test_another_tenant_gets_a_miss_at_every_tier(start, keys, tmp_path):
 def test_another_tenant_takes_as_long_as_the_first(start, keys):
     s = start("--reuse", "full", "--api-keys", keys)
     times = {"cold": [], "theirs": [], "mine": []}
-    for i in range(5):
+
+    def as_long():
+        mine = sorted(times["mine"][-5:])[2]  # on a loaded machine any other may take twice as long, none a tenth
+        return min(times["theirs"][-5:]) > 5 * mine and min(times["cold"][-5:]) > 5 * mine
+    while len(times["mine"]) < 5 or (not as_long() and len(times["mine"]) < 50):  # a tenant who shares is never as slow
+        i = len(times["mine"])
         text = " ".join(f"Ship {i}-{k} left the harbour on day {k}." for k in range(90))
         for name, key in (("cold", "red"), ("mine", "red"), ("theirs", "blue")):
             o = ask(s, key, documents=[text], max_tokens=1)
             times[name].append(o["timings"]["prompt_ms"])
-    mine = sorted(times["mine"])[2]  # on a loaded machine any other may take twice as long, none a tenth
-    assert min(times["theirs"]) > 5 * mine and min(times["cold"]) > 5 * mine, times
+    assert as_long(), times
 
 
 def test_cache_salt_of_a_set_of_documents(start, keys):

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from conftest import refuse
-from serving import LONG, MODEL, chat
+from serving import LONG, MODEL, busy, chat
 
 
 SERVER = ("--allowed-hosts", "spolia.example.com, other.example", "--cors-origins",
@@ -18,7 +18,7 @@ SERVER = ("--allowed-hosts", "spolia.example.com, other.example", "--cors-origin
 def send(s, method, path, body=None, **headers):
     """(status, headers, JSON or text)."""
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
-    c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+    c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=300)
     try:
         c.request(method, path, json.dumps(body).encode() if isinstance(body, dict) else body, headers)
         r = c.getresponse()
@@ -152,7 +152,7 @@ def test_401_comes_before_the_body(start, keys):
     for length in (b"Content-Length: 15000000\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"):
         with s.socket() as c:
             c.sendall(head + length)
-            c.settimeout(20)
+            c.settimeout(300)
             reply = c.recv(4096)
             assert reply.startswith(b"HTTP/1.1 401 ") and b"invalid_api_key" in reply
 
@@ -187,7 +187,7 @@ def test_one_address_does_not_take_all_connections(start):
     held = [s.socket() for _ in range(20)]
     time.sleep(0.3)
     try:
-        with socket.create_connection(("127.0.0.1", s.port), timeout=20, source_address=("127.0.0.2", 0)) as c:
+        with socket.create_connection(("127.0.0.1", s.port), timeout=300, source_address=("127.0.0.2", 0)) as c:
             c.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             assert c.recv(100).startswith(b"HTTP/1.1 200 ")
     finally:
@@ -243,14 +243,15 @@ def test_priorities_count_within_a_key(start, keys):
         post(s, {**LONG, "max_tokens": 200, **body}, "/v1/completions", X_Api_Key=key)
         with lock:
             order.append(name)
-    work = [("running", "two", {"max_tokens": 3000}), ("low", "two", {"priority": 5}), ("high", "two", {"priority": -5}),
-            ("first", "one", {"priority": -1})]
+    work = [("low", "two", {"priority": 5}), ("high", "two", {"priority": -5}), ("first", "one", {"priority": -1})]
     threads = []
-    for w in work:
-        threads.append(threading.Thread(target=one, args=w))
-        threads[-1].start()
-        s.wait_for("num_requests_running", 1)
-        s.wait_for("num_requests_waiting", len(threads) - 1)
+    s.wait_for("num_requests_running", 0)
+    with busy(s, key="two"):
+        others = s.metric("num_requests_waiting")  # the other answers of that stream
+        for w in work:
+            threads.append(threading.Thread(target=one, args=w))
+            threads[-1].start()
+            s.wait_for("num_requests_waiting", others + len(threads))
     for t in threads:
         t.join()
     assert order.index("first") < order.index("high") < order.index("low")

@@ -16,7 +16,7 @@ def raw(s, text):
     """(status, body) of bytes as they are."""
     with s.socket() as c:
         c.sendall(text.encode())
-        c.settimeout(20)
+        c.settimeout(300)
         reply = b""
         while piece := c.recv(65536):
             reply += piece

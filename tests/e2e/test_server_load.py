@@ -51,7 +51,7 @@ def test_servers_in_one_sitting(tmp_path):
     done = subprocess.run([sys.executable, ROOT / "bench/serve.py", "--build", PROGRAM.parent, "-m", ROOT / "demo/model.gguf",
                            "--data", tmp_path, "-t", "1", "--server", "one=--reuse full", "--server", "peer=--reuse off", "--json",
                            "--prime", "1", "--primed", "one", "--",
-                           "--rates", "20", "--chunks", "2", "--requests", "5", "-n", "2"], capture_output=True, text=True, timeout=120)
+                           "--rates", "20", "--chunks", "2", "--requests", "5", "-n", "2"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     rows, summary = [r for r in lines if "answered" in r], lines[-1]

@@ -294,7 +294,7 @@ def test_hostile_uploads_end_soon_and_are_named(server):
     send(server, "POST", "/v1/collections", {"name": "hostile"})
     path = "/v1/collections/hostile/documents"
     form = {"Content-Type": "multipart/form-data; boundary=seam"}
-    text = (b"word " * 20 + b"\n\n") * 60000  # 6 MB: with all pieces copied for each, minutes
+    text = (b"word " * 20 + b"\n\n") * 60000  # 6 MB: with all pieces copied for each, many minutes
     field = b"--seam\r\nContent-Disposition: form-data; name=\"%s\"\r\n\r\n%s\r\n"
     body = field % (b"tags", b"a") + field % (b"id", b"no/such") + field % (b"text", text) + b"--seam--\r\n"
     began = time.time()

@@ -59,10 +59,10 @@ static inline bool cluster_run(redis *r)
         snprintf(file, sizeof file, "spolia-test-nodes-%s.conf", port);
         execlp("redis-server", "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly",
                "no", "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-config-file", file,
-               "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "2000", (char *)NULL);
+               "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "15000", (char *)NULL);
         _exit(127);
     }
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 15000; i++) {
         usleep(20000);
         if (waitpid(r->pid, NULL, WNOHANG) == r->pid) break;
         redisContext *c = redisConnect("127.0.0.1", r->port);
@@ -105,7 +105,7 @@ static inline bool cluster_start(cluster *c)
         freeReplyObject(info);
     }
     for (int i = 0; i < N_MASTERS; i++)
-        for (int k = 0; k < 1000 && !cluster_is_ok(c, i); k++) usleep(20000);
+        for (int k = 0; k < 15000 && !cluster_is_ok(c, i); k++) usleep(20000);
     for (int i = 0; i < N_MASTERS; i++) assert_true(cluster_is_ok(c, i));
     return true;
 }

@@ -62,7 +62,7 @@ class Store:
 
     def call(self, path, body=None):
         r = urllib.request.Request(self.endpoint + path, body, {"Content-Type": "text/plain"})
-        return urllib.request.urlopen(r, timeout=30).read()
+        return urllib.request.urlopen(r, timeout=300).read()
 
     def answers(self):
         try:

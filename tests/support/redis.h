@@ -21,8 +21,8 @@ typedef struct redis {
     char url[96];
 } redis;
 
-/* free_port -- not one that the kernel gives to clients: nobody takes it before the server listens, or while it is
- * restarted. */
+/* free_port -- not one that the kernel gives to clients. Until this program ends no other test gets it: a socket that
+ * does not listen stays bound to it, which keeps nobody out who sets SO_REUSEADDR, as servers do. */
 static inline int free_port(void)
 {
     static uint64_t seed;
@@ -32,10 +32,11 @@ static inline int free_port(void)
         const struct sockaddr_in a = {.sin_family = AF_INET,
                                       .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                                       .sin_port = htons((uint16_t)port)};
-        const int s = socket(AF_INET, SOCK_STREAM, 0);
-        const bool good = bind(s, (const struct sockaddr *)&a, sizeof a) == 0;
+        const int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+        if (bind(s, (const struct sockaddr *)&a, sizeof a) == 0 &&
+            setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0)
+            return port;
         close(s);
-        if (good) return port;
     }
     return 0;
 }
@@ -65,7 +66,7 @@ static inline void redis_run(redis *r, const char *option, const char *value)
                "no", "--maxmemory-policy", "noeviction", option, value, (char *)NULL);
         _exit(127);
     }
-    for (int i = 0; i < 600; i++) {
+    for (int i = 0; i < 15000; i++) {
         usleep(20000);
         if (waitpid(r->pid, NULL, WNOHANG) == r->pid) break; /* it could not start */
         if (redis_try(r, &(sp_redis_command){.words = {"PING"}, .n = 1, .anywhere = true}) == SP_OK) return;

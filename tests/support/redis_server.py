@@ -27,13 +27,13 @@ class Redis:
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
                 return
-            assert time.time() < end, "redis-server does not listen"
+            assert time.time() < end and self.process.poll() is None, "redis-server does not listen"
             time.sleep(0.05)
 
     def do(self, *words):
         """The first line of the reply, or the bytes of a bulk."""
         sent = [("AUTH", self.password)] * bool(self.password) + [words]
-        with socket.create_connection(("127.0.0.1", self.port), 30) as s, s.makefile("rb") as f:
+        with socket.create_connection(("127.0.0.1", self.port), 300) as s, s.makefile("rb") as f:
             for command in sent:
                 s.sendall(b"*%d\r\n" % len(command) + b"".join(
                     b"$%d\r\n%s\r\n" % (len(w), w) for w in (str(w).encode() for w in command)))

@@ -55,7 +55,7 @@ static inline bool s3_run_at(int port)
         execlp(".venv/bin/moto_server", "moto_server", "-p", digits, (char *)NULL);
         _exit(127);
     }
-    for (int i = 0; i < 1500; i++) {
+    for (int i = 0; i < 15000; i++) {
         usleep(20000);
         if (waitpid(s3_pid, NULL, WNOHANG) == s3_pid) break; /* it could not start */
         if (s3_ask("s3://first", "PUT", "", NULL, 0) == SP_OK) return true;

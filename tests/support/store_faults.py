@@ -108,7 +108,7 @@ class Objects:
             self.objects.s3.put_object(Body=body, **where)
             url = self.objects.s3.generate_presigned_url("get_object", Params=where)
             began = time.perf_counter()
-            urllib.request.urlopen(url, timeout=30).read()
+            urllib.request.urlopen(url, timeout=300).read()
             return time.perf_counter() - began
         latency = statistics.median(seconds(b"x") for _ in range(10))
         return latency, 2**23 / statistics.median(seconds(b"x" * 2**23) for _ in range(3))
@@ -142,6 +142,10 @@ class Fault:
 
     def begin(self, world):
         raise NotImplementedError
+
+    def is_met(self, world):
+        """The server has met it, as far as the store can tell."""
+        return not self.code or world.redis.errors(self.code)
 
     def end(self, world):
         pass
@@ -305,6 +309,9 @@ class Slow(Fault):
         self.speed = self.speed or world.store.speed()
         world.proxy.latency_s, world.proxy.rate = self.speed[0] * SLOWER, self.speed[1] / SLOWER
 
+    def is_met(self, world):
+        return world.proxy.n_delayed
+
     def end(self, world):
         world.proxy.latency_s = world.proxy.rate = 0
         check(world.proxy.n_delayed, "nothing was slow")
@@ -340,7 +347,7 @@ class TakenOver(Fault):
         world.later(self.node.kill)
 
     def end(self, world):
-        limit = time.time() + 60
+        limit = time.time() + 300
         while world.cluster.master_of(0) in (self.node, None):
             check(time.time() < limit, "no replica has taken over")
             time.sleep(0.05)
@@ -357,7 +364,7 @@ class Moving(Fault):
         self.stop, self.failed, self.n_moved = threading.Event(), None, 0
         self.thread = threading.Thread(target=self.move, args=(world.cluster,))
         self.thread.start()
-        limit = time.time() + 60
+        limit = time.time() + 300
         while not self.n_moved and self.thread.is_alive() and time.time() < limit:
             time.sleep(0.005)  # requests begin amid it, however fast they are
 
@@ -408,12 +415,6 @@ class ObjectsStopped(Fault):
 class ObjectsSlow(Slow):
     of = "s3"
 
-    def end(self, world):
-        limit = time.time() + 20  # the index is listed every five seconds
-        while not world.proxy.n_delayed and time.time() < limit:
-            time.sleep(0.05)
-        super().end(world)
-
 
 def error_page(status, code):
     text = f"<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>at once</Message></Error>"
@@ -434,6 +435,9 @@ class Errors(Fault):
         self.before = world.proxy.n_refused
         world.proxy.refusal = self.pages[self.n % 2]
         self.n += 1
+
+    def is_met(self, world):
+        return world.proxy.n_refused > self.before
 
     def end(self, world):
         world.proxy.refusal = None

@@ -223,7 +223,7 @@ static void hold(int signal)
 {
     SP_UNUSED(signal);
     atomic_store(&held, 1);
-    for (int i = 0; i < 10000 && !atomic_load(&let_go); i++) usleep(1000);
+    for (int i = 0; i < 120000 && !atomic_load(&let_go); i++) usleep(1000);
     if (!atomic_load(&let_go)) atomic_store(&gave_up, 1);
 }
 
@@ -276,7 +276,7 @@ static bool may_run_on(pthread_t thread, const cpu_set_t *expected)
 /* A worker may be moved briefly; afterwards it has its old affinity. */
 static void assert_free_again(pthread_t worker, const cpu_set_t *expected)
 {
-    for (int i = 0; i < 10000 && !may_run_on(worker, expected); i++) usleep(1000);
+    for (int i = 0; i < 120000 && !may_run_on(worker, expected); i++) usleep(1000);
     assert_true(may_run_on(worker, expected));
 }
 

@@ -487,9 +487,9 @@ static void a_deletion_knows_nothing_of_another_tenants(void **state)
     assert_ok(sp_documents_remove(b.d, "red", "one", 0, &n));
     assert_int_equal(n.n_pending, 1);
     const int64_t begin = sp_clock_us();
-    assert_ok(sp_documents_remove(b.d, "blue", "two", 5000000, &n));
+    assert_ok(sp_documents_remove(b.d, "blue", "two", 120000000, &n));
     assert_int_equal(n.n_pending, 0);
-    assert_true(n.n_device > 0 && sp_clock_us() - begin < 3000000);
+    assert_true(n.n_device > 0 && sp_clock_us() - begin < 60000000);
     assert_int_equal(files_with(&b, other + 8, 40), 0); /* its text has left the file, too */
     while (busy) assert_ok(sp_context_step(b.c, &busy));
     sp_request_destroy(r);

@@ -168,7 +168,7 @@ static void a_long_command_is_seen(void **state)
     assert_ok(sp_context_start(c));
     assert_ok(sp_driver_call(c, look_at_step, &us));
     assert_true(us >= 20000);
-    for (int i = 0; i < 1000 && sp_context_step_us(c); i++) usleep(1000);
+    for (int i = 0; i < 60000 && sp_context_step_us(c); i++) usleep(1000);
     assert_int_equal(sp_context_step_us(c), 0);
     sp_context_stop(c);
     close_clean(c);

@@ -264,7 +264,7 @@ static int n_on_disk(const sp_context *c)
 static void hang(sp_context *c, barrier *b)
 {
     barrier_close_writer(b, c);
-    for (int i = 0; !c->tiers->writes.stuck && i < 200; i++) {
+    for (int i = 0; !c->tiers->writes.stuck && i < 5000; i++) {
         sp_request_destroy(ask_as_alone(c, &full, "01", question, 6));
         usleep(5000);
     }
@@ -357,19 +357,22 @@ static void a_deletion_holds_up_nobody(void **state)
     assert_int_equal(pthread_create(&thread, NULL, delete, &d), 0);
     while (!d.begun) usleep(1000);
     usleep(50000);
+    sp_request *r[2];
     for (int i = 0; i < 2; i++) {
-        sp_request *r = submit(c, "3", question, 6);
-        assert_true(sp_request_wait(r, 60000000));
-        assert_text(r, alone(&full, "3", question, 6));
-        sp_request_destroy(r);
+        r[i] = submit(c, "3", question, 6);
+        assert_true(sp_request_wait(r[i], 60000000));
     }
     assert_false(d.over);
+    for (int i = 0; i < 2; i++) {
+        assert_text(r[i], alone(&full, "3", question, 6));
+        sp_request_destroy(r[i]);
+    }
     pthread_join(thread, NULL);
     assert_int_equal(d.err, SP_E_IO);
     assert_fails(sp_context_erase_tiers(c, &d.id, 1, &n), SP_E_IO, "does not answer"); /* at once */
     barrier_open(&b);
     barrier_end(&b);
-    for (int i = 0; i < 500 && sp_context_erase_tiers(c, &d.id, 1, &n) != SP_OK; i++) usleep(10000);
+    for (int i = 0; i < 30000 && sp_context_erase_tiers(c, &d.id, 1, &n) != SP_OK; i++) usleep(10000);
     assert_ok(sp_context_erase_device(c, &d.id, 1, &e));
     assert_int_equal(e.n_pending, 0);
     sp_context_stop(c);

@@ -182,7 +182,7 @@ typedef struct held {
     noise c;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool open;
+    bool begun, open;
     sp_tier_op *op;
 } held;
 
@@ -190,6 +190,8 @@ static sp_err wait_source(void *user, int layer, void *to)
 {
     held *h = user;
     pthread_mutex_lock(&h->lock);
+    h->begun = true;
+    pthread_cond_broadcast(&h->changed);
     while (!h->open) pthread_cond_wait(&h->changed, &h->lock);
     pthread_mutex_unlock(&h->lock);
     return noise_source(&h->c, layer, to);
@@ -203,7 +205,9 @@ static void hold(bench *b, held *h)
     job.source = wait_source;
     job.user = h;
     assert_ok(sp_tier_submit(b->tier, &job, &h->op));
-    usleep(20000); /* it runs */
+    pthread_mutex_lock(&h->lock);
+    while (!h->begun) pthread_cond_wait(&h->changed, &h->lock);
+    pthread_mutex_unlock(&h->lock);
 }
 
 static void let_go(held *h)

@@ -26,7 +26,7 @@ static sp_tier *open_at(const cluster *c, int node)
 static bool knows(sp_tier *t, uint32_t number, bool wanted)
 {
     const sp_tier_key key = noise_key(number);
-    for (int i = 0; i < 500 && sp_tier_knows(t, &key) != wanted; i++) usleep(20000);
+    for (int i = 0; i < 15000 && sp_tier_knows(t, &key) != wanted; i++) usleep(20000);
     return sp_tier_knows(t, &key) == wanted;
 }
 
@@ -189,19 +189,21 @@ static void a_server_that_hangs_delays_one_batch(void **state)
         &(sp_remote_tier_opts){.url = c.node[0].url, .space = &noise_space, .timeout_us = 1000000}, &t));
     sp_err err = SP_E_IO;
     for (uint32_t i = 0; i < COPIES; i++, err = SP_E_IO)
-        for (int k = 0; k < 100 && err != SP_OK; k++) err = noise_put(t, i * STEP, 1); /* the machine may be busy */
+        for (int k = 0; k < 1000 && err != SP_OK; k++) err = noise_put(t, i * STEP, 1); /* the machine may be busy */
     kill(c.node[1].pid, SIGSTOP);
-    const int64_t began = sp_clock_us();
+    int64_t bad_us = 0; /* of gets that the server has to answer */
     int n_good = 0, n_bad = 0;
     for (uint32_t i = 0; i < COPIES; i++) {
         const bool gone = node_of(slot_of_copy(i * STEP, key)) == 1;
+        const int64_t began = sp_clock_us();
         const sp_err got = noise_get(t, i * STEP, 1);
         if (gone) assert_int_equal(got, SP_E_IO);
+        if (gone) bad_us += sp_clock_us() - began;
         n_good += !gone && got == SP_OK;
         n_bad += gone;
     }
     assert_true(n_good > 0 && n_bad > 5);
-    assert_true(sp_clock_us() - began < (int64_t)n_bad * 1000000); /* not a time-out for each */
+    assert_true(bad_us < (int64_t)n_bad * 1000000); /* not a time-out for each */
     sp_tier_close(t);
     cluster_stop(&c);
 }

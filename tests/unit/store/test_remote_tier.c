@@ -28,11 +28,11 @@ static bool start(redis *r)
     return r->pid != 0;
 }
 
-/* knows -- within ten seconds: news are on their way. */
+/* knows -- news are on their way; however slow the machine is. */
 static bool knows(sp_tier *t, uint32_t number, bool wanted)
 {
     const sp_tier_key key = noise_key(number);
-    for (int i = 0; i < 500 && sp_tier_knows(t, &key) != wanted; i++) usleep(20000);
+    for (int i = 0; i < 15000 && sp_tier_knows(t, &key) != wanted; i++) usleep(20000);
     return sp_tier_knows(t, &key) == wanted;
 }
 
@@ -241,7 +241,7 @@ static void a_server_that_is_gone_costs_nothing_and_comes_back(void **state)
 {
     redis r;
     if (!start(&r)) skip();
-    sp_tier *t = open_with(&r, NULL, 2000000);
+    sp_tier *t = open_with(&r, NULL, 30000000);
     assert_ok(noise_put(t, 1, 1));
     assert_ok(noise_get(t, 1, 1));
     redis_stop(&r);
@@ -253,12 +253,12 @@ static void a_server_that_is_gone_costs_nothing_and_comes_back(void **state)
     redis_run(&r, NULL, NULL);
     assert_true(r.pid != 0);
     sp_err err = SP_E_IO;
-    for (int i = 0; i < 1000 && err != SP_OK; i++) {
+    for (int i = 0; i < 15000 && err != SP_OK; i++) {
         usleep(20000);
         err = noise_put(t, 3, 1);
     }
     assert_ok(err);
-    for (int i = 0; i < 1000 && noise_get(t, 3, 1) != SP_OK; i++) usleep(20000);
+    for (int i = 0; i < 15000 && noise_get(t, 3, 1) != SP_OK; i++) usleep(20000);
     assert_ok(noise_get(t, 3, 1));
     sp_tier_close(t);
     redis_stop(&r);
@@ -296,7 +296,7 @@ static void a_lost_server_costs_the_look_at_a_flag(void **state)
     enum { CALLS = 10000 };
     redis r;
     if (!start(&r)) skip();
-    sp_tier *t = open_with(&r, NULL, 2000000);
+    sp_tier *t = open_with(&r, NULL, 30000000);
     assert_ok(noise_put(t, 1, 1));
     assert_true(sp_tier_answers(t));
     redis_stop(&r);
@@ -319,7 +319,7 @@ static void a_server_that_hangs_is_left_alone(void **state)
     if (!start(&r)) skip();
     sp_tier *t = open_with(&r, NULL, 300000);
     sp_err err = SP_E_IO;
-    for (int i = 0; i < 500 && err != SP_OK; i++) err = noise_put(t, 1, 1); /* a loaded machine may be late, too */
+    for (int i = 0; i < 5000 && err != SP_OK; i++) err = noise_put(t, 1, 1); /* a loaded machine may be late, too */
     assert_ok(err);
     kill(r.pid, SIGSTOP);
     const int64_t began = sp_clock_us();

@@ -109,7 +109,7 @@ static void a_copy_found_damaged_while_it_moves_is_gone(void **state)
     n_synced = 0;
     __atomic_store_n(&moving, (sp_disk_tier *)t, __ATOMIC_SEQ_CST);
     for (uint32_t i = 0; i < 2; i++) assert_ok(noise_drop(t, i)); /* of three in the first segment: the third moves */
-    for (int i = 0; i < 5000 && __atomic_load_n(&moving, __ATOMIC_SEQ_CST); i++) usleep(1000);
+    for (int i = 0; i < 300000 && __atomic_load_n(&moving, __ATOMIC_SEQ_CST); i++) usleep(1000);
     assert_null(moving);
     assert_ok(noise_put(t, 9, 1)); /* after what is under way */
     sp_disk_tier_opts read = o;
