@@ -1,4 +1,4 @@
-"""Runs every test and closes with one line: N passed, N failed, N skipped.
+"""Runs every test and closes with what failed, a line each, and one line: N passed, N failed, N skipped.
 
 C tests are cmocka programs below BUILD/tests that print TAP, and some of them again below
 BUILD/emulate, with kernels whose instructions the CPU may lack; Python tests are pytest files below
@@ -45,10 +45,12 @@ def output_of(command: list, env: dict) -> tuple[str, int]:
         return f"{(e.stdout or b'').decode(errors='replace')}\nkilled after {LIMIT_S} s\n", -1
 
 
-def run_c(program: pathlib.Path, env: dict, how: str, under: list = ()) -> tuple[int, int, int]:
+def run_c(program: pathlib.Path, env: dict, how: str, under: list = ()) -> tuple[int, int, int, list]:
+    """Tests passed, failed, skipped, and a line about each that failed."""
     started = time.time()
     printed, code = output_of([*under, program], {**env, "CMOCKA_MESSAGE_OUTPUT": "TAP"})
     passed = failed = skipped = 0
+    lines = []
     for line in printed.splitlines():
         if re.match(r"ok \d+.*# SKIP", line, re.I):
             skipped += 1
@@ -58,13 +60,15 @@ def run_c(program: pathlib.Path, env: dict, how: str, under: list = ()) -> tuple
             skipped += 1
         elif re.match(r"not ok \d+", line):
             failed += 1
+            lines.append(f"{program.name}{how}: {line}")
     if code != 0 and failed == 0:
         failed += 1
+        lines.append(f"{program.name}{how}: exit code {code}: {' '.join(printed.splitlines()[-1:])[:200]}")
     if failed:
         print(printed)
     print(f"{'FAIL' if failed else 'ok  '} {program.name + how:42} {passed:4} passed {skipped:3} skipped "
           f"{time.time() - started:6.1f} s", flush=True)
-    return passed, failed, skipped
+    return passed, failed, skipped, lines
 
 
 def run_folders(build: pathlib.Path, folders: tuple, env: dict, only: str, how: str = "", under: list = ()):
@@ -75,22 +79,32 @@ def run_folders(build: pathlib.Path, folders: tuple, env: dict, only: str, how: 
                 yield run_c(program, env, how, under)
 
 
-def run_python(build: pathlib.Path, env: dict, only: str, but: tuple = ()) -> tuple[int, int, int]:
+def what_failed(suite: ET.Element):
+    """A line about each test that failed: where, and the first line of why."""
+    for case in suite.iter("testcase"):
+        for why in [*case.iter("failure"), *case.iter("error")]:
+            said = (why.get("message") or why.text or "").strip().split("\n")[0]
+            yield f"{case.get('classname')}::{case.get('name')}: {said[:200]}"
+
+
+def run_python(build: pathlib.Path, env: dict, only: str, but: tuple = ()) -> tuple[int, int, int, list]:
     report = build / "pytest.xml"
     report.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "--no-header", "-p", "no:cacheprovider",
                f"--junitxml={report}", "tests", *(f"--ignore={path}" for path in but)]
     if only:
         command += ["-k", only]
-    subprocess.run(command, cwd=ROOT, env={**env, "SPOLIA_BUILD": str(build)})
+    code = subprocess.run(command, cwd=ROOT, env={**env, "SPOLIA_BUILD": str(build)}).returncode
     if not report.exists():
-        return 0, 1, 0
+        return 0, 1, 0, [f"pytest ended with {code} and without a report"]
     total = failed = skipped = 0
+    lines = []
     for suite in ET.parse(report).getroot().iter("testsuite"):
         total += int(suite.get("tests"))
         failed += int(suite.get("failures")) + int(suite.get("errors"))
         skipped += int(suite.get("skipped"))
-    return total - failed - skipped, failed, skipped
+        lines += what_failed(suite)
+    return total - failed - skipped, failed, skipped, lines
 
 
 def everything(build: pathlib.Path, env: dict, only: str):
@@ -107,7 +121,7 @@ def on_each_cpu(build: pathlib.Path, env: dict, only: str, names: list):
         emulated = not cpus.runs_here(name)
         if emulated and not cpus.emulation_runs_here():
             print(f"{name}: left out; neither it nor its emulation runs on this CPU")
-            yield 0, 0, 1
+            yield 0, 0, 1, []
             continue
         where = build / "emulate" if emulated else build
         how = f" ({name}{', emulated' * emulated})"
@@ -135,7 +149,7 @@ def main() -> int:
     cache = str(build / "test-cache")  # not the user's
     env = {**os.environ, "XDG_CACHE_HOME": cache, "ASAN_OPTIONS": "detect_leaks=1", "TSAN_OPTIONS": "halt_on_error=1"}
 
-    sums = [0, 0, 0]
+    sums = [0, 0, 0, []]
     if args.under:
         under = shlex.split(args.under)
         counts = run_folders(build, tuple(args.folders.split(",")), env, args.only, under=under)
@@ -145,6 +159,7 @@ def main() -> int:
         counts = everything(build, env, args.only)
     for count in counts:
         sums = [a + b for a, b in zip(sums, count)]
+    print("".join(f"FAILED {line}\n" for line in sums[3]), end="")
     print(f"{sums[0]} passed, {sums[1]} failed, {sums[2]} skipped")
     return 1 if sums[1] else 0
 
