@@ -316,13 +316,13 @@ ONLY ?=
 mutants: $(if $(N),sampled,$(BUILD)/libspolia.a)
 	$(if $(N),,python3 tests/mutants/run.py --cc "$(CURDIR)/tests/mutants/cc" $(if $(ONLY),--only $(ONLY)))
 
-# With N: random bugs instead (tests/mutants/sample.py), which needs a build that counts lines. It can be stopped.
-# Threads that count at once lose counts, but never all. The plain C kernels suffice.
+# With N: random bugs instead (tests/mutants/sample.py), which needs a build that counts lines. It can be stopped. QUICK=1:
+# C programs only. Threads that count at once lose counts, but never all. The plain C kernels suffice.
 COVERAGE := BUILD=build/cov SIMD= OPT="-O1 -g1 --coverage" LDFLAGS=--coverage
-sampled: setup
+sampled: setup $(BUILD)/libspolia.a $(BUILD)/libprogram.a
 	@CC= $(MAKE) --no-print-directory -j$(JOBS) CC=tests/mutants/cc $(COVERAGE) build/cov/spolia \
 		$(UNIT_SRC:%.c=build/cov/%)
-	@.venv/bin/python tests/mutants/sample.py --n $(N) --seed $(or $(SEED),1)
+	@.venv/bin/python tests/mutants/sample.py --n $(N) --seed $(or $(SEED),1) $(if $(QUICK),--no-python)
 
 # chaos -- N seeds of random faults over a whole server: memory, files, the clock, kills (KINDS=allocation,... for some).
 chaos: setup
@@ -489,7 +489,7 @@ help:
 	@echo "make fuzz       fuzz every parser (FUZZ_SECONDS=600); make fuzz-short: seconds; make fuzz-keep: keep what was found"
 	@echo "make crash|fault   kill a process that writes to a store (CRASHES=1000); make its system calls fail"
 	@echo "make mutants    apply known bugs in a copy of the tree: which do the tests notice (ONLY=substring of a name)"
-	@echo "make mutants N=200 SEED=1   random bugs, in lines that tests reach; kept in build/mutants, continued when run again"
+	@echo "make mutants N=200 SEED=1   random bugs, in lines that tests reach (QUICK=1: C programs only); continued when run again"
 	@echo "make chaos      random faults over a server: N seeds from SEED on (KINDS=allocation,read,...,clock,kill)"
 	@echo "make damaged-models  damaged model files are computed or refused (N=500 SEED=1)"
 	@echo "make power-loss  power is lost while a server works (N=20 SEED=1)"
