@@ -1,5 +1,5 @@
 /* evict_fr.c -- evicts first what has saved least: f_r, 1 + the sum of 1 / CFO over a copy's uses, with CFO of at
- * least 0.01 (sp_ledger_use). Of equals the least recently used. CFO is 0 where a path is used exactly. Source:
+ * least 0.01 (sp_ledger_use); among equals the least recently used. CFO is 0 if a path is used exactly. Source:
  * Cache-Craft section 3.3 (C7). */
 #include "cache/evict.h"
 

@@ -1,5 +1,5 @@
-/* evict_hazard.c -- the policy of this project: what is least likely to save time soon, for its size,
- * goes first. How likely a use is, is learned from the uses of all copies, those that are gone too.
+/* evict_hazard.c -- this project's policy: evicts first what is least likely to save time soon, for its size. The
+ * likelihood of a use is learned from the uses of all copies, dropped ones included.
  *
  *     hazard(copy) = (BASE * uses * by_age[k] * by_uses[u] * by_depth[d] + expected) * cost
  *     k     log2 of the ticks since its last use       u, d  classes of its uses, of its depth in a path
@@ -16,10 +16,10 @@
  *                                                      a use at age a: one event in k = log2 a
  *
  * Expected uses (sp_ledger_expect) are added to the chance: a weight of 1 is a use in the next tick.
- * Victims: up to MOST_EXACT copies are all compared, of more the least recently used one and a random
- * sample, with a seed of its own, so that equal calls give equal victims. Cost: O(1) a victim but for
- * the heap; O(AGES) look-ups a use, 40 bytes for each copy that is remembered. Among a million copies
- * memory is what takes time: what will be read is prefetched in rounds, so that the misses overlap.
+ * Victims: up to MOST_EXACT copies are all compared; of more, the least recently used one and a random
+ * sample, with its own seed, so that equal calls give equal victims. Cost: O(1) a victim except for
+ * the heap; O(AGES) look-ups a use, 40 bytes for each remembered copy. Among a million copies, cache
+ * misses dominate: memory is prefetched in rounds, so that the misses overlap.
  * Source: the hazard view of replacement is LHD's (Beckmann, Chen, Cidon, NSDI 2018); the factors,
  * their prior and the depth are this file's.
  */

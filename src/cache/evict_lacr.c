@@ -1,12 +1,12 @@
-/* evict_lacr.c -- locality-aware cache replacement: what was read often and what waiting requests are
- * about to read stays.
+/* evict_lacr.c -- locality-aware cache replacement: keeps copies that were read often, and copies that waiting
+ * requests will read.
  *
  *     priority = ALPHA history + (1 - ALPHA) future
  *     history    recent uses of the copy                                     } each as a share of the
  *     future     expected uses in the waiting queue (sp_ledger_expect)       } largest one
  *
- * Copies that nobody expects are in the heap, in the order of their history; the few that somebody
- * expects are compared one by one. Only evictable copies count, so a path goes leaf by leaf. Equal
+ * Copies without expected uses are in the heap, ordered by history; the few with expected uses are
+ * compared one by one. Only evictable copies count, so a path is evicted leaf by leaf. Equal
  * priorities: the least recently used. Cost: O(log n + expected copies) a victim.
  * Source: DepCache section 4.2.2, eq. 6 (D6). */
 #include "cache/evict.h"

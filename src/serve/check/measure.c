@@ -1,5 +1,5 @@
-/* measure.c -- requests that are measured: prescribed answers, logits, KV that is kept. The
- * measurements are added to a request before it joins the queue. */
+/* measure.c -- measured requests: forced answers, logits, KV that is kept. The measurements are added to a request
+ * before it joins the queue. */
 #include "serve/check/measure.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* ahead.c -- which passages of a collection are worth computing before a question comes: those that were retrieved
- * most, then the first others. */
+/* ahead.c -- which passages of a collection are worth computing before a question arrives: the most retrieved ones,
+ * then others in order. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

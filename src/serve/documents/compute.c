@@ -1,5 +1,5 @@
-/* compute.c -- copies of a document's chunks before a question comes: a request for each chunk
- * that has it alone after the head, or among the chunks of the tenant that are most like it. */
+/* compute.c -- computes copies of a document's chunks before a question arrives: a request for each chunk, with the
+ * chunk alone after the head, or after the tenant's most similar chunks. */
 #include <string.h>
 
 #include "base/need.h"

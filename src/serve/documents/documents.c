@@ -2,8 +2,8 @@
  * it.
  *
  * Invariants
- *  I1  a document is on the shelf before any of its copies is made by its name, and leaves the shelf's file
- *      only after all of them are erased: so an interrupted deletion is known, and continues.
+ *  I1  a document is on the shelf before a copy is computed for it, and is removed from the shelf's file only
+ *      after all its copies are erased: so an interrupted deletion is known, and continues.
  *  I2  texts of live documents are known to sp_prompt_cut.
  */
 #include <errno.h>

@@ -2,8 +2,8 @@
  *
  *   shelf --passages, vectors--> view: an index in memory --search among what the filters allow--> hits
  *
- * A view is of one collection as it was at one version. Searches hold it while they run; the table holds the views
- * of the collections that were searched last, and lets go of those that a change has made old. */
+ * A view shows one version of a collection. Searches hold it while they run; the table holds the views of the
+ * collections that were searched last, and releases outdated ones. */
 #include "serve/documents/search.h"
 
 #include <pthread.h>

@@ -1,9 +1,9 @@
-/* embed.c -- the public face of encoders: texts in, vectors out; pairs.c has scores.
+/* embed.c -- the public interface of encoders: from texts to vectors; pairs.c has scores.
  *
  *   texts --tokenize (caller's thread)--> ids --steps, under the lock--> vectors --shorten--> out
  *
  * An embedder owns its device, encoder and the memory of a step. Calls of several threads take turns after
- * each step, so a long list does not hold up a short one. */
+ * each step, so a long list does not block a short one. */
 #include "serve/embed/embed_int.h"
 
 #include <math.h>

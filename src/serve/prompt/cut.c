@@ -5,10 +5,10 @@
  *
  *     hash(part from i, n long) = prefix[i + n] - prefix[i] B^n
  *
- * A known text is its length, its hash, and the hash of its first 64 bytes, by which a table finds
- * it. So a scan looks up each window of 64 bytes, and what begins alike is settled by the hash of
- * the whole. Both are xored with the tenant's number. B is odd: texts of one length that differ in one byte never have
- * one hash.
+ * A known text is stored as its length, its hash, and the hash of its first 64 bytes, the key of a table.
+ * A scan looks up each window of 64 bytes; texts with the same beginning are told apart by the hash of
+ * the whole. Both hashes are xored with the tenant's number. B is odd: texts of equal length that differ in one byte
+ * never have equal hashes.
  *
  *     texts    [max] a ring, oldest at `next` once full
  *     buckets  [power of two] --> newest text --> older text --> ...       (index + 1; 0: none)

@@ -1,8 +1,8 @@
-/* repeats.c -- texts are compared at anchors: windows of 64 bytes whose hash has certain bits, so that the
- * same text has the same anchors wherever it is. An anchor that an earlier text has too is extended to both
- * sides, byte by byte.
+/* repeats.c -- compares texts at anchors: windows of 64 bytes whose hash has certain bits, so that the same
+ * passage has the same anchors in every text. An anchor that an earlier text shares is extended in both
+ * directions, byte by byte.
  *
- *   bytes     a ring; a text that is overwritten is not looked at any more
+ *   bytes     a ring; an overwritten text is no longer used
  *   texts     a ring: which bytes, whose
  *   anchors   [power of two] hash -> text and place; a newer one takes the slot
  */

@@ -1,4 +1,4 @@
-/* account.c -- what a request says of itself afterwards: what was reused, what was recomputed, and
+/* account.c -- the account of a finished request: what was reused, what was recomputed, and
  * how far its keys and values are from those of another. */
 #include "serve/request/request.h"
 

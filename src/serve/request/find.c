@@ -1,5 +1,4 @@
-/* find.c -- where the KV of each segment is, as the policy finds it; pinned until the request lets
- * go. */
+/* find.c -- finds a copy for each segment, as the policy decides; copies stay pinned until the request lets go. */
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* guess.c -- what computing prompts takes on this machine: from a few layers of a prompt that nobody asked, then from
- * the steps of requests. */
+/* guess.c -- estimates the time to compute prompts on this machine: from a few layers of an artificial prompt, later
+ * from the steps of requests. */
 #include "base/clock.h"
 #include "base/need.h"
 #include "serve/request/request.h"

@@ -1,12 +1,12 @@
-/* keep.c -- what a plan has computed enters the ledger, as the policy says; copies of chunks,
- * heads, and paths of policies that find by path alone, are also written to the store, in the background.
+/* keep.c -- adds the copies that a plan has computed to the ledger, as the policy decides. Copies of chunks and
+ * heads, and paths of policies that find by path only, are also written to the store, in the background.
  *
  *   path     exact after its path                head, prompt, answer
  *   plain    after the head alone                the fill
  *   fused    after other chunks                  sp_chunk_fuse, the policy inplace
  *   placed   after what preceded it, or a patch  Cache-Craft
  *
- * If the ledger has no room or memory, a later request computes again; this one still gets its answer. */
+ * Without room or memory in the ledger, a later request computes them again; this one still gets its answer. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "serve/request/request.h"

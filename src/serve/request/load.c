@@ -1,4 +1,4 @@
-/* load.c -- brings copies from lower tiers to the device; requests that decode continue meanwhile.
+/* load.c -- loads copies from lower tiers to the device, while decoding requests continue.
  *
  *   found FREE ---begin---> LOADING ---all layers are there---> READY
  *       | no room              | \
@@ -7,9 +7,9 @@
  *                              v
  *                  damaged, gone, or slower than computing: the policy looks again, for what is left
  *
- * Lp = (L - 1) (1 - T_prefill / T_load) + 1 of L layers, from the times that reading and computing took
- * lately: then every later layer is there when it is needed. A request begins early only while no
- * other decodes: their tokens never wait. Source: Cache-Craft section 3.4.2 (C8), 3.5 (C9); FusionRAG
+ * Lp = (L - 1) (1 - T_prefill / T_load) + 1 of L layers, from recent times of reading and computing:
+ * then every later layer has arrived when it is needed. A request begins early only if no other
+ * decodes, so tokens of answers never wait. Source: Cache-Craft section 3.4.2 (C8), 3.5 (C9); FusionRAG
  * section 4.2 (F6). */
 #include <math.h>
 

@@ -1,13 +1,13 @@
-/* loss.c -- keys and values are lost: all of the device, when a step ends with its error and nothing that is there can
- * be trusted any more; or one block, which cannot be read from the file of contexts larger than memory.
+/* loss.c -- handles lost keys and values: all of the device, after an error of the device in a step, when nothing in
+ * its memory can be trusted; or one block, which cannot be read from the file of contexts larger than memory.
  *
  *                       the device                         a block
  *   running requests    restart                            restart if they read it, or measure as they go
  *   waiting requests    let go of what they found, and look again
- *   loads, writes       are cancelled; one whose tier      continue
- *                       does not answer is left to itself
- *   copies              lose their blocks, pinned ones,    with the block, and what continues them
- *                       too; the host tier and the store have what they have
+ *   loads, writes       are cancelled; if the tier does    continue
+ *                       not answer, they are abandoned
+ *   copies              lose their blocks, even pinned     with the block, and those that continue them
+ *                       ones; lower tiers keep theirs
  *
  * A restarted request loads what lower tiers have and computes the rest from its text: before its first token it
  * starts over, later it also computes its answer so far, and continues. Source: RAGCache section 6 (R8). */

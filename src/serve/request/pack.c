@@ -1,9 +1,9 @@
-/* pack.c -- an answer over nodes of trees that are stored apart: loaded from a lower tier, or computed for other
- * questions. Attention gathers their keys in each step; moved together, they are read in place (kv/pack.h).
+/* pack.c -- answers over scattered nodes of trees, which were loaded from a lower tier or computed for other
+ * questions. Attention gathers their keys in each step; packed together, they are read in place (kv/pack.h).
  *
- * How long an answer becomes is not known, and moving costs about what PACK_AFTER steps of gathering do. So the
- * nodes move after that many tokens: short answers pay nothing, long ones at most twice the least. The new blocks
- * are the request's own, and are given back with its plan. */
+ * The length of an answer is not known in advance, and packing costs about as much as PACK_AFTER steps of gathering.
+ * So nodes are packed after that many tokens: short answers pay nothing, long ones at most twice the minimum. The new
+ * blocks belong to the request and are released with its plan. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/pack.h"

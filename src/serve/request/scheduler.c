@@ -1,12 +1,12 @@
 /* scheduler.c -- the queue, admission, and steps over all running requests (continuous batching).
  *
  * A step holds one token of each decoding request and fills the rest of n_batch with pieces of
- * prompts, oldest first; so a long prompt never stops the answers of others. While requests decode, their pieces are
- * as long as the step's target of time allows (serve/queue/budget.h). Requests in the background have what is left
- * of a step that has no other rows, and a tenth of the time of those that have. A prompt whose copies are
- * still on their way is left out of a step in which others decode. A request starts once the step has
- * room for its tokens: it then finds the copies that the ones before it have left. A step with nothing
- * to compute waits for the tiers, if a request does. */
+ * prompts, oldest first; so a long prompt never stops the answers of others. While requests decode, these pieces are
+ * as long as the step's target time allows (serve/queue/budget.h). Requests in the background get steps that have no
+ * other rows, and a tenth of the time of other steps. A prompt whose copies are
+ * still loading is left out of a step in which others decode. A request starts once the step has
+ * room for its tokens, so that it finds the copies of earlier requests. A step with nothing
+ * to compute waits for the tiers if a request does. */
 #include "base/need.h"
 #include "base/clock.h"
 #include "serve/queue/budget.h"

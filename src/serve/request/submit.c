@@ -1,5 +1,4 @@
-/* submit.c -- a request begins: its options are checked, the prompt is copied, the policy and the
- * sampler are chosen. */
+/* submit.c -- creates a request: checks its options, copies the prompt, chooses the policy and the sampler. */
 #include <limits.h>
 #include <string.h>
 

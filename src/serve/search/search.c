@@ -1,4 +1,4 @@
-/* search.c -- a question's chunks by words, by vectors, or by both.
+/* search.c -- finds chunks for a question by words, by vectors, or by both.
  *
  *   question --BM25--> ranking of words ------------------------------+
  *      |                                                              +--> fused ranking --> chunks

@@ -1,4 +1,4 @@
-/* loads.c -- copies come to the device from the highest tier that has them.
+/* loads.c -- loads copies to the device from the highest tier that has them.
  *
  *   begin ---> get (host) ---> there ---> acknowledged: READY
  *     |          | not there, damaged
@@ -8,11 +8,11 @@
  *                v
  *              FREE: a miss
  *
- * A get without progress for timeout_us is abandoned: its copy and its blocks are FREE at once. Until the tier is done
- * with it no other load from that tier begins: it would wait as long.
+ * A get without progress for timeout_us is abandoned: its copy and its blocks are FREE at once. Until it has ended, no
+ * other load from that tier begins, since it would wait as long.
  *
- * The tiers read on threads of their own; what has arrived is acknowledged on the engine thread, a
- * path copy after the one that it continues. A load pins its copy until then. */
+ * Tiers read on their own threads; the engine thread acknowledges completed loads, a path copy after
+ * its parent. A load pins its copy until then. */
 #include <time.h>
 
 #include "base/clock.h"
@@ -256,8 +256,8 @@ static sp_miss why_failed(sp_err err)
                                   : SP_MISS_NO_ROOM;
 }
 
-/* learn_speed -- a mean in which the last time counts a quarter; that time alone if the tier was left alone, since the
- * mean is of long ago then. */
+/* learn_speed -- a moving mean in which the last time counts a quarter; only that time if the tier was not used for a
+ * while, since the mean is outdated then. */
 static void learn_speed(sp_level *l, double byte_us)
 {
     const bool alone = l->byte_us == 0 || l->slow_pause_us;
@@ -406,16 +406,16 @@ static void abandon(sp_load *x)
     sp_tier_op_cancel(x->move.op); /* not withdrawn: its end shows that the tier answers */
 }
 
-/* grace_us -- how long the remote tier may be silent: longer than it usually is, or a small share of computing. 0: not
- * known. A request thus hardly pays for a store that hangs. */
+/* grace_us -- how long the remote tier may be silent: somewhat longer than usual, or a small share of the time of
+ * computing; 0: unknown. So a store that hangs costs a request little time. */
 static double grace_us(const sp_level *l)
 {
     if (l->gap_us == 0) return 0;
     return SP_MAX(l->gap_us + GAP_DEVS * l->gap_dev_us, SILENT_SHARE * l->busy_cost_us);
 }
 
-/* pace_us -- after this time the loads from there, at their pace so far, need longer for what is missing than
- * computing it takes. A store that is slow, but sooner than computing, is thus waited for. */
+/* pace_us -- the time after which the loads from there, at their pace so far, need longer for the rest than computing
+ * it takes. So requests wait for a slow store as long as it is faster than computing. */
 static double pace_us(const sp_tiers *t, const sp_level *l)
 {
     double left = 0, cost_us = 0;
@@ -438,8 +438,8 @@ static int64_t remote_late_us(const sp_tiers *t, const sp_level *l)
     return SP_MIN(SP_MIN(end, heard_us + (int64_t)grace), pace);
 }
 
-/* late_us -- until when a load may take: one from the remote tier as long as all loads of now may, another one as long
- * as layers come. */
+/* late_us -- the deadline of a load: from the remote tier, that of all current loads; from others, it is extended
+ * while layers arrive. */
 static int64_t late_us(const sp_load *x)
 {
     const sp_level *l = x->from;

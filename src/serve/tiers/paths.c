@@ -1,12 +1,13 @@
-/* paths.c -- copies in the store whose headers must be known: path copies, placed copies, and what was measured.
+/* paths.c -- copies in the store whose headers must be known: path copies, placed copies, and measured ones.
  *
  *   open    headers are read, and the copies adopted, parents first
- *   store   root first: a copy is written when the store has what it continues
- *   drop    a copy that continues what no tier has is of no use
+ *   store   root first: a copy is written once the store has its parent
+ *   drop    a copy whose parent is in no tier is useless
  *
  * The name of a path copy is its id and a hash of the ids before it; its header lists them all, and a load compares
- * them. The salt of a tenant is in each id: no other tenant's prompt has them. The store drops the ends of paths first
- * (disk_order.h), whichever policy it has. Of a placed copy, policies read before any load what it was computed after.
+ * them. Each id includes the tenant's salt, so no other tenant's prompt has it. The store drops the ends of paths
+ * first (disk_order.h), whatever its policy. For a placed copy, policies need to know what it was computed after
+ * before it is loaded.
  * Source: RAGCache section 5.1 (R3), Cache-Craft section 3.3 (C7). */
 #include <stdlib.h>
 #include <string.h>

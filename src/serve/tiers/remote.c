@@ -1,10 +1,10 @@
 /* remote.c -- copies that several processes share.
  *
- *   news   what others have put becomes FREE copies of the ledger, which a look-up finds as it finds those on disk
+ *   news   copies of other processes become FREE copies of the ledger, which look-ups find like those on disk
  *          (tiers.c)
- *   share  a READY plain or fused copy is put, once for all processes: pinned until that is over, or until a request
- *          lacks the memory and the put takes its time
- *   load   as from every tier, unless computing would be sooner (loads.c)
+ *   share  a READY plain or fused copy is put once for all processes. It is pinned until the put ends, or until a
+ *          request lacks the memory and the put takes long
+ *   load   as from every tier, unless computing would be faster (loads.c)
  *
  * Puts end by themselves, whatever the server does (store/remote/tier.h I2), so nothing here expires. */
 #include <stdio.h>

@@ -1,12 +1,12 @@
-/* swap.c -- copies that leave the device go to the host tier.
+/* swap.c -- moves evicted copies to the host tier.
  *
  *   the ledger evicts a copy ---> on the host already: nothing is written ("swapped out once")
- *                            \--> else the host tier copies it, right here; copies that its policy gives
- *                                 up make room
+ *                            \--> else the host tier copies it, on this thread; its policy drops copies
+ *                                 to make room
  *
  * The host keeps its copy when the device loads it again, until its own policy drops it; so a copy
- * that comes and goes is written once. A parent is on the host, or on the device, while a path copy
- * that continues it is on the host: the ledger gives up the lowest first. Source: RAGCache section
+ * that is swapped repeatedly is written once. While a path copy is on the host, its parent is on the host
+ * or the device: the ledger drops the lowest first. Source: RAGCache section
  * 5.1 (R3). */
 #include <string.h>
 

@@ -2,10 +2,10 @@
  *
  *   engine thread   erasing: no copy of these segments is written to a tier from now on
  *                   begin: writes of such copies are cancelled, and each tier is swept (store/sweep.h)
- *   any thread      wait: until all tiers are done, or one has done nothing for timeout_us
- *   engine thread   end: the ledger forgets the places of what is gone
+ *   any thread      wait: until all tiers are done, or one makes no progress for timeout_us
+ *   engine thread   end: the ledger forgets the places of dropped copies
  *
- * A sweep whose tier does not answer is left to itself; until it ends, no other begins. */
+ * A sweep whose tier does not answer is abandoned; no other begins until it has ended. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

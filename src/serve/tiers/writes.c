@@ -2,12 +2,12 @@
  *
  *   store ---> put (disk) ---> done: the copy has a place there, and may leave the device
  *     |           | an error: one log line, and counted
- *     |           | nothing is taken in for timeout_us: the store is stuck. All that wait but the oldest are
- *     |           v given up; it keeps its copy pinned until it ends, and no other begins before
+ *     |           | no progress for timeout_us: the store is stuck. All waiting writes but the oldest are
+ *     |           v given up; the oldest keeps its copy pinned until it ends, and no other begins before
  *     +------> given up
  *
- * What is being erased is not written (sweeps.c). Everything that a put reads but the blocks is its own; a pin
- * and references of its own keep these. */
+ * Copies being erased are not written (sweeps.c). A put owns everything that it reads except the blocks, which a
+ * pin and its own references keep. */
 #include <stdio.h>
 
 #include "base/clock.h"
