@@ -18,7 +18,6 @@ import os
 import pathlib
 import random
 import shlex
-import socket
 import statistics
 import subprocess
 import sys
@@ -27,14 +26,11 @@ import urllib.error
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from support.ports import free_port  # noqa: E402
+
 SYSTEM = "Answer the question from the documents."
 FORMS = ("peer", "linear", "trees", "known")
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def start(command: list, port: int) -> tuple:

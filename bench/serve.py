@@ -23,7 +23,6 @@ import json
 import os
 import pathlib
 import shlex
-import socket
 import subprocess
 import sys
 import time
@@ -31,15 +30,12 @@ import urllib.error
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from support.ports import free_port  # noqa: E402
+
 MODES = ["off=--reuse off", "prefix=--reuse prefix", "full=--reuse full", "fusion=--reuse fusion --recompute 0.15"]
 SYSTEM = "Answer the question from the documents."  # of bench/load.py
 COMMON = ["--guard", "0", "--log-format", "none", "--queue", "2000", "--kv-memory", "4096"]  # room for every document
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def wait_for(url: str, process: subprocess.Popen) -> None:
