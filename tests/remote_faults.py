@@ -87,12 +87,12 @@ class Server:
 
     def end(self):
         lost = lambda: self.metric("kv_blocks") - self.metric("kv_blocks_free") - self.metric("cached_blocks")
-        limit = time.time() + 3000
+        limit = time.time() + 300
         while lost() and time.time() < limit:
             time.sleep(0.1)
         check(lost() == 0, "blocks are lost:", lost())
         self.process.terminate()
-        self.process.wait(120)
+        self.process.wait(300)
         check(self.process.returncode == 0, "the server ends with", self.process.returncode, self.said()[-2000:])
         check("Sanitizer" not in self.said(), self.said()[-6000:])
 

@@ -20,7 +20,7 @@ SERVER = ("--reuse", "full", "--alias", "tiny")
 @pytest.fixture(scope="module")
 def claude(server):
     anthropic = pytest.importorskip("anthropic")
-    return anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0, timeout=120)
+    return anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0, timeout=300)
 
 
 def test_a_message_has_text_and_usage(claude):
@@ -97,7 +97,7 @@ def test_cache_control_retains_what_it_marks(start):
     """In memory for two prompts or three, the marked one outlives newer ones; in OpenAI's parts, too."""
     import anthropic
     s = start("--reuse", "prefix", "--kv-memory", 2)
-    client = anthropic.Anthropic(base_url=s.url, api_key="none", max_retries=0, timeout=120)
+    client = anthropic.Anthropic(base_url=s.url, api_key="none", max_retries=0, timeout=300)
 
     def system(name):
         return f"The {name} lighthouse has a keeper who came by boat. " * 14
@@ -219,7 +219,7 @@ def test_ollama_errors(llama):
 def events(server, path, body):
     request = urllib.request.Request(server.url + path, json.dumps({**body, "stream": True}).encode(),
                                      {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=120) as r:
+    with urllib.request.urlopen(request, timeout=300) as r:
         return [json.loads(line[6:]) for line in r.read().decode().splitlines() if line.startswith("data: ")]
 
 

@@ -63,7 +63,7 @@ def test_the_server_stays(model):
         assert status == 200, said
     finally:
         server.process.terminate()
-        assert server.process.wait(60) == 0
+        assert server.process.wait(300) == 0
 
 
 def test_python(model):

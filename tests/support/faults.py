@@ -134,7 +134,7 @@ class Server:
         self.started = line.startswith("listening on ")
         self.url = line.split()[-1] if self.started else ""
 
-    def call(self, path, body=None, method=None, timeout=60):
+    def call(self, path, body=None, method=None, timeout=300):
         """(status, object); status 0: no answer came."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)
@@ -153,7 +153,7 @@ class Server:
     def is_alive(self):
         return self.process.poll() is None
 
-    def stop(self, number=signal.SIGTERM, seconds=60):
+    def stop(self, number=signal.SIGTERM, seconds=300):
         self.process.send_signal(number)
         self.process.wait(seconds)
         return self.process.returncode
