@@ -217,6 +217,8 @@ def over_time(path, width=50):
     """Of a stream: a table with a line for each `width` questions, as the caches fill."""
     settings = rows_of(path)
     shown = [s for s in settings if s[0] in ("full", "fusion", "inplace")]
+    if not shown:
+        return []
     lines = ["", f"| questions | reused | {' | '.join(label(s) for s in shown)} |", "|---" * (len(shown) + 2) + "|"]
     ids = list(settings["off", 0.0])
     for first in range(0, len(ids) - width + 1, width):

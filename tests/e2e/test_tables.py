@@ -47,6 +47,18 @@ def test_tables_continue_and_say_what_the_rows_say(tmp_path):
     assert again.stdout.startswith(shown.stdout.strip())
 
 
+def test_a_long_stream_may_have_one_policy(tmp_path):
+    """Then there is no table of how full, fusion and inplace change over time."""
+    (tmp_path / FILE).touch()
+    (tmp_path / "out").mkdir()
+    names = "id,kind,policy,recompute,f1,nll,kl_all,n_prompt,n_reused,speedup"
+    rows = [f"q{i},,{policy},{share},,{3 + share},{share},100,50,{1 + share}" for i in range(120)
+            for policy, share in (("off", 0), ("craft", 0.15))]
+    (tmp_path / f"out/craft.{FILE[:-5]}.csv").write_text("\n".join([names, *rows]) + "\n")
+    shown = tables(tmp_path, "--only", "craft", "--report")
+    assert "120 questions." in shown.stdout and "| craft, 15 % | +5.0 %" in shown.stdout
+
+
 def test_intervals_hold_the_truth():
     """In 19 of 20 samples; those of pairs are narrower than those of the two means, which is what power comes from."""
     sys.path.insert(0, str(ROOT / "bench"))
