@@ -248,7 +248,7 @@ static void bench_matmul(sp_team *team, const sp_ops *ops, sp_dtype type, int64_
         w.packed = layout;
     }
     sp_matmul_packed_args in_ints = {.w = &w, .m = m, .y = a.y};
-    if (sp_in_integers(&w)) { /* as in the engine, one rounding of x serves several products */
+    if (sp_in_integers(ops, &w)) { /* as in the engine, one rounding of x serves several products */
         in_ints.q = x = take((size_t)m * ops->quantized_bytes(cols));
         ops->quantize(&(sp_quantize_args){a.x, m, cols, x}, 0, 1);
         kernel = (job){(op_fn *)ops->matmul_packed, &in_ints};

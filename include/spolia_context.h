@@ -147,6 +147,8 @@ typedef struct sp_machine_opts {
     bool exact_products;    /* kernels that round the inputs of a product to 8 bits give them 15: twice the products.
                                Not for "amx", which rounds weights, too: naming both is SP_E_UNSUPPORTED; otherwise
                                VNNI's kernels replace it */
+    bool amx_f16;           /* "amx" also rounds F16 weights to bf16 and multiplies them in tiles; otherwise they are
+                               multiplied as floats. SP_E_UNSUPPORTED on a CPU without AMX and with other kernels */
     const char *packs;      /* folder that keeps packed weights, created if missing: the next context maps them
                                instead of packing again; NULL: none */
     size_t packs_max_bytes; /* size limit of that folder; the least recently used files are removed; 0: 20 GiB */

@@ -68,6 +68,7 @@ static int machine_options(model_options *m, opt *to)
         {OPT_STRING, "ctv", 0, "TYPE", &m->type_v, "type of cached values: the same as -ctk"},
         OPT_CPU(&c->machine.cpu),
         OPT_EXACT_PRODUCTS(&c->machine.exact_products),
+        OPT_AMX_F16(&c->machine.amx_f16),
         {OPT_FLAG, "no-pack-cache", 0, NULL, &m->no_pack_cache,
          "pack weights at every start (kept in ~/.cache/spolia/packs, for a faster start)"},
         {OPT_MIB, "pack-cache-max", 0, "MiB", &c->machine.packs_max_bytes,

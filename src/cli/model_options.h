@@ -17,7 +17,7 @@ typedef struct model_options {
     bool verbose, no_pack_cache;
     char packs[1024]; /* the default of ctx.packs */
     char recompute_help[128];
-    opt table[52];
+    opt table[53];
 } model_options;
 
 /* Rows of a table: the kernels. */
@@ -27,6 +27,9 @@ typedef struct model_options {
 #define OPT_EXACT_PRODUCTS(to)                                                                                        \
     {OPT_FLAG, "exact-products", 0, NULL, to,                                                                         \
      "where these kernels round a product's inputs to 8 bits, give them 15: slower"}
+#define OPT_AMX_F16(to)                                                                                               \
+    {OPT_FLAG, "amx-f16", 0, NULL, to,                                                                                \
+     "kernels of amx, with F16 weights rounded to bf16: faster, and their products are no longer those of floats"}
 
 /* model_options_init -- defaults, and the table for opt_parse. */
 void model_options_init(model_options *m);

@@ -136,6 +136,7 @@ int cmd_embed(int argc, char **argv)
         {OPT_INT, "threads", 't', "N", &e.machine.n_threads, "threads (one for each core)"},
         OPT_CPU(&e.machine.cpu),
         OPT_EXACT_PRODUCTS(&e.machine.exact_products),
+        OPT_AMX_F16(&e.machine.amx_f16),
         {OPT_INT, "batch", 'b', "N", &e.step, "tokens computed together (1024)"},
         {OPT_FLAG, "json", 0, NULL, &e.as_json, "print JSON"},
         {0},

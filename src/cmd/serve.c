@@ -146,7 +146,10 @@ static bool open_encoder(const serving *s, const char *path, bool scores, sp_emb
     const sp_machine_opts *m = &s->model.ctx.machine;
     const sp_embedder_opts o = {
         .model = path,
-        .machine = {.n_threads = m->n_threads, .cpu = m->cpu, .exact_products = m->exact_products}};
+        .machine = {.n_threads = m->n_threads,
+                    .cpu = m->cpu,
+                    .exact_products = m->exact_products,
+                    .amx_f16 = m->amx_f16}};
     if (!path) return true;
     *name = file_name(path);
     const sp_err err = sp_embedder_open(&o, out);

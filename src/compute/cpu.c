@@ -79,7 +79,7 @@ static void cpu_weight_adopt(sp_device *d, sp_mat *w, sp_weight_use use, const v
     assert(cpu_weight_bytes(d, w, use) > 0 && (uintptr_t)loaded % SP_CACHE_LINE == 0);
     SP_UNUSED(use);
     w->packed = loaded;
-    c->in_integers |= sp_in_integers(w);
+    c->in_integers |= sp_in_integers(c->ops, w);
 }
 
 static void cpu_weight_load(sp_device *d, sp_mat *w, sp_weight_use use, void *to)
@@ -152,13 +152,15 @@ static const sp_device_calls calls = {
 };
 
 /* select_ops -- exact products need kernels that do not round weights: VNNI's in place of AMX's, unless
- * AMX's are asked for by name. */
+ * AMX's are asked for by name. F16 in bf16 is a set of its own. */
 static sp_err SP_MUST_CHECK select_ops(const sp_device_opts *o, const sp_ops **out)
 {
     const sp_ops *ops;
-    SP_TRY(sp_ops_select(o->kernels, &ops));
+    if (o->amx_f16 && o->kernels && *o->kernels && strcmp(o->kernels, "amx") != 0)
+        return sp_fail(SP_E_UNSUPPORTED, "F16 weights in bf16: CPU variant '%s' has no tiles; 'amx' has", o->kernels);
+    SP_TRY(sp_ops_select(o->amx_f16 ? "amx-f16" : o->kernels, &ops));
     if (o->exact_products && ops->rounds_weights) {
-        if (o->kernels && *o->kernels)
+        if (o->amx_f16 || (o->kernels && *o->kernels))
             return sp_fail(SP_E_UNSUPPORTED, "exact products: CPU variant '%s' rounds weights; 'vnni' does not",
                            ops->name);
         SP_TRY(sp_ops_select("vnni", &ops));

@@ -254,7 +254,7 @@ static int n_pieces_of(const share *s)
 
 static void product_part(const products_job *j, const sp_matmul_args *a, int part, int n_parts)
 {
-    if (!sp_in_integers(a->w)) {
+    if (!sp_in_integers(j->ops, a->w)) {
         j->ops->matmul(a, part, n_parts);
         return;
     }
@@ -306,7 +306,7 @@ static void run_products(sp_cpu *c, const sp_products_args *p)
     assert(p->n >= 1 && p->n <= SP_PRODUCTS_MAX);
     for (int i = 0; i < p->n; i++) {
         assert(a[i].x == a[0].x && a[i].m == a[0].m);
-        in_integers |= sp_in_integers(a[i].w);
+        in_integers |= sp_in_integers(c->ops, a[i].w);
         work += job.shares[i].work = a[i].m * a[i].w->n_rows * a[i].w->n_cols;
     }
     if (in_integers) {

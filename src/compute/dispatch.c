@@ -34,9 +34,9 @@ static bool always(void)
 
 /* Operations that are bound by memory or rare stay the reference ones; what multiplies integers
  * gains from dot products, and nothing else does. */
-#define TABLE_OF(variant, width, attention, bf16)                                                  \
+#define TABLE_OF(variant, said, width, attention, products, bf16)                                  \
     static const sp_ops variant = {                                                                \
-        .name = #variant,                                                                          \
+        .name = said,                                                                              \
         .matmul = sp_matmul_##width,                                                               \
         .embed = sp_embed_ref,                                                                     \
         .rmsnorm = sp_rmsnorm_##width,                                                             \
@@ -52,12 +52,12 @@ static bool always(void)
         .x_bits = sp_x_bits_##variant,                                                             \
         .rounds_weights = bf16,                                                                    \
         .pack_bytes = sp_pack_bytes_##variant,                                                     \
-        .quantized_bytes = sp_quantized_bytes_##variant,                                           \
+        .quantized_bytes = sp_quantized_bytes_##products,                                          \
         .pack = sp_pack_##variant,                                                                 \
-        .quantize = sp_quantize_##variant,                                                         \
-        .matmul_packed = sp_matmul_packed_##variant,                                               \
+        .quantize = sp_quantize_##products,                                                        \
+        .matmul_packed = sp_matmul_packed_##products,                                              \
     }
-#define TABLE(variant, width) TABLE_OF(variant, width, variant, false)
+#define TABLE(variant, width) TABLE_OF(variant, #variant, width, variant, variant, false)
 
 #endif
 
@@ -67,7 +67,6 @@ static bool never(void)
 }
 
 #define HERE(variant)      {#variant, &variant, cpu_has_##variant, false}
-#define ASKED_FOR(variant) {#variant, &variant, cpu_has_##variant, true}
 #define ELSEWHERE(variant) {#variant, NULL, never, false}
 
 #if SP_HAVE_X86
@@ -75,12 +74,14 @@ TABLE(avx2, avx2);
 TABLE(avxvnni, avx2);
 TABLE(avx512, avx512);
 TABLE(vnni, avx512);
-TABLE_OF(amx, avx512, vnni, true); /* attention keeps keys and values as they are */
+/* Attention keeps keys and values as they are. The two differ in what they pack. */
+TABLE_OF(amx, "amx", avx512, vnni, amx, true);
+TABLE_OF(amx_f16, "amx-f16", avx512, vnni, amx, true);
 #define X86(variant) HERE(variant)
-#define AMX          ASKED_FOR(amx)
+#define AMX          {"amx", &amx, cpu_has_amx, true}, {"amx-f16", &amx_f16, cpu_has_amx, true}
 #else
 #define X86(variant) ELSEWHERE(variant)
-#define AMX          ELSEWHERE(amx)
+#define AMX          {"amx", NULL, never, false}, {"amx-f16", NULL, never, false}
 #endif
 
 #if SP_HAVE_ARM64

@@ -20,13 +20,7 @@
  * multiplied by matmul, quantized types by matmul_packed, in integers and without decoding them to
  * floats. For that, rows of x are rounded to integers, once for all products that share them
  * (quantize): groups of 32 columns with a scale each. sp_ops.x_bits says how finely. "amx" rounds
- * quantized weights and x to bf16 instead. */
-
-/* sp_in_integers -- whether matmul_packed multiplies the matrix. */
-static inline bool sp_in_integers(const sp_mat *w)
-{
-    return w->packed && sp_dtype_of(w->type)->n_group > 1;
-}
+ * quantized weights and x to bf16 instead, and multiplies BF16 that way, too; "amx-f16" also F16. */
 
 /* Lays a matrix out as matmul or matmul_packed reads it. */
 typedef struct sp_pack_args {
@@ -55,7 +49,7 @@ typedef struct sp_matmul_packed_args {
 /* -- the table ------------------------------------------------------------------------------ */
 
 typedef struct sp_ops {
-    const char *name; /* "ref", "avx2", "avxvnni", "avx512", "vnni", "amx", "neon", "i8mm" */
+    const char *name; /* "ref", "avx2", "avxvnni", "avx512", "vnni", "amx", "amx-f16", "neon", "i8mm" */
     /* Multiplies packed F32, F16 and BF16 where the variant packs them; leaves the rest to ref. */
     void (*matmul)(const sp_matmul_args *a, int part, int n_parts);
     void (*embed)(const sp_embed_args *a, int part, int n_parts);
@@ -71,7 +65,7 @@ typedef struct sp_ops {
     void (*kv_differ)(const sp_kv_differ_args *a, int part, int n_parts);
 
     /* Packed weights and products in integers; pack_bytes is NULL in a variant without. */
-    int (*x_bits)(sp_dtype weights); /* of a rounded element of x, its sign among them */
+    int (*x_bits)(sp_dtype weights); /* of a rounded element of x, its sign among them; 0: x is not rounded */
     bool rounds_weights;             /* both to bf16: x_bits is 9, and there is no `rest` of x */
     size_t (*pack_bytes)(const sp_mat *w);
     size_t (*quantized_bytes)(int64_t n); /* of a row of x */
@@ -80,10 +74,16 @@ typedef struct sp_ops {
     void (*matmul_packed)(const sp_matmul_packed_args *a, int part, int n_parts);
 } sp_ops;
 
+/* sp_in_integers -- whether matmul_packed multiplies the matrix: rows of whole groups, of a type whose x is rounded. */
+static inline bool sp_in_integers(const sp_ops *ops, const sp_mat *w)
+{
+    return w->packed && w->n_cols % 32 == 0 && ops->x_bits(w->type) > 0;
+}
+
 /* sp_ops_select -- the best table for this CPU, or the one named: "ref", "avx2", "avxvnni" (AVX2
- * and AVX-VNNI), "avx512", "vnni" (AVX-512 and its VNNI), "amx" (tiles of bf16); on 64-bit ARM "neon"
- * (NEON with dot products) and "i8mm" (with products of matrices, too). NULL: the environment variable
- * SPOLIA_CPU, else the best but "amx". Errors: SP_E_UNSUPPORTED when the CPU or the operating system lacks it,
+ * and AVX-VNNI), "avx512", "vnni" (AVX-512 and its VNNI), "amx" (tiles of bf16), "amx-f16" (also for F16
+ * weights, rounded); on 64-bit ARM "neon" (NEON with dot products) and "i8mm" (with products of matrices, too).
+ * NULL: the environment variable SPOLIA_CPU, else the best but "amx" and "amx-f16". Errors: SP_E_UNSUPPORTED when the CPU or the operating system lacks it,
  * SP_E_ARG for an unknown name. Thread: any. */
 sp_err sp_ops_select(const char *name, const sp_ops **out) SP_MUST_CHECK;
 

@@ -103,9 +103,11 @@ sp_peaks sp_meter_peaks(sp_meter *m)
         }
     return (sp_peaks){.fp32 = best[SP_ROOF_FP32].rate,
                       .int8 = best[SP_ROOF_INT8].rate,
+                      .bf16 = best[SP_ROOF_BF16].rate,
                       .read = best[SP_ROOF_READ].rate,
                       .fp32_by = best[SP_ROOF_FP32].by,
                       .int8_by = best[SP_ROOF_INT8].by,
+                      .bf16_by = best[SP_ROOF_BF16].by,
                       .read_by = best[SP_ROOF_READ].by,
                       .read_bytes = FIELD_BYTES,
                       .n_threads = sp_team_size(m->team),

@@ -16,8 +16,10 @@ void sp_meter_close(sp_meter *m);
 /* Rates per second that all threads together reach in loops that do nothing else. */
 typedef struct sp_peaks {
     double fp32, int8;                       /* operations: a multiply-add counts as two */
+    double bf16;                             /* the same; 0: the CPU has no instructions for them */
     double read;                             /* bytes, from a buffer of read_bytes */
     const char *fp32_by, *int8_by, *read_by; /* instructions of the fastest loop */
+    const char *bf16_by;                     /* or NULL */
     size_t read_bytes;                       /* more than the caches of most machines hold */
     int n_threads;
     const char *kernels; /* of operations: "avx2" */

@@ -1,4 +1,4 @@
-/* pack_float.c -- packs float weights for simd/matmul.c: panels of R rows, transposed. */
+/* pack_float.c -- packs float weights: panels of R rows, transposed, for simd/matmul.c; tiles of bf16 for x86/tiles.c. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -90,5 +90,47 @@ void sp_pack_floats(const sp_pack_args *a, int R, int part, int n_parts)
         if (s.n_rows < R) memset(panel, 0, (size_t)R * s.row_bytes);
         for (int64_t c = 0; c < w->n_cols; c += STRETCH)
             put_columns(&s, c, SP_MIN(STRETCH, w->n_cols - c), R, panel);
+    }
+}
+
+/* -- tiles of bf16 --------------------------------------------------------------------------------- */
+
+enum { TILES_R = 32, GROUP = 32, TILE_BYTES = 1024 };
+
+size_t sp_pack_tiles_bytes(const sp_mat *w)
+{
+    assert(w->n_cols % GROUP == 0);
+    return (size_t)SP_ROUND_UP(w->n_rows, TILES_R) * (size_t)w->n_cols * 2;
+}
+
+/* put_pairs -- a group of one row, 64 bytes apart, which is a row of a tile. */
+static void put_pairs(sp_dtype type, const uint8_t *row, uint8_t *tile)
+{
+    uint16_t bf16[GROUP];
+    if (type == SP_BF16) {
+        memcpy(bf16, row, sizeof bf16);
+    } else {
+        float f[GROUP];
+        sp_row_to_f32(type, row, f, GROUP);
+        sp_row_from_f32(SP_BF16, f, bf16, GROUP);
+    }
+    for (int s = 0; s < GROUP / 2; s++) memcpy(tile + 64 * s, bf16 + 2 * s, 4);
+}
+
+void sp_pack_tiles(const sp_pack_args *a, int part, int n_parts)
+{
+    const sp_mat *w = a->w;
+    const size_t row_bytes = sp_row_bytes(w->type, w->n_cols);
+    const int64_t n_groups = w->n_cols / GROUP;
+    int64_t from, to;
+    sp_part(w->n_rows, TILES_R, part, n_parts, &from, &to);
+    for (int64_t r = from; r < to; r += TILES_R) {
+        uint8_t *panel = (uint8_t *)a->out + (size_t)(r * w->n_cols) * 2;
+        const int n = (int)SP_MIN(TILES_R, w->n_rows - r);
+        if (n < TILES_R) memset(panel, 0, (size_t)(TILES_R * w->n_cols) * 2);
+        for (int64_t g = 0; g < n_groups; g++)
+            for (int i = 0; i < n; i++)
+                put_pairs(w->type, (const uint8_t *)w->data + (size_t)(r + i) * row_bytes + (size_t)g * GROUP * 2,
+                          panel + (size_t)(2 * g + i / 16) * TILE_BYTES + (size_t)(i % 16) * 4);
     }
 }

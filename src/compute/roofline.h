@@ -12,6 +12,7 @@
 typedef enum sp_roof_kind {
     SP_ROOF_FP32, /* multiply-adds of floats */
     SP_ROOF_INT8, /* products of bytes, summed in 32 bits */
+    SP_ROOF_BF16, /* multiply-adds of bf16, summed in f32: where a CPU has instructions for them */
     SP_ROOF_READ,
     SP_ROOF_KINDS,
 } sp_roof_kind;
@@ -20,7 +21,7 @@ typedef struct sp_roof_loop {
     sp_roof_kind kind;
     const char *name;                                /* its instructions */
     double ops;                                      /* in one turn; a multiply-add counts as two */
-    uint32_t (*turns)(int64_t n);                    /* FP32, INT8: n turns */
+    uint32_t (*turns)(int64_t n);                    /* all but READ: n turns */
     uint32_t (*read)(const void *p, size_t n_bytes); /* READ: 64-byte aligned, whole kilobytes */
     bool (*runs_here)(void);
 } sp_roof_loop;

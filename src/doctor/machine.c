@@ -79,7 +79,8 @@ static void say_rounding(doctor *d, const sp_ops *ops)
         f = doctor_say(d, DOCTOR_OK, "rounding",
                        "a CPU with other kernels may choose another word where two are nearly as "
                        "likely; --exact-products computes with VNNI's kernels and is slower",
-                       "inputs and weights of products have 8 bits and an exponent (bf16)");
+                       "inputs and weights of products have 8 bits and an exponent (bf16)%s",
+                       ops->x_bits(SP_F16) ? ", F16 among them" : ", except beside F16 and F32");
     else if (rest == 0 || rest > 8)
         f = doctor_say(d, DOCTOR_OK, "rounding", NULL, "inputs of products have 16 bits or more");
     else if (d->o->ctx.machine.exact_products)
@@ -98,8 +99,9 @@ static void say_rounding(doctor *d, const sp_ops *ops)
 static void say_kernels(doctor *d)
 {
     const sp_ops *ops;
-    if (sp_ops_select(d->o->ctx.machine.cpu, &ops) != SP_OK) {
-        doctor_say(d, DOCTOR_PROBLEM, "kernels", "leave --cpu and SPOLIA_CPU out", "%s",
+    const sp_machine_opts *m = &d->o->ctx.machine;
+    if (sp_ops_select(m->amx_f16 ? "amx-f16" : m->cpu, &ops) != SP_OK) {
+        doctor_say(d, DOCTOR_PROBLEM, "kernels", "leave --cpu, --amx-f16 and SPOLIA_CPU out", "%s",
                    sp_error_detail());
         return;
     }

@@ -10,7 +10,8 @@ import json
 
 import numpy as np
 import pytest
-from conftest import run, succeed
+import cpus
+from conftest import EMULATED, refuse, run, succeed
 
 from reference.blocks import TYPES
 from reference.forward import forward, log_softmax, nmse, perplexity
@@ -56,7 +57,7 @@ def test_every_architecture(preset, variant, make_model, reference, tmp_path):
 @pytest.mark.parametrize("kind", [*TYPES, *MIXES])
 def test_every_weight_type(kind, variant, make_model, reference, tmp_path):
     model = make_model("tiny-wide-qwen2", kind)
-    if kind in ("f32", "f16", "bf16") or variant == "ref":
+    if kind in ("f32", "f16") or (kind == "bf16" and variant != "amx") or variant == "ref":
         bound = BOUND["f32"]
     else:
         bound = ROUNDED[16 if kind == "q8_0" and variant in ("avx2", "avx512") else 8]
@@ -70,6 +71,17 @@ def test_exact_products(kind, variant, make_model, reference, tmp_path):
     assert nmse(found, reference(model)) < ROUNDED[16]
     for batch in 3, 16: # all rows that memory is reserved for
         assert np.array_equal(logits(tmp_path, model, TOKENS[:16], variant=variant, more=["--exact-products", "-b", batch]), found[:16])
+
+
+def test_f16_in_tiles_is_rounded_by_choice_only(make_model, reference, tmp_path):
+    model = make_model("tiny-wide-qwen2", "f16")
+    if not (EMULATED or cpus.runs_here("amx")):
+        refuse("logits", "-m", model, "--tokens", "1,2", "--amx-f16", naming=["amx-f16"])
+        return
+    found = logits(tmp_path, model, TOKENS, more=["--amx-f16"])
+    assert BOUND["f32"] < nmse(found, reference(model)) < ROUNDED[8]
+    cut = logits(tmp_path, model, TOKENS, more=["--amx-f16", "-b", 3])
+    assert np.array_equal(cut, found)
 
 
 @pytest.mark.parametrize("kind", ["f16", "q8_0", "q4_k"])

@@ -57,6 +57,9 @@ SP_DECLARE_PACKED(avx512);
 SP_DECLARE_PACKED(avxvnni);
 SP_DECLARE_PACKED(vnni);
 SP_DECLARE_PACKED(amx);
+int sp_x_bits_amx_f16(sp_dtype weights);
+size_t sp_pack_bytes_amx_f16(const sp_mat *w);
+void sp_pack_amx_f16(const sp_pack_args *a, int part, int n_parts);
 SP_DECLARE_PACKED(neon);
 SP_DECLARE_PACKED(i8mm);
 

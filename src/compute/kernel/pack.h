@@ -110,6 +110,15 @@ static inline size_t sp_pack_panel_bytes(const sp_pack_layout *l, int64_t n_grou
 size_t sp_pack_float_bytes(const sp_mat *w, int R);
 void sp_pack_floats(const sp_pack_args *a, int R, int part, int n_parts);
 
+/* sp_pack_tiles -- F16 and BF16 as the tiles of bf16 that AMX multiplies; n_cols a multiple of 32. For each panel of 32
+ * rows, group of 32 columns and half of the panel a tile of 1 KB:
+ *
+ *   pair of columns 0 .. 15  |  row 0 .. 15  |  column 0, 1 of the pair
+ *
+ * F16 is rounded, to nearest even. The size equals that of the file plus the padding of the last panel. */
+size_t sp_pack_tiles_bytes(const sp_mat *w);
+void sp_pack_tiles(const sp_pack_args *a, int part, int n_parts);
+
 size_t sp_pack_bytes(const sp_mat *w, sp_pack_form f);
 void sp_pack(const sp_pack_args *a, sp_pack_form f, int part, int n_parts);
 

@@ -19,6 +19,7 @@ extern const sp_roof_loop sp_roof_fp32_avx2, sp_roof_int8_avx2, sp_roof_read_avx
 extern const sp_roof_loop sp_roof_int8_avxvnni;
 extern const sp_roof_loop sp_roof_fp32_avx512, sp_roof_int8_avx512, sp_roof_read_avx512;
 extern const sp_roof_loop sp_roof_int8_vnni;
+extern const sp_roof_loop sp_roof_bf16_tiles, sp_roof_bf16_vectors;
 extern const sp_roof_loop sp_roof_fp32_neon, sp_roof_int8_neon, sp_roof_read_neon, sp_roof_int8_i8mm;
 
 #endif

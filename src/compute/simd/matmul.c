@@ -217,7 +217,7 @@ static void in_blocks(const product *p, int64_t from, int64_t to)
 void SP_VARIANT(sp_matmul)(const sp_matmul_args *a, int part, int n_parts)
 {
     const sp_mat *w = a->w;
-    if (!w->packed || sp_in_integers(w)) {
+    if (!w->packed || sp_dtype_of(w->type)->n_group > 1) {
         sp_matmul_ref(a, part, n_parts);
         return;
     }

@@ -24,6 +24,7 @@ void SP_VARIANT(sp_matmul_packed)(const sp_matmul_packed_args *a, int part, int 
 
 int SP_VARIANT(sp_x_bits)(sp_dtype type)
 {
+    if (sp_dtype_of(type)->n_group == 1) return 0;
     return words_of(sp_pack_as(type)) ? 16 : 8;
 }
 

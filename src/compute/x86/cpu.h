@@ -43,14 +43,20 @@ static inline bool cpu_has_vnni(void)
     return cpu_has_avx512() && __builtin_cpu_supports("avx512vnni");
 }
 
-/* Leaf 7: EDX bits 22 (bf16) and 24 (tiles); subleaf 1: EAX bit 5 (AVX512-BF16). Tiles are 8 KB of state that threads
- * do not have until the process asks Linux for it: feature 18, which may be asked for again. */
+/* Leaf 7, subleaf 1: EAX bit 5. */
+static inline bool cpu_has_avx512bf16(void)
+{
+    unsigned a, b, c, d;
+    return cpu_has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+}
+
+/* Leaf 7: EDX bits 22 (bf16) and 24 (tiles), and AVX512-BF16. Tiles are 8 KB of state that threads do not have until the process
+ * asks Linux for it: feature 18, which may be asked for again. */
 static inline bool cpu_has_amx(void)
 {
-    unsigned a, b, c, d, a1;
-    if (!cpu_has_vnni() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !__get_cpuid_count(7, 1, &a1, &b, &c, &b))
-        return false;
-    if (!(d >> 22 & 1) || !(d >> 24 & 1) || !(a1 >> 5 & 1)) return false;
+    unsigned a, b, c, d;
+    if (!cpu_has_vnni() || !cpu_has_avx512bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    if (!(d >> 22 & 1) || !(d >> 24 & 1)) return false;
 #ifdef __linux__
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
     return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;

@@ -6,7 +6,8 @@
  *         for blocks of 512 columns           rounded to bf16 once for the run: 32 KB, in L1
  *           for 32 rows of x                  2 x 2 tiles of sums, loaded and stored once a block
  *
- * Up to FEW rows (decode): weights are rounded in registers and multiplied by FMAs, without a block.
+ * Up to FEW rows (decode): weights are rounded in registers and multiplied by FMAs, without a block. BF16, and F16 where
+ * that is asked for, is packed as tiles (kernel/pack.h), which are read where they are.
  *
  * A weight is scale * code + constant, rounded once to f32 and once to bf16; x is rounded to bf16 as it is, without
  * scales. Where integer tiles would have to leave their sums for a scale every 32 columns, sums of bf16 stay in tiles
@@ -44,8 +45,12 @@ size_t sp_quantized_bytes_amx(int64_t n)
 
 int sp_x_bits_amx(sp_dtype type)
 {
-    SP_UNUSED(type);
-    return 9;
+    return type == SP_F32 || type == SP_F16 ? 0 : 9;
+}
+
+int sp_x_bits_amx_f16(sp_dtype type)
+{
+    return type == SP_F32 ? 0 : 9;
 }
 
 /* 32 columns; all NaN if one is not finite or becomes infinite, so that all products of the row are NaN. */
@@ -72,14 +77,36 @@ void sp_quantize_amx(const sp_quantize_args *a, int part, int n_parts)
 
 static const sp_pack_form form = {R, 2};
 
+/* Whether the weights are packed as tiles. Rows that end within a group are multiplied as floats. */
+static bool as_tiles(const sp_mat *w, bool f16)
+{
+    return w->n_cols % 32 == 0 && (w->type == SP_BF16 || (f16 && w->type == SP_F16));
+}
+
 size_t sp_pack_bytes_amx(const sp_mat *w)
 {
-    return sp_pack_bytes(w, form);
+    return as_tiles(w, false) ? sp_pack_tiles_bytes(w) : sp_pack_bytes(w, form);
+}
+
+size_t sp_pack_bytes_amx_f16(const sp_mat *w)
+{
+    return as_tiles(w, true) ? sp_pack_tiles_bytes(w) : sp_pack_bytes(w, form);
 }
 
 void sp_pack_amx(const sp_pack_args *a, int part, int n_parts)
 {
-    sp_pack(a, form, part, n_parts);
+    if (as_tiles(a->w, false))
+        sp_pack_tiles(a, part, n_parts);
+    else
+        sp_pack(a, form, part, n_parts);
+}
+
+void sp_pack_amx_f16(const sp_pack_args *a, int part, int n_parts)
+{
+    if (as_tiles(a->w, true))
+        sp_pack_tiles(a, part, n_parts);
+    else
+        sp_pack(a, form, part, n_parts);
 }
 
 /* A packed panel. */
@@ -90,7 +117,11 @@ typedef struct panel {
 
 INLINE panel panel_at(sp_dtype type, const sp_mat *w, int64_t r)
 {
-    panel p;
+    panel p = {0};
+    if (type == SP_BF16) {
+        p.p = (const uint8_t *)w->packed + (size_t)(r * w->n_cols) * 2;
+        return p;
+    }
     sp_pack_layout_of(type, R, &p.l);
     p.p = (const uint8_t *)w->packed + (size_t)(r / R) * sp_pack_panel_bytes(&p.l, w->n_cols / 32);
     return p;
@@ -101,6 +132,14 @@ typedef struct twice {
     vec scale[2][R / 8], min[2][R / 8];
 } twice;
 
+/* Weights of a group: for 16 outputs a tile. */
+typedef uint8_t tiles16[2][TILE_ROWS][TILE_BYTES];
+
+/* A block of a panel. */
+typedef struct block16 {
+    _Alignas(64) tiles16 of[BLOCK];
+} block16;
+
 typedef struct group {
     const uint8_t *at;
     twice f;
@@ -108,6 +147,11 @@ typedef struct group {
 
 INLINE void open_group(sp_dtype type, const panel *p, int64_t i, group *g)
 {
+    if (type == SP_BF16) {
+        g->at = p->p + (size_t)i * sizeof(tiles16);
+        fetch(g->at + GROUPS * sizeof(tiles16), sizeof(tiles16));
+        return;
+    }
     const uint8_t *head = p->p + (size_t)(i / GROUPS) * (p->l.head + GROUPS * p->l.group);
     factors_of f;
     g->at = head + p->l.head + (size_t)(i % GROUPS) * p->l.group;
@@ -142,6 +186,7 @@ INLINE vec codes_at(sp_dtype type, const sp_pack_layout *l, const uint8_t *at, i
 /* Columns 2 s and 2 s + 1 of outputs 16 v .. 16 v + 15: a row of a tile. */
 INLINE __m512i pair(sp_dtype type, const panel *p, const group *g, int s, int v)
 {
+    if (type == SP_BF16) return _mm512_load_si512((const void *)(g->at + (size_t)(v * PAIRS + s) * TILE_BYTES));
     const int half = in_halves(type) ? s / (PAIRS / 2) : 0;
     vec w[2];
     for (int k = 0; k < 2; k++) {
@@ -152,11 +197,6 @@ INLINE __m512i pair(sp_dtype type, const panel *p, const group *g, int s, int v)
     return bf16_of(w[0], w[1]);
 }
 
-/* A block of a panel: for each group and 16 outputs a tile. */
-typedef struct block16 {
-    _Alignas(64) uint8_t tile[BLOCK][2][TILE_ROWS][TILE_BYTES];
-} block16;
-
 INLINE void unpack16(sp_dtype type, const panel *p, int64_t first, int n, block16 *to)
 {
     for (int i = 0; i < n; i++) {
@@ -164,7 +204,7 @@ INLINE void unpack16(sp_dtype type, const panel *p, int64_t first, int n, block1
         open_group(type, p, first + i, &g);
         UNROLL
         for (int s = 0; s < PAIRS; s++)
-            for (int v = 0; v < 2; v++) _mm512_store_si512((void *)to->tile[i][v][s], pair(type, p, &g, s, v));
+            for (int v = 0; v < 2; v++) _mm512_store_si512((void *)to->of[i][v][s], pair(type, p, &g, s, v));
     }
 }
 
@@ -220,7 +260,7 @@ INLINE void few_rows(sp_dtype type, const int rows, const sp_matmul_packed_args 
 /* What has a function for each type of weights: inlined into one function, they would compete for registers. */
 typedef struct of_type {
     void (*few)(const sp_matmul_packed_args *a, int64_t r);
-    void (*unpack)(const sp_mat *w, int64_t r, int64_t first, int n, block16 *to);
+    void (*unpack)(const sp_mat *w, int64_t r, int64_t first, int n, block16 *to); /* NULL: packed as tiles */
 } of_type;
 
 /* Sixteen rows of x from a column on. */
@@ -255,16 +295,16 @@ static void open_stretch(const sp_matmul_packed_args *a, int64_t m, int64_t firs
     *last = (x_tile){s->rest[0], sizeof s->rest[0]};
 }
 
-/* sums += 16 rows of x times n groups of a block. */
-static void one_tile(const x_tile *x, size_t at, const block16 *b, int n, float (*sums)[R])
+/* sums += 16 rows of x times n groups of weights. */
+static void one_tile(const x_tile *x, size_t at, const tiles16 *w, int n, float (*sums)[R])
 {
     tile_load(0, sums[0], sizeof sums[0]);
     tile_load(1, sums[0] + VL, sizeof sums[0]);
     for (int i = 0; i < n; i++, at += TILE_BYTES) {
         tile_load(4, x->x + at, x->stride);
-        tile_load(6, b->tile[i][0], TILE_BYTES);
+        tile_load(6, w[i][0], TILE_BYTES);
         tile_dot(0, 4, 6);
-        tile_load(7, b->tile[i][1], TILE_BYTES);
+        tile_load(7, w[i][1], TILE_BYTES);
         tile_dot(1, 4, 7);
     }
     tile_store(0, sums[0], sizeof sums[0]);
@@ -272,7 +312,7 @@ static void one_tile(const x_tile *x, size_t at, const block16 *b, int n, float 
 }
 
 /* The same of 32 rows: each tile that is loaded is multiplied twice. */
-static void two_tiles(const x_tile x[2], size_t at, const block16 *b, int n, float (*sums)[R])
+static void two_tiles(const x_tile x[2], size_t at, const tiles16 *w, int n, float (*sums)[R])
 {
     float(*below)[R] = sums + TILE_ROWS;
     tile_load(0, sums[0], sizeof sums[0]);
@@ -281,9 +321,9 @@ static void two_tiles(const x_tile x[2], size_t at, const block16 *b, int n, flo
     tile_load(3, below[0] + VL, sizeof sums[0]);
     for (int i = 0; i < n; i++, at += TILE_BYTES) {
         tile_load(4, x[0].x + at, x[0].stride);
-        tile_load(6, b->tile[i][0], TILE_BYTES);
+        tile_load(6, w[i][0], TILE_BYTES);
         tile_dot(0, 4, 6);
-        tile_load(7, b->tile[i][1], TILE_BYTES);
+        tile_load(7, w[i][1], TILE_BYTES);
         tile_dot(1, 4, 7);
         tile_load(5, x[1].x + at, x[1].stride);
         tile_dot(2, 5, 6);
@@ -304,10 +344,14 @@ static void multiply_panel(const of_type *f, const sp_matmul_packed_args *a, con
     for (int64_t g = 0; g < s->n_groups; g += BLOCK) {
         const int n = (int)SP_MIN(BLOCK, s->n_groups - g);
         const size_t at = (size_t)g * TILE_BYTES;
+        const tiles16 *w = b.of;
         int t = 0;
-        f->unpack(a->w, r, s->first + g, n, &b);
-        for (; t + 2 <= s->n_tiles; t += 2) two_tiles(s->x + t, at, &b, n, sums + t * TILE_ROWS);
-        if (t < s->n_tiles) one_tile(s->x + t, at, &b, n, sums + t * TILE_ROWS);
+        if (f->unpack)
+            f->unpack(a->w, r, s->first + g, n, &b);
+        else
+            w = (const tiles16 *)panel_at(SP_BF16, a->w, r).p + s->first + g;
+        for (; t + 2 <= s->n_tiles; t += 2) two_tiles(s->x + t, at, w, n, sums + t * TILE_ROWS);
+        if (t < s->n_tiles) one_tile(s->x + t, at, w, n, sums + t * TILE_ROWS);
     }
     store_sums(a, s->m, s->m + s->n, r, sums);
 }
@@ -329,23 +373,27 @@ static void many_rows(const of_type *f, const sp_matmul_packed_args *a, int64_t 
 #define PACKED_TYPES(X) X(Q8_0) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q2_K) X(Q4_K) X(Q5_K) X(Q6_K)
 #define NOINLINE        static __attribute__((noinline))
 
-#define FUNCTIONS(type)                                                                            \
+#define FEW_ROWS(type)                                                                             \
     NOINLINE void few_##type(const sp_matmul_packed_args *a, int64_t r)                            \
     {                                                                                              \
         if (a->m == 1)                                                                             \
             few_rows(SP_##type, 1, a, r);                                                          \
         else                                                                                       \
             few_rows(SP_##type, FEW, a, r);                                                        \
-    }                                                                                              \
+    }
+#define FUNCTIONS(type)                                                                            \
+    FEW_ROWS(type)                                                                                 \
     NOINLINE void unpack_##type(const sp_mat *w, int64_t r, int64_t first, int n, block16 *to)     \
     {                                                                                              \
         const panel p = panel_at(SP_##type, w, r);                                                 \
         unpack16(SP_##type, &p, first, n, to);                                                     \
     }
 PACKED_TYPES(FUNCTIONS)
+FEW_ROWS(BF16)
 
 #define ENTRY(type) [SP_##type] = {few_##type, unpack_##type},
-static const of_type functions[SP_DTYPE_N] = {PACKED_TYPES(ENTRY)};
+static const of_type functions[SP_DTYPE_N] = {PACKED_TYPES(ENTRY)[SP_BF16] = {few_BF16, NULL},
+                                              [SP_F16] = {few_BF16, NULL}};
 
 void sp_matmul_packed_amx(const sp_matmul_packed_args *a, int part, int n_parts)
 {

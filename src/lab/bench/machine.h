@@ -19,14 +19,15 @@ void bench_machine_print(const bench_machine *m);
 
 /* The least work of an operation; a multiply-add counts as two. */
 typedef struct bench_work {
-    double fp32, int8; /* operations: products with quantized weights can be products of bytes */
-    double bytes;      /* read from memory */
+    double fp32;    /* operations */
+    double rounded; /* operations whose inputs kernels round: products of bytes, or of bf16 */
+    double bytes;   /* read from memory */
 } bench_work;
 
 void bench_work_add(bench_work *to, const bench_work *w, double times);
 
 /* bench_machine_bound -- the least seconds of this work: computing or reading, whichever is longer.
- * *by (may be NULL): "fp32", "int8" or "read". */
+ * *by (may be NULL): "fp32", "int8", "bf16" or "read". */
 double bench_machine_bound(const bench_machine *m, const bench_work *w, const char **by);
 
 #endif

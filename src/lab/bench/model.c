@@ -6,6 +6,7 @@
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
+#include "compute/kernels.h"
 #include "kv/pool.h"
 #include "lab/bench/prompts.h"
 #include "model/model.h"
@@ -52,6 +53,14 @@ static double share_of(const sp_model *of, const sp_mat *w)
     return 1;
 }
 
+/* rounds -- whether the kernels round the inputs of this matrix's products. */
+static bool rounds(const bench_model *m, const sp_mat *w)
+{
+    const sp_ops *ops;
+    if (sp_dtype_of(w->type)->n_group > 1) return true;
+    return sp_ops_select(m->info.kernels, &ops) == SP_OK && ops->pack_bytes && ops->x_bits(w->type) > 0;
+}
+
 /* count_weights -- in the last layer, a token without logits needs its key and value only. */
 static bool count_weights(bench_model *m)
 {
@@ -65,9 +74,7 @@ static bool count_weights(bench_model *m)
     for (const sp_mat *w; (w = sp_model_next_matrix(of, &i));) {
         in_last |= w == &last->wq;
         bench_work *to = in_last && w != &last->wk && w != &last->wv ? &m->last : &m->token;
-        const char *type = sp_dtype_of(w->type)->name;
-        const bool int8 = type[0] == 'q' || type[0] == 'Q';
-        *(int8 ? &to->int8 : &to->fp32) += 2 * share_of(of, w) * (double)(w->n_rows * w->n_cols);
+        *(rounds(m, w) ? &to->rounded : &to->fp32) += 2 * share_of(of, w) * (double)(w->n_rows * w->n_cols);
         m->weight_bytes += (double)w->n_rows * (double)sp_row_bytes(w->type, w->n_cols);
     }
     sp_model_close(of);

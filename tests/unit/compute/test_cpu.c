@@ -103,7 +103,7 @@ static void drop_matrix(sp_mat *w)
 /* expect -- the product by itself, in one piece. */
 static void expect(const sp_ops *ops, const sp_matmul_args *a)
 {
-    if (!sp_in_integers(a->w)) {
+    if (!sp_in_integers(ops, a->w)) {
         ops->matmul(a, 0, 1);
         return;
     }

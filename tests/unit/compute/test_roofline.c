@@ -1,6 +1,8 @@
 /* test_roofline.c -- the loops for the bounds of benchmarks do all the work that they report. */
 #include "compute/roofline.h"
 
+#include <math.h>
+
 #include "support/check.h"
 
 enum { N = 8192, LINE = 64 };
@@ -16,7 +18,7 @@ static void every_kind_has_a_loop_here(void **state)
         assert_true((loops[i]->kind == SP_ROOF_READ) == (loops[i]->turns == NULL));
         runs[loops[i]->kind] += loops[i]->runs_here();
     }
-    for (int k = 0; k < SP_ROOF_KINDS; k++) assert_true(runs[k] > 0);
+    for (int k = 0; k < SP_ROOF_KINDS; k++) assert_true(runs[k] > 0 || k == SP_ROOF_BF16);
 }
 
 /* A reader that skipped a cache line would report more bytes than it read. */
@@ -54,12 +56,29 @@ static void all_products_are_computed(void **state)
     assert_true(n_run > 0);
 }
 
+/* Sums of the same random products each turn: twice the turns give twice the sum, but for what the sums begin with. */
+static void products_of_bf16_are_added_in_every_turn(void **state)
+{
+    int n, n_run = 0;
+    const sp_roof_loop *const *loops = sp_roof_loops(&n);
+    for (int i = 0; i < n; i++) {
+        if (loops[i]->kind != SP_ROOF_BF16 || !loops[i]->runs_here()) continue;
+        const double none = (int32_t)loops[i]->turns(0), some = (int32_t)loops[i]->turns(1000) - none,
+                     more = (int32_t)loops[i]->turns(3000) - none;
+        assert_true(fabs(some) > 1000);
+        assert_true(fabs(more - 3 * some) < 0.001 * fabs(more) + 8);
+        n_run++;
+    }
+    if (n_run == 0) skip();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_has_a_loop_here),
         cmocka_unit_test(readers_read_every_byte),
         cmocka_unit_test(all_products_are_computed),
+        cmocka_unit_test(products_of_bf16_are_added_in_every_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
