@@ -65,7 +65,7 @@ typedef struct sp_ops {
     void (*kv_differ)(const sp_kv_differ_args *a, int part, int n_parts);
 
     /* Packed weights and products in integers; pack_bytes is NULL in a variant without. */
-    int (*x_bits)(sp_dtype weights); /* of a rounded element of x, its sign among them; 0: x is not rounded */
+    int (*x_bits)(sp_dtype weights); /* of an element of x, its sign among them; 0: x is not rounded */
     bool rounds_weights;             /* both to bf16: x_bits is 9, and there is no `rest` of x */
     size_t (*pack_bytes)(const sp_mat *w);
     size_t (*quantized_bytes)(int64_t n); /* of a row of x */
@@ -74,7 +74,7 @@ typedef struct sp_ops {
     void (*matmul_packed)(const sp_matmul_packed_args *a, int part, int n_parts);
 } sp_ops;
 
-/* sp_in_integers -- whether matmul_packed multiplies the matrix: rows of whole groups, of a type whose x is rounded. */
+/* sp_in_integers -- whether matmul_packed multiplies the matrix: whole groups, of a type whose x is rounded. */
 static inline bool sp_in_integers(const sp_ops *ops, const sp_mat *w)
 {
     return w->packed && w->n_cols % 32 == 0 && ops->x_bits(w->type) > 0;
@@ -82,9 +82,9 @@ static inline bool sp_in_integers(const sp_ops *ops, const sp_mat *w)
 
 /* sp_ops_select -- the best table for this CPU, or the one named: "ref", "avx2", "avxvnni" (AVX2
  * and AVX-VNNI), "avx512", "vnni" (AVX-512 and its VNNI), "amx" (tiles of bf16), "amx-f16" (also for F16
- * weights, rounded); on 64-bit ARM "neon" (NEON with dot products) and "i8mm" (with products of matrices, too).
- * NULL: the environment variable SPOLIA_CPU, else the best but "amx" and "amx-f16". Errors: SP_E_UNSUPPORTED when the CPU or the operating system lacks it,
- * SP_E_ARG for an unknown name. Thread: any. */
+ * weights, rounded); on 64-bit ARM "neon" (NEON with dot products) and "i8mm" (with products of matrices,
+ * too). NULL: the environment variable SPOLIA_CPU, else the best but "amx" and "amx-f16". Errors:
+ * SP_E_UNSUPPORTED when the CPU or the operating system lacks it, SP_E_ARG for an unknown name. Thread: any. */
 sp_err sp_ops_select(const char *name, const sp_ops **out) SP_MUST_CHECK;
 
 /* -- scratch -------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* pack_float.c -- packs float weights: panels of R rows, transposed, for simd/matmul.c; tiles of bf16 for x86/tiles.c. */
+/* pack_float.c -- packs float weights: transposed panels of R rows for simd/matmul.c, tiles for x86/tiles.c. */
 #include <string.h>
 
 #include "base/mem.h"

@@ -36,11 +36,13 @@ SP_DECLARE_OP(kv_differ);
 /* What multiplies integers, for each of the variants that do. */
 #define SP_DECLARE_ATTEND(variant)                                                                 \
     void sp_attend_##variant(const sp_attend_args *a, int part, int n_parts)
-#define SP_DECLARE_PACKED(variant)                                                                 \
+#define SP_DECLARE_LAYOUT(variant)                                                                 \
     int sp_x_bits_##variant(sp_dtype weights);                                                     \
     size_t sp_pack_bytes_##variant(const sp_mat *w);                                               \
+    void sp_pack_##variant(const sp_pack_args *a, int part, int n_parts)
+#define SP_DECLARE_PACKED(variant)                                                                 \
+    SP_DECLARE_LAYOUT(variant);                                                                    \
     size_t sp_quantized_bytes_##variant(int64_t n);                                                \
-    void sp_pack_##variant(const sp_pack_args *a, int part, int n_parts);                          \
     void sp_quantize_##variant(const sp_quantize_args *a, int part, int n_parts);                  \
     void sp_matmul_packed_##variant(const sp_matmul_packed_args *a, int part, int n_parts)
 
@@ -57,14 +59,13 @@ SP_DECLARE_PACKED(avx512);
 SP_DECLARE_PACKED(avxvnni);
 SP_DECLARE_PACKED(vnni);
 SP_DECLARE_PACKED(amx);
-int sp_x_bits_amx_f16(sp_dtype weights);
-size_t sp_pack_bytes_amx_f16(const sp_mat *w);
-void sp_pack_amx_f16(const sp_pack_args *a, int part, int n_parts);
+SP_DECLARE_LAYOUT(amx_f16);
 SP_DECLARE_PACKED(neon);
 SP_DECLARE_PACKED(i8mm);
 
 #undef SP_DECLARE_OP
 #undef SP_DECLARE_ATTEND
+#undef SP_DECLARE_LAYOUT
 #undef SP_DECLARE_PACKED
 
 #endif

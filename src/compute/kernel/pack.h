@@ -110,8 +110,8 @@ static inline size_t sp_pack_panel_bytes(const sp_pack_layout *l, int64_t n_grou
 size_t sp_pack_float_bytes(const sp_mat *w, int R);
 void sp_pack_floats(const sp_pack_args *a, int R, int part, int n_parts);
 
-/* sp_pack_tiles -- F16 and BF16 as the tiles of bf16 that AMX multiplies; n_cols a multiple of 32. For each panel of 32
- * rows, group of 32 columns and half of the panel a tile of 1 KB:
+/* sp_pack_tiles -- F16 and BF16 as the tiles of bf16 that AMX multiplies; n_cols a multiple of 32. For each panel of
+ * 32 rows, group of 32 columns and half of the panel a tile of 1 KB:
  *
  *   pair of columns 0 .. 15  |  row 0 .. 15  |  column 0, 1 of the pair
  *

@@ -50,8 +50,8 @@ static inline bool cpu_has_avx512bf16(void)
     return cpu_has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
 }
 
-/* Leaf 7: EDX bits 22 (bf16) and 24 (tiles), and AVX512-BF16. Tiles are 8 KB of state that threads do not have until the process
- * asks Linux for it: feature 18, which may be asked for again. */
+/* Leaf 7: EDX bits 22 (bf16) and 24 (tiles), and AVX512-BF16. Tiles are 8 KB of state that threads do not have
+ * until the process asks Linux for it: feature 18, which may be asked for again. */
 static inline bool cpu_has_amx(void)
 {
     unsigned a, b, c, d;

@@ -1,5 +1,5 @@
-/* roofline_bf16.c -- the loops of roofline.h for products of bf16: one instruction for 8,192 multiply-adds in tiles, one
- * for 32 in vectors. Operands are random: with constants, the instructions draw less power and the clock is higher. */
+/* roofline_bf16.c -- the loops of roofline.h for products of bf16: an instruction is 8,192 multiply-adds in tiles, 32
+ * in vectors. Operands are random: with constants, the instructions draw less power and the clock is higher. */
 #include "compute/kernel/roofline.h"
 #include "compute/x86/cpu.h"
 #include "compute/x86/tiles.h"
@@ -62,8 +62,8 @@ static uint32_t vector_turns(int64_t n)
     vec all = vec_zero();
     make_operands(&o);
 #define LINE(i) (__m512bh) _mm512_load_si512((const void *)(o.bf16 + 32 * (i)))
-#define BEGIN(i)                                                                                                       \
-    vec s##i = vec_all(i);                                                                                             \
+#define BEGIN(i)                                                                                   \
+    vec s##i = vec_all(i);                                                                         \
     SP_ROOF_CHANGES(s##i);
 #define TURN(i)  s##i = _mm512_dpbf16_ps(s##i, x[(i) / 3], w[(i) % 3]);
 #define TOTAL(i) all = vec_add(all, s##i);

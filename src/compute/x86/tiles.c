@@ -6,8 +6,8 @@
  *         for blocks of 512 columns           rounded to bf16 once for the run: 32 KB, in L1
  *           for 32 rows of x                  2 x 2 tiles of sums, loaded and stored once a block
  *
- * Up to FEW rows (decode): weights are rounded in registers and multiplied by FMAs, without a block. BF16, and F16 where
- * that is asked for, is packed as tiles (kernel/pack.h), which are read where they are.
+ * Up to FEW rows (decode): weights are rounded in registers and multiplied by FMAs, without a block. BF16, and F16
+ * where that is asked for, is packed as tiles (kernel/pack.h), which are read where they are.
  *
  * A weight is scale * code + constant, rounded once to f32 and once to bf16; x is rounded to bf16 as it is, without
  * scales. Where integer tiles would have to leave their sums for a scale every 32 columns, sums of bf16 stay in tiles
