@@ -29,7 +29,7 @@ typedef struct model_options {
      "where these kernels round a product's inputs to 8 bits, give them 15: slower"}
 #define OPT_AMX_F16(to)                                                                                               \
     {OPT_FLAG, "amx-f16", 0, NULL, to,                                                                                \
-     "kernels of amx, with F16 weights rounded to bf16: faster, and their products are no longer those of floats"}
+     "kernels of amx, with F16 weights rounded to bf16; without it they are multiplied as floats"}
 
 /* model_options_init -- defaults, and the table for opt_parse. */
 void model_options_init(model_options *m);
