@@ -7,11 +7,12 @@
  * A layer with a window reads its window; sparse decoding leaves it alone, and blocks before the window
  * are not read.
  *
- * Mass, where a gate wants it, is written on the device and comes to the host after the layer. */
+ * Mass, where a gate wants it, is written on the device and comes to the host after the layer. An observer sees what
+ * was read. */
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/sparse/studied.h"
+#include "engine/sparse/sparse_int.h"
 
 /* span_copies -- span lists that are rewritten for a slice. */
 static size_t span_copies(const sp_engine *e, const sp_slice *slice)
@@ -128,7 +129,7 @@ static sp_err read_spans(sp_engine *e, const sp_span *spans, int n_spans, read_f
     return SP_OK;
 }
 
-/* read_away -- what attention reads and no seat holds comes into a window. A study reads all. */
+/* read_away -- what attention reads and no seat holds comes into a window. An observer reads all. */
 static sp_err read_away(sp_engine *e, const sp_slice *slices, int n_slices, int layer)
 {
     for (int s = 0; s < n_slices; s++) {
@@ -136,11 +137,29 @@ static sp_err read_away(sp_engine *e, const sp_slice *slices, int n_slices, int 
         const int n_lists = req->spans_of_head ? e->o.model->hp.n_kv_heads : 1;
         if (req->m == 0) continue;
         const read_from from = {layer, e->rows.host.pos[e->rows.first[s]]};
-        if (slices[s].plan->study) SP_TRY(read_spans(e, req->spans, req->n_spans, from));
+        if (slices[s].plan->observer.look) SP_TRY(read_spans(e, req->spans, req->n_spans, from));
         for (int g = 0; g < n_lists; g++) {
             if (req->spans_of_head && sp_offload_is_resident(e->offload, layer, g)) continue;
             SP_TRY(read_spans(e, req->spans_of_head ? req->spans_of_head[g] : req->spans, req->n_spans, from));
         }
+    }
+    return SP_OK;
+}
+
+/* observe -- shows the layer's attention to the observers, each that of its own plan. */
+static sp_err observe(sp_engine *e, const sp_attend_args *all, const sp_slice *slices, int layer)
+{
+    for (int s = 0; s < all->n_reqs; s++) {
+        const sp_plan *p = slices[s].plan;
+        if (!sp_observes(&slices[s]) || all->reqs[s].m == 0) continue;
+        sp_attend_args own = *all;
+        own.reqs = &all->reqs[s];
+        own.n_reqs = 1;
+        SP_TRY(p->observer.look(p->observer.user, &(sp_observed){.plan = p,
+                                                                 .layer = layer,
+                                                                 .pos = p->todo[slices[s].from].pos,
+                                                                 .device = e->device,
+                                                                 .args = &own}));
     }
     return SP_OK;
 }
@@ -160,16 +179,17 @@ sp_err sp_attention_run(sp_engine *e, const sp_kv_view *kv, const sp_slice *slic
     }
     SP_TRY(rewrite_all(e, slices, n_slices, layer));
     if (e->offload) SP_TRY(read_away(e, slices, n_slices, layer));
-    sp_device_attend(e->device, &(sp_attend_args){.kv = kv,
-                                                  .rope = sp_engine_rope(e, layer),
-                                                  .n_heads = hp->n_heads,
-                                                  .scale = hp->attn_scale,
-                                                  .reqs = e->reqs,
-                                                  .n_reqs = n_slices,
-                                                  .cap = hp->attn_cap,
-                                                  .window = e->o.model->layers[layer].window,
-                                                  .sinks = e->o.model->layers[layer].sinks});
-    return sp_study_layer(e, kv, slices, n_slices, layer);
+    const sp_attend_args all = {.kv = kv,
+                                .rope = sp_engine_rope(e, layer),
+                                .n_heads = hp->n_heads,
+                                .scale = hp->attn_scale,
+                                .reqs = e->reqs,
+                                .n_reqs = n_slices,
+                                .cap = hp->attn_cap,
+                                .window = e->o.model->layers[layer].window,
+                                .sinks = e->o.model->layers[layer].sinks};
+    sp_device_attend(e->device, &all);
+    return observe(e, &all, slices, layer);
 }
 
 sp_err sp_attention_mass(sp_engine *e, const sp_slice *slices, int n_slices)

@@ -14,7 +14,7 @@
 #include <math.h>
 
 #include "base/mem.h"
-#include "engine/sparse/studied.h"
+#include "engine/sparse/sparse_int.h"
 
 /* product -- of all rows of x with w. */
 static sp_matmul_args product(const sp_engine *e, const sp_mat *w, const float *x,
@@ -35,7 +35,7 @@ static sp_err make_room(sp_engine *e, const sp_slice *slices, int n_slices)
                            .head = hp->head};
     for (int s = 0; s < n_slices; s++) {
         sizes.n_spans = SP_MAX(sizes.n_spans, slices[s].plan->n_spans);
-        sizes.n_spans = SP_MAX(sizes.n_spans, sp_study_spans(&slices[s]));
+        if (sp_observes(&slices[s])) sizes.n_spans = SP_MAX(sizes.n_spans, sp_plan_n_blocks(slices[s].plan));
         if (slices[s].plan->probe.kind == SP_PROBE_COLUMNS)
             sizes.column_rows = SP_MAX(sizes.column_rows, slices[s].n);
     }

@@ -119,6 +119,12 @@ sp_err sp_attention_run(sp_engine *e, const sp_kv_view *kv, const sp_slice *slic
                         int layer) SP_MUST_CHECK;
 /* sp_attention_mass -- copies the masses of the layer to the host. */
 sp_err sp_attention_mass(sp_engine *e, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
+/* sp_observes -- whether the plan's observer sees this step. */
+static inline bool sp_observes(const sp_slice *slice)
+{
+    return slice->n == 1 && slice->plan->observer.look;
+}
+
 /* sp_mass_on_host -- those of one slice, or NULL. */
 const float *sp_mass_on_host(const sp_engine *e, int slice);
 

@@ -5,6 +5,7 @@
  *   sights    which spans a token may look at
  *   gate      called after each layer; may drop tokens from the remaining layers
  *   selector  called before each layer's attention; may rewrite the spans of a KV head
+ *   observer  called after each layer's attention in steps of one token; measures
  *
  * A policy (reuse/) builds a plan without touching memory of the pool: a span names the known
  * blocks it reads and says how many more it needs. sp_plan_bind then takes those blocks, and the
@@ -70,8 +71,23 @@ typedef struct sp_selector {
 /* Sparse decoding (engine/sparse/sparse.h): if a plan has it, steps of one token read only some blocks. Not with a
  * selector. */
 typedef struct sp_sparse sp_sparse;
-/* Measures decode steps (engine/sparse/study.h). */
-typedef struct sp_study sp_study;
+
+/* What an observer sees after a layer's attention. */
+typedef struct sp_observed {
+    const sp_plan *plan;
+    int layer;
+    int32_t pos; /* of the token */
+    sp_device *device;
+    const sp_attend_args *args; /* of this plan's request alone, whose spans are the plan's. Its spans_of_head are those
+                                   that each KV head read; NULL: all */
+} sp_observed;
+
+/* An error of `look` ends the step. It may attend once more, to one span for each block of the plan. The keys of all
+ * spans are in memory. */
+typedef struct sp_observer {
+    sp_err (*look)(void *user, const sp_observed *seen);
+    void *user;
+} sp_observer;
 
 /* A probe is a plan that runs to measure, not to answer: its rows end after the probed layer.
  * COLUMNS of every layer are added up while the plan runs to its end. */
@@ -132,7 +148,7 @@ struct sp_plan {
     sp_gate gate;         /* after_layer NULL: none */
     sp_selector selector; /* rewrite NULL: none */
     sp_sparse *sparse;    /* borrowed; or NULL */
-    sp_study *study;      /* borrowed; or NULL */
+    sp_observer observer; /* look NULL: none */
     sp_probe probe;
     sp_kv_pool *pool;
     bool bound;
@@ -145,6 +161,14 @@ struct sp_plan {
 static inline int32_t sp_span_n_blocks(const sp_span *s)
 {
     return sp_blocks_for(s->first + s->n);
+}
+
+/* sp_plan_n_blocks -- of all spans; a shared one counts for each of them. */
+static inline int sp_plan_n_blocks(const sp_plan *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_spans; i++) n += sp_span_n_blocks(&p->spans[i]);
+    return n;
 }
 
 /* sp_span_slot -- where the KV of token `index` of a span is stored. */

@@ -30,6 +30,7 @@
 #include "cli/logprob.h"
 #include "lab/metrics.h"
 #include "lab/profile_decode.h"
+#include "lab/study.h"
 #include "serve/check/measure.h"
 
 #define SYSTEM "Answer from the documents."
@@ -102,7 +103,7 @@ static sp_err answer(profile *p, const sp_prompt *prompt, setting *s)
                                 .n_forced = along ? p->n_tokens : 0,
                                 .on_logits = see,
                                 .user = p,
-                                .study = study};
+                                .observer = sp_study_observer(study)};
     sp_err err = sp_measure_submit(p->ctx, prompt,
                                    &(sp_request_opts){.sampling = sp_sampling_default(),
                                                       .max_tokens = p->reference ? p->n_tokens : p->predict,

@@ -42,7 +42,7 @@ static bool reads(const sp_request *r, uint32_t block)
 static bool measures(const sp_request *r)
 {
     const sp_plan *p = &r->plans.now;
-    return p->gate.after_layer || p->probe.kind != SP_PROBE_NONE || p->sparse || p->study;
+    return p->gate.after_layer || p->probe.kind != SP_PROBE_NONE || p->sparse || p->observer.look;
 }
 
 /* restart_running -- youngest first, so that they keep their order in the queue; block NULL: all. */

@@ -2,7 +2,7 @@
 #ifndef SP_SERVE_MEASURED_H
 #define SP_SERVE_MEASURED_H
 
-#include "engine/sparse/study.h"
+#include "kv/plan.h"
 #include "spolia.h"
 
 typedef struct sp_measure {
@@ -15,7 +15,7 @@ typedef struct sp_measure {
     sp_logits_fn *on_logits; /* called before each token of the answer is chosen; an error ends the
                                 request with it */
     void *user;              /* of on_logits */
-    sp_study *study;         /* of the decode steps (engine/sparse/study.h); NULL: none */
+    sp_observer observer;    /* of the decode steps; look NULL: none */
     bool keep_kv; /* holds KV memory until the request is destroyed, for sp_request_kv_deviation */
 } sp_measure;
 

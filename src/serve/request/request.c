@@ -135,7 +135,7 @@ enum { MOST_RESTARTS = 3 };
 void sp_request_restart(sp_request *r, sp_err err)
 {
     const bool may = (r->state == SP_REQ_PREFILL || r->state == SP_REQ_DECODE) && r->n_restarts < MOST_RESTARTS &&
-                     !r->measure.study && !r->measure.on_logits;
+                     !r->measure.observer.look && !r->measure.on_logits;
     if (!may || (r->answer.sparse && sp_sparse_renew(&r->answer.sparse) != SP_OK)) {
         sp_request_finish(r, SP_FINISH_ERROR, err);
         return;

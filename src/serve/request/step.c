@@ -79,7 +79,7 @@ static void begin_decoding(sp_request *r, const float *logits)
     r->answer.replays = false;
     if (r->ctx->offload) r->answer.offload_then = sp_offload_stats_of(r->ctx->offload);
     r->plans.now.sparse = r->answer.sparse;
-    r->plans.now.study = r->measure.study;
+    r->plans.now.observer = r->measure.observer;
     sp_request_cite(r);
     sp_request_take_token(r, logits);
 }

@@ -7,13 +7,12 @@
  *   a batch          sparse and full requests in one step have the bits that they have alone
  *   reuse            a threshold of -1 keeps the first choice, one of 1 keeps none; heads without
  *                    importance keep theirs
- *   a study          masses add up; the choice of everything has all of it
+ *   an observer      sees each layer of a step of one token, and changes no bit
  *   no memory        full attention
  */
 #include "support/check.h"
 
 #include "engine/sparse/sparse.h"
-#include "engine/sparse/study.h"
 #include "support/known_chunks.h"
 
 enum { B = SP_BLOCK_TOKENS, V = 101, N_CHUNKS = 4, STEPS = 7, ROOM = 120, QUESTION = 21, LAYERS = 3, G = 2 };
@@ -308,43 +307,51 @@ static void lists_are_reused_while_queries_are_similar(void **state)
     }
 }
 
-static void the_study_counts_what_was_read(void **state)
+/* What an observer has seen. */
+typedef struct seen {
+    int n, n_lists; /* layers; those in which not all was read */
+    sp_err err;     /* that it ends the step with */
+} seen;
+
+static sp_err look(void *user, const sp_observed *o)
 {
-    static float plain[V], got[V];
+    seen *s = user;
+    assert_int_equal(o->layer, s->n++ % LAYERS);
+    assert_int_equal(o->pos, o->plan->todo[o->plan->n_todo - 1].pos);
+    assert_int_equal(o->args->n_reqs, 1);
+    assert_ptr_equal(o->args->reqs->spans, o->plan->spans);
+    s->n_lists += o->args->reqs->spans_of_head != NULL;
+    return s->err ? sp_fail(s->err, "seen") : SP_OK;
+}
+
+static void an_observer_sees_each_layer_of_decode_steps(void **state)
+{
+    static float plain[STEPS * V], got[STEPS * V];
     scene s;
-    sp_plan p;
-    sp_heads *h;
     scene_open(&s, NULL, NULL, SP_Q16);
-    for (int part = 0; part < 2; part++) {
-        const sp_sparse_opts o = {.share = part ? 0.3f : 1, .min_depth = -1};
-        sp_study *study;
+    for (int sparse = 0; sparse < 2; sparse++) {
+        const sp_sparse_opts o = {.share = 0.3f, .min_depth = -1};
+        seen saw = {0};
+        sp_plan p;
+        decode(&s, sparse ? &o : NULL, plain);
         prompt(&s, &p);
-        assert_ok(sp_study_create(LAYERS, 4, G, &study));
-        assert_ok(sp_sparse_create(&o, &p.sparse));
-        for (int i = 0; i < 3; i++) {
+        if (sparse) assert_ok(sp_sparse_create(&o, &p.sparse));
+        p.observer = (sp_observer){look, &saw};
+        for (int i = 0; i < STEPS; i++) {
+            const sp_slice slice = {&p, p.n_todo, 1, SP_WANT_LAST, got + i * V};
             grow(&p, i);
-            p.study = i ? study : NULL;
-            assert_ok(sp_engine_step(
-                s.t.engine, &(sp_slice){&p, p.n_todo - 1, 1, SP_WANT_LAST, i ? got : plain}, 1));
+            assert_ok(sp_engine_step(s.t.engine, &slice, 1));
         }
-        const sp_study_result r = sp_study_result_of(study);
-        assert_int_equal(r.n_steps, 2);
-        assert_float_equal(r.best, part ? r.best : 1, 1e-4f);
-        assert_true(r.read <= r.best + 1e-6 && r.read > 0.2);
-        if (!part) assert_float_equal(r.read, 1, 1e-4f);
-        int64_t pairs = 0;
-        for (int i = 0; i < SP_STUDY_BINS; i++) pairs += r.n_pairs[i];
-        assert_int_equal(pairs, LAYERS * 4);
-        assert_ok(sp_heads_create(LAYERS, 4, G, &h));
-        sp_study_heads(study, h);
-        for (int i = 0; i < LAYERS * 4; i++) {
-            assert_true(h->importance[i] > 0 && h->importance[i] < 1);
-            assert_true(fabsf(h->similarity[i]) <= 1);
-        }
-        sp_heads_destroy(h);
+        same_logits(got, plain, STEPS, V, "an observed answer");
+        assert_int_equal(saw.n, STEPS * LAYERS);
+        assert_int_equal(saw.n_lists, sparse ? STEPS * LAYERS : 0);
+        saw = (seen){.err = SP_E_LIMIT};
+        const sp_slice slice = {&p, p.n_todo, 1, SP_WANT_LAST, got};
+        grow(&p, STEPS);
+        assert_fails(sp_engine_step(s.t.engine, &slice, 1), SP_E_LIMIT, "seen");
+        assert_int_equal(saw.n, 1);
         sp_sparse_destroy(p.sparse);
         sp_plan_fini(&p);
-        sp_study_destroy(study);
     }
     scene_close(&s);
 }
@@ -360,7 +367,7 @@ int main(void)
         cmocka_unit_test(options_are_checked),
         cmocka_unit_test(the_source_of_summaries_changes_nothing),
         cmocka_unit_test(lists_are_reused_while_queries_are_similar),
-        cmocka_unit_test(the_study_counts_what_was_read),
+        cmocka_unit_test(an_observer_sees_each_layer_of_decode_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

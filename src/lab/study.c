@@ -1,4 +1,4 @@
-#include "engine/sparse/studied.h"
+#include "lab/study.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "compute/kernels.h"
+#include "engine/sparse/sparse.h"
 
 enum { B = SP_BLOCK_TOKENS, TOP_SHARE = 10 }; /* a tenth */
 
@@ -109,14 +110,6 @@ static int32_t n_parts_of(const sp_span *s)
     return s->joined ? s->n > 0 : sp_blocks_for(s->n);
 }
 
-int sp_study_spans(const sp_slice *slice)
-{
-    const sp_plan *p = slice->plan;
-    int n = 0;
-    for (int i = 0; p->study && slice->n == 1 && i < p->n_spans; i++) n += n_parts_of(&p->spans[i]);
-    return n;
-}
-
 static sp_err make_room(sp_study *s, int32_t n)
 {
     if (n <= s->cap) return SP_OK;
@@ -162,14 +155,15 @@ static void list_blocks(sp_study *s, const sp_plan *p, int32_t pos)
     }
 }
 
-static sp_err attend(sp_study *s, sp_engine *e, sp_probed_layer at, const sp_slice *slice, int i)
+/* attend -- full attention again, with the masses of the blocks. */
+static sp_err attend(sp_study *s, const sp_observed *seen)
 {
-    const sp_hparams *hp = &e->o.model->hp;
-    const sp_plan *p = slice->plan;
+    const sp_plan *p = seen->plan;
     sp_sight *sights = SP_NEW_N(sp_sight, (size_t)p->n_sights);
     if (!sights) return sp_fail_nomem(sizeof *sights, "a study");
     for (int k = 0; k < p->n_sights; k++) sights[k] = (sp_sight){.n = s->n};
-    sp_attend_req req = e->reqs[i];
+    sp_attend_args args = *seen->args;
+    sp_attend_req req = *args.reqs;
     req.out = s->out;
     req.lse = NULL;
     req.spans = s->spans;
@@ -177,17 +171,10 @@ static sp_err attend(sp_study *s, sp_engine *e, sp_probed_layer at, const sp_sli
     req.sights = sights;
     req.spans_of_head = NULL;
     req.mass = s->mass;
-    sp_device_attend(e->device, &(sp_attend_args){.kv = at.kv,
-                                                  .rope = sp_engine_rope(e, at.layer),
-                                                  .n_heads = hp->n_heads,
-                                                  .scale = hp->attn_scale,
-                                                  .reqs = &req,
-                                                  .n_reqs = 1,
-                                                  .cap = hp->attn_cap,
-                                                  .window = e->o.model->layers[at.layer].window,
-                                                  .sinks = e->o.model->layers[at.layer].sinks});
+    args.reqs = &req;
+    sp_device_attend(seen->device, &args);
     sp_free(sights);
-    return SP_OK;
+    return sp_device_synchronise(seen->device);
 }
 
 /* -- heads ----------------------------------------------------------------------------------- */
@@ -291,39 +278,31 @@ static sp_err study_choice(sp_study *s, const sp_plan *p, const sp_span *spans, 
     return SP_OK;
 }
 
-static sp_err study_layer(sp_study *s, sp_engine *e, const sp_slice *slice, int i, int layer)
+static sp_err look(void *user, const sp_observed *seen)
 {
-    const sp_hparams *hp = &e->o.model->hp;
-    const sp_plan *p = slice->plan;
-    const sp_span *const *lists = e->reqs[i].spans_of_head;
+    sp_study *s = user;
+    const sp_attend_req *req = seen->args->reqs;
+    const int head = seen->args->kv->head;
     float query[SP_HEAD_MAX];
-    for (int h = 0; h < hp->n_heads; h++) {
-        memcpy(query, e->reqs[i].q + h * hp->head, (size_t)hp->head * sizeof *query);
-        sp_rope_rotate(sp_engine_rope(e, layer), query, p->todo[slice->from].pos);
-        SP_TRY(study_head(s, layer * hp->n_heads + h, h, query, hp->head));
+    if (!seen->device->unified) return sp_fail(SP_E_UNSUPPORTED, "a study on device %s", seen->device->name);
+    SP_TRY(make_room(s, sp_plan_n_blocks(seen->plan)));
+    list_blocks(s, seen->plan, seen->pos);
+    SP_TRY(attend(s, seen));
+    for (int h = 0; h < s->n_heads; h++) {
+        memcpy(query, req->q + h * head, (size_t)head * sizeof *query);
+        sp_rope_rotate(seen->args->rope, query, seen->pos);
+        SP_TRY(study_head(s, seen->layer * s->n_heads + h, h, query, head));
     }
-    for (int g = 0; lists && g < hp->n_kv_heads; g++) SP_TRY(study_choice(s, p, lists[g], g));
-    if (layer == hp->n_layers - 1) {
+    for (int g = 0; req->spans_of_head && g < s->n_kv_heads; g++)
+        SP_TRY(study_choice(s, seen->plan, req->spans_of_head[g], g));
+    if (seen->layer == s->n_layers - 1) {
         s->sum.n_steps++;
         s->n_before = s->n;
     }
     return SP_OK;
 }
 
-sp_err sp_study_layer(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices,
-                      int layer)
+sp_observer sp_study_observer(sp_study *s)
 {
-    for (int i = 0; i < n_slices; i++) {
-        const int n = sp_study_spans(&slices[i]);
-        sp_study *s = slices[i].plan->study;
-        if (n == 0 || e->reqs[i].m == 0) continue;
-        if (!e->device->unified)
-            return sp_fail(SP_E_UNSUPPORTED, "a study on device %s", e->device->name);
-        SP_TRY(make_room(s, n));
-        list_blocks(s, slices[i].plan, slices[i].plan->todo[slices[i].from].pos);
-        SP_TRY(attend(s, e, (sp_probed_layer){kv, layer}, &slices[i], i));
-        SP_TRY(sp_device_synchronise(e->device));
-        SP_TRY(study_layer(s, e, &slices[i], i, layer));
-    }
-    return SP_OK;
+    return (sp_observer){.look = s ? look : NULL, .user = s};
 }
