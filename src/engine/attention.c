@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/sparse/sparse_int.h"
+#include "engine/sparse/steps.h"
 
 /* span_copies -- span lists that are rewritten for a slice. */
 static size_t span_copies(const sp_engine *e, const sp_slice *slice)

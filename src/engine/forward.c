@@ -14,7 +14,7 @@
 #include <math.h>
 
 #include "base/mem.h"
-#include "engine/sparse/sparse_int.h"
+#include "engine/sparse/steps.h"
 
 /* product -- of all rows of x with w. */
 static sp_matmul_args product(const sp_engine *e, const sp_mat *w, const float *x,

@@ -78,8 +78,8 @@ typedef struct sp_observed {
     int layer;
     int32_t pos; /* of the token */
     sp_device *device;
-    const sp_attend_args *args; /* of this plan's request alone, whose spans are the plan's. Its spans_of_head are those
-                                   that each KV head read; NULL: all */
+    const sp_attend_args *args; /* of this plan's request alone. Its spans are the plan's; spans_of_head: those that
+                                   each KV head read; NULL: all */
 } sp_observed;
 
 /* An error of `look` ends the step. It may attend once more, to one span for each block of the plan. The keys of all

@@ -1,4 +1,4 @@
-/* sparse_int.h -- sparse decoding as the engine runs it.
+/* sparse_int.h -- sparse decoding, for the files that implement it.
  *
  *   open.c   once        open, summarize: the candidates
  *   sparse.c        each layer  pick, rewrite, arrive: what a step reads
@@ -9,8 +9,7 @@
 #ifndef SP_ENGINE_SPARSE_SPARSE_INT_H
 #define SP_ENGINE_SPARSE_SPARSE_INT_H
 
-#include "engine/state.h"
-#include "engine/sparse/sparse.h"
+#include "engine/sparse/steps.h"
 
 /* A span of the plan, as it was when decoding began. */
 typedef struct sp_sparse_part {
@@ -43,8 +42,6 @@ struct sp_sparse {
     size_t cap_blocks, cap_words;
 };
 
-/* sp_sparse_of -- the slice's sp_sparse if it decodes sparsely in this step, or NULL. */
-sp_sparse *sp_sparse_of(const sp_slice *slice);
 /* sp_sparse_open -- what a request may choose from, into an object whose plan is set; s->active: false
  * where full attention is better. Errors: SP_E_NOMEM. */
 sp_err sp_sparse_open(sp_sparse *s, sp_engine *e, const sp_todo *query) SP_MUST_CHECK;
@@ -52,11 +49,6 @@ sp_err sp_sparse_open(sp_sparse *s, sp_engine *e, const sp_todo *query) SP_MUST_
 sp_err sp_sparse_summarize(sp_sparse *s, const sp_engine *e) SP_MUST_CHECK;
 /* sp_sparse_refine -- how many times as many blocks a selector proposes as are read; 1: no second stage. */
 float sp_sparse_refine(const sp_engine *e, const sp_sparse_opts *o);
-/* sp_sparse_begin -- a step: opens those of new plans, and summarizes blocks that are read sparsely
- * for the first time. Errors: of the device. */
-sp_err sp_sparse_begin(sp_engine *e, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
-/* sp_sparse_floats -- scratch of the device for the choices of a layer. */
-size_t sp_sparse_floats(const sp_engine *e, const sp_slice *slices, int n_slices);
 /* sp_sparse_query -- a choice for query q of the slice; the caller adds where it goes. */
 sp_pick_req sp_sparse_query(const sp_slice *slice, const float *q);
 /* sp_sparse_reuses -- adds the labels and thresholds of a layer, by which a list is reused; none: nothing. */
@@ -66,15 +58,5 @@ void sp_sparse_pick_blocks(sp_engine *e, sp_summary_kind kind, int layer, const 
                            int n_reqs);
 /* sp_sparse_chose -- adds the time of choosing for all slices together. */
 void sp_sparse_chose(const sp_slice *slices, int n_slices, int64_t us);
-/* sp_sparse_pick -- the choices of a layer; e->reqs have their queries. */
-sp_err sp_sparse_pick(sp_engine *e, const sp_slice *slices, int n_slices, int layer) SP_MUST_CHECK;
-/* sp_sparse_rewrite -- spans [n_spans], a copy of the plan's, of one KV head. */
-void sp_sparse_rewrite(sp_sparse *s, int layer, int kv_head, sp_span *spans);
-/* sp_sparse_ahead_make_room, sp_sparse_ahead -- after the choices of a layer: guesses at those of the
- * next. e->x holds what this layer's attention is added to; e->h is overwritten. */
-sp_err sp_sparse_ahead_make_room(sp_engine *e, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
-sp_err sp_sparse_ahead(sp_engine *e, const sp_slice *slices, int n_slices, int layer) SP_MUST_CHECK;
-/* sp_sparse_arrive -- waits until the blocks that the layer reads are in the pool. */
-sp_err sp_sparse_arrive(const sp_slice *slices, int n_slices, int layer) SP_MUST_CHECK;
 
 #endif
