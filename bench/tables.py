@@ -48,7 +48,7 @@ class Table:
     options: list = field(default_factory=list)
     measure: str = "both"                       # likelihood: without answers, so without F1
     chunk_words: int = 150                      # of documents that are longer
-    vectors: bool = False                       # the index has those of EMBEDDING
+    beside: str = ""                            # in the index: "vectors" of EMBEDDING; "graph" of bench/names.py
 
 
 TABLES = {
@@ -72,7 +72,7 @@ TABLES = {
     "together": Table("The same, fused with the one that other questions find with it most often", "squad_v1", FUSED,
                       ["-k", "6", "--fuse", "1", "--similar", "together", "--asked", TUNE], "likelihood"),
     "vectors": Table("The same, fused with the one whose vector is nearest", "squad_v1", FUSED,
-                     ["-k", "6", "--fuse", "1", "--similar", "vectors"], "likelihood", vectors=True),
+                     ["-k", "6", "--fuse", "1", "--similar", "vectors"], "likelihood", beside="vectors"),
     "random": Table("The same, fused with a random one", "squad_v1", FUSED,
                     ["-k", "6", "--fuse", "1", "--similar", "random"], "likelihood"),
     "neighbour": Table("DragonBall, six chunks of 200 words known, fused with the chunk before them", "dragonball_en",
@@ -80,7 +80,9 @@ TABLES = {
     "long-bm25": Table("The same, fused with the one most similar by words", "dragonball_en", FUSED,
                        ["-k", "6", "--fuse", "1"], "likelihood", 200),
     "long-vectors": Table("The same, fused with the one whose vector is nearest", "dragonball_en", FUSED,
-                          ["-k", "6", "--fuse", "1", "--similar", "vectors"], "likelihood", 200, True),
+                          ["-k", "6", "--fuse", "1", "--similar", "vectors"], "likelihood", 200, "vectors"),
+    "long-graph": Table("The same, fused with the one that a graph of names links most strongly", "dragonball_en", FUSED,
+                        ["-k", "6", "--fuse", "1", "--similar", "graph"], "likelihood", 200, "graph"),
     "craft": Table("SQuAD as a stream: Cache-Craft's shares, alpha, focused chunks", "squad_v1", CRAFT,
                    ["-k", "6", "--cold"], "likelihood"),
     "craft-1": Table("The same with one copy of a chunk", "squad_v1", COPIES,
@@ -89,7 +91,8 @@ TABLES = {
                      "likelihood"),
     "craft-3": Table("The same with three", "squad_v1", COPIES, ["-k", "6", "--cold", "--max-variants", "3"],
                      "likelihood"),
-    "speed": Table("Time to the first token, 8 known chunks of 256 tokens in a new order", "", "full,fusion,inplace"),
+    "speed": Table("Time to the first token, 8 known chunks of 256 tokens in a new order", "",
+                   "full,random,fusion,craft,inplace"),
 }
 
 
@@ -115,6 +118,24 @@ def files_of(given, name):
     return [folder / report, given.data / name / "docs.jsonl", folder / f"{name}.tune.jsonl"]
 
 
+def index_of(given, table, docs, model):
+    """The index of a table's documents, made at its first use; it has its name once it is whole."""
+    index = given.out / f"{table.questions}.{table.chunk_words}{table.beside and '.' + table.beside}.db"
+    if index.exists():
+        return index
+    new, triples = index.with_suffix(".new"), index.with_suffix(".tsv")
+    new.unlink(missing_ok=True)
+    embedding = ["--embedding", pathlib.Path(model).parent / EMBEDDING] if table.beside == "vectors" else []
+    subprocess.run([given.program, "index", docs, "-o", new, "--chunk-words", str(table.chunk_words), "--quiet",
+                    *embedding], check=True)
+    if table.beside == "graph":
+        names = [sys.executable, ROOT / "bench/names.py", new, "-o", triples]
+        subprocess.run(names, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([given.program, "graph", "import", triples, "-o", new, "--quiet"], check=True)
+    new.rename(index)
+    return index
+
+
 def command_of(given, name, model, prefix):
     """What makes the rows of a table, but for the program's path."""
     table = TABLES[name]
@@ -123,11 +144,7 @@ def command_of(given, name, model, prefix):
                 "--ratios", "0,0.15", "--policies", table.policies, "--rounds", given.rounds, "-t", "1",
                 "--csv", f"{prefix}.csv", "--resume"]
     questions, docs, examples = files_of(given, table.questions)
-    index = given.out / f"{table.questions}.{table.chunk_words}{'.vectors' if table.vectors else ''}.db"
-    if not index.exists():
-        embedding = ["--embedding", pathlib.Path(model).parent / EMBEDDING] if table.vectors else []
-        subprocess.run([given.program, "index", docs, "-o", index, "--chunk-words", str(table.chunk_words), "--quiet",
-                        *embedding], check=True)
+    index = index_of(given, table, docs, model)
     options = [examples if option == TUNE else option for option in table.options]
     given_docs = [] if "-k" in options else ["-d", docs]
     limit = ["--limit", given.limit] if given.limit else []

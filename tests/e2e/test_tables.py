@@ -126,6 +126,27 @@ def test_long_documents_are_cut_as_the_table_says(tmp_path):
         assert re.search(rf"^\| {kind} \| \d+ \| [-+]", shown.stdout, re.M)
 
 
+def test_names_of_chunks_become_the_graph_of_an_index(tmp_path):
+    """A name is a run of capitals, its parts, or a word inside a sentence; no first word of a sentence."""
+    shutil.copy(ROOT / "demo/model.gguf", tmp_path / FILE)
+    folder = tmp_path / "data/dragonball_en"
+    folder.mkdir(parents=True)
+    texts = ["The harbour was rebuilt by Ada Quill of Larbar.", "Seven ships were sold to Ada Quill.", "Rain fell in May."]
+    (folder / "docs.jsonl").write_text("".join(json.dumps({"id": f"d{i}", "text": t}) + "\n"
+                                               for i, t in enumerate(texts)))
+    (folder / "questions.dev.jsonl").write_text("".join(
+        json.dumps({"id": f"q{i}", "question": f"Who rebuilt harbour {i}?", "answers": ["Ada Quill"], "doc_ids": ["d0"]})
+        + "\n" for i in range(12)))
+    done = tables(tmp_path, "--data", tmp_path / "data", "--only", "long-graph", "--limit", "1")
+    assert done.returncode == 0 and "1 questions." in done.stdout, done.stderr
+    names = [line.split("\t") for line in (tmp_path / "out/dragonball_en.200.graph.tsv").read_text().splitlines()]
+    assert {(chunk, name) for chunk, _, name, _ in names} == {
+        ("chunk 1", "Ada Quill of Larbar"), ("chunk 1", "Ada Quill"), ("chunk 2", "Ada Quill"), ("chunk 3", "May")}
+    assert all(chunk[6:] == source.split("#")[1] for chunk, _, _, source in names)
+    count = "select count(*) from graph_triples"
+    assert sqlite3.connect(tmp_path / "out/dragonball_en.200.graph.db").execute(count).fetchone() == (4,)
+
+
 def test_tables_say_what_is_missing(tmp_path):
     assert "make real-models" in tables(tmp_path).stderr
     assert "magic" in tables(tmp_path, "--only", "magic").stderr
