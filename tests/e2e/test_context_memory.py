@@ -160,6 +160,14 @@ def test_requests_that_do_not_fit_together_take_turns(long_model, tmp_path):
             assert list(pool.map(lambda p: complete(server, p), prompts)) == alone
 
 
+def test_a_prompt_that_can_never_fit_is_refused_before_it_is_computed(long_model, tmp_path):
+    """2 MiB hold a layer of some 1,700 tokens: 3,800 are refused, and the server goes on."""
+    with serve(long_model, 16, "--context-memory", "2M", "--context-dir", tmp_path) as server:
+        status, got, _ = complete(server, letters(1, 4200))
+        assert status == 400 and "context memory" in got["error"]["message"], got
+        assert complete(server, letters(2, 400))[0] == 200
+
+
 def test_a_larger_budget_serves_what_a_smaller_one_does(long_model, tmp_path):
     """Seats have memory of their own: they take no blocks from prompts."""
     for budget in (8, 12, 20, 40):

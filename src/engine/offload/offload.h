@@ -93,6 +93,10 @@ sp_err sp_offload_wait(sp_offload *o, int layer) SP_MUST_CHECK;
  * (InfiniGen). */
 sp_block_source sp_offload_source(sp_offload *o, sp_seat_policy policy);
 
+/* sp_offload_max_context -- more blocks than these cannot be read by one token: those of a layer exceed the budget,
+ * near ones and resident heads left out. */
+int64_t sp_offload_max_context(const sp_offload *o);
+
 /* sp_offload_window -- reads those of these blocks that are away into their memory for one layer, and adds
  * them to the window; a window of another layer is dropped first. Errors: SP_E_IO, SP_E_NOKV if the
  * layer's blocks exceed the budget. */

@@ -219,6 +219,32 @@ static sp_err prepare(sp_request *r, const sp_prompt *p, const sp_reuse_policy *
     return SP_OK;
 }
 
+enum { MOST_COMPARED = 2048 };
+
+/* n_different -- tokens of the prompt without segments that it has already; 0: too many to compare. */
+static int64_t n_different(const sp_request *r)
+{
+    int64_t n = 0;
+    if (r->prompt.n_segs > MOST_COMPARED) return 0;
+    for (int i = 0, k; i < r->prompt.n_segs; i++) {
+        for (k = 0; k < i && !sp_digest_eq(&r->prompt.ids[k], &r->prompt.ids[i]); k++) continue;
+        if (k == i) n += r->prompt.segs[i].n;
+    }
+    return n;
+}
+
+/* check_context_memory -- the question reads all of the prompt, a layer at a time: if that can never fit, nothing is
+ * computed first. Errors: SP_E_LIMIT. */
+static sp_err check_context_memory(const sp_request *r)
+{
+    const sp_offload *o = r->ctx->offload;
+    if (!o || r->answer.window) return SP_OK;
+    const int64_t most = sp_offload_max_context(o);
+    if (sp_blocks_for(r->prompt.n_tokens) <= most || n_different(r) <= most * SP_BLOCK_TOKENS) return SP_OK;
+    return sp_fail(SP_E_LIMIT, "prompt of %d tokens: a layer of its keys and values exceeds the context memory, which "
+                   "can hold one of %lld tokens", r->prompt.n_tokens, (long long)most * SP_BLOCK_TOKENS);
+}
+
 void sp_request_discard(sp_request *r)
 {
     r->state = SP_REQ_FINISHED;
@@ -242,6 +268,7 @@ sp_err sp_request_create(sp_context *c, const sp_prompt *p, const sp_request_opt
     sp_arena_init(&r->arena);
     sp_arena_init(&r->look.arena);
     sp_err err = prepare(r, p, policy);
+    if (err == SP_OK) err = check_context_memory(r);
     if (err != SP_OK) {
         sp_request_discard(r);
         return err;
