@@ -53,7 +53,7 @@ class Trainer:
                 setattr(self.r, name, getattr(args, name))
         for stage in self.r.stages:
             if stage.graph:
-                stage.graph.records = args.metaqa
+                stage.graph.records, stage.graph.others = args.metaqa, args.varied
         os.makedirs(args.out, exist_ok=True)
         self.enc_path = f"{args.out}/tokenizer.json"
         if args.init and not os.path.exists(self.enc_path):
@@ -244,6 +244,7 @@ def main():
     ap.add_argument("--out", default="/tmp/spolia-train")
     ap.add_argument("--init", metavar="CKPT", help="begin with the weights and the tokenizer of a GGUF file, or of another run's checkpoint")
     ap.add_argument("--metaqa", default="", metavar="FILE", help="recipe graph: records of train.metaqa")
+    ap.add_argument("--varied", default="", metavar="FILE", help="recipe graph-varied: records of train.varied")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--device", default="")
     ap.add_argument("--threads", type=int, default=0, help="CPU threads (0: PyTorch's choice)")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from . import hints, scenes, trees
+from . import hints, scenes, trees, varied
 from .packed import KIND_ID, Packed
 from .tokenizer import render_answer, render_question, render_system
 
@@ -28,6 +28,9 @@ class Mix:
     lines: tuple = (0.5, 8)          # of the layout linear: share of the tokens, most paths of a record
     favour: str = ""                 # kind whose questions are asked first
     hops: tuple = (1, 2, 3)          # of MetaQA's questions
+    varied: float = 0.0              # share of tasks whose names, relations and wording are varied (varied.py)
+    other: float = 0.0               # of these, from the graphs of `others`
+    others: str = ""                 # file of train.varied
 
 
 @dataclass
@@ -121,6 +124,15 @@ def records_of(file, hops=(1, 2, 3)):
     return [r for r in map(json.loads, open(file, encoding="utf-8")) if r["questions"][0]["hops"] in hops]
 
 
+@functools.lru_cache(8)
+def graphs_of(file):
+    """Records of train.varied, a list for each graph."""
+    out = {}
+    for r in map(json.loads, open(file, encoding="utf-8")):
+        out.setdefault(r["graph"], []).append(r)
+    return list(out.values())
+
+
 def asked_words(question, entity, relation):
     """The words of a question that ask for a relation, each once, the last first."""
     begins = ASKED.get(relation)
@@ -143,7 +155,7 @@ def golds_of(paths, question):
     return list(out)
 
 
-def from_metaqa(rng, records, tokens, most_paths=30):
+def from_records(rng, records, tokens, most_paths=30):
     """A task of one or more records, each with some of its paths, an answer of every question among them."""
     task, used = Task([], []), 0
     while True:
@@ -174,13 +186,22 @@ def from_metaqa(rng, records, tokens, most_paths=30):
 
 # ---- to tensors
 
-def make_pack(rng, enc, mix, gaps):
-    layout = rng.choices(list(mix.layouts), mix.layouts.values())[0]
-    if mix.records and rng.random() < mix.metaqa:
-        share, most = mix.lines if layout == "linear" else (1.0, mix.most_paths)
-        task = from_metaqa(rng, records_of(mix.records, mix.hops), int(mix.tokens * share), min(mix.most_paths, most))
+def draw(rng, mix, layout):
+    share, most = mix.lines if layout == "linear" else (1.0, mix.most_paths)
+    size = int(mix.tokens * share), min(mix.most_paths, most)
+    is_varied = bool(mix.varied) and rng.random() < mix.varied
+    if is_varied and mix.others and rng.random() < mix.other:
+        task = from_records(rng, rng.choice(graphs_of(mix.others)), *size)
+    elif mix.records and rng.random() < mix.metaqa:
+        task = from_records(rng, records_of(mix.records, mix.hops), *size)
     else:
         task = invented(rng, "train", mix.style)
+    return varied.vary(rng, task) if is_varied else task
+
+
+def make_pack(rng, enc, mix, gaps):
+    layout = rng.choices(list(mix.layouts), mix.layouts.values())[0]
+    task = draw(rng, mix, layout)
     if mix.favour:
         task.asks = sorted(rng.sample(task.asks, len(task.asks)), key=lambda a: a.kind != mix.favour)[:14]
     task.asks = rng.sample(task.asks, min(len(task.asks), 14))

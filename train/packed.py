@@ -5,8 +5,8 @@ import numpy as np
 
 from . import scenes
 
-# tree1, tree2: path1, path2 asked over paths; hop1 .. hop3: questions over MetaQA (graphs.py)
-KINDS = list(scenes.KINDS) + ["tree1", "tree2", "hop1", "hop2", "hop3"]
+# tree1, tree2: path1, path2 asked over paths; hop1 .. hop3: questions over MetaQA (graphs.py); varied1, varied2: any of them, varied
+KINDS = list(scenes.KINDS) + ["tree1", "tree2", "hop1", "hop2", "hop3", "varied1", "varied2"]
 KIND_ID = {k: i for i, k in enumerate(KINDS)}
 
 
