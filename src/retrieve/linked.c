@@ -17,7 +17,11 @@ static const char list_sql[] =
     "  ON h.id = CAST(substr(s.name, length(" FILE_OF ") + 1) AS INTEGER) AND h.file || '#' = " FILE_OF ";"
     "INSERT OR IGNORE INTO linked SELECT t.subject, l.chunk FROM graph_triples AS t JOIN linked_sources AS l"
     "  ON l.source = t.source UNION SELECT t.object, l.chunk FROM graph_triples AS t JOIN linked_sources AS l"
-    "  ON l.source = t.source;"
+    "  ON l.source = t.source;";
+static const char named_sql[] = /* by chunks that repeat a triple */
+    "INSERT OR IGNORE INTO linked SELECT n.entity, l.chunk FROM graph_named AS n JOIN linked_sources AS l"
+    "  ON l.source = n.source;";
+static const char weigh_sql[] =
     "CREATE INDEX temp.linked_by_chunk ON linked (chunk);"
     "CREATE TEMP TABLE linked_entities AS SELECT entity, 1.0 / (count(*) - 1) AS weight FROM linked GROUP BY entity"
     "  HAVING count(*) > 1;"
@@ -30,11 +34,14 @@ static const char best_sql[] =
 
 static sp_err list(sp_index *ix)
 {
-    int64_t n = 0;
+    int64_t n = 0, n_named = 0;
+    SP_TRY(sp_db_number(ix->db, ix->path, "SELECT count(*) FROM sqlite_schema WHERE name = 'graph_named'", &n_named));
     SP_TRY(sp_db_number(ix->db, ix->path, "SELECT count(*) FROM sqlite_schema WHERE name = 'graph_sources'", &n));
     if (n == 0) return sp_fail(SP_E_ARG, "%s: similarity \"graph\" needs a graph in this file", ix->path);
     SP_TRY(sp_db_exec(ix->db, ix->path, "SAVEPOINT linking"));
     sp_err err = sp_db_exec(ix->db, ix->path, list_sql);
+    if (err == SP_OK && n_named) err = sp_db_exec(ix->db, ix->path, named_sql);
+    if (err == SP_OK) err = sp_db_exec(ix->db, ix->path, weigh_sql);
     if (err == SP_OK) err = sp_db_number(ix->db, ix->path, "SELECT count(*) FROM linked_sources", &n);
     if (err == SP_OK && n == 0)
         err = sp_fail(SP_E_ARG, "%s: no triple of its graph has a chunk of the index as source (FILE#ID)", ix->path);

@@ -9,6 +9,7 @@
  *   graph_relations  n: triples of the relation
  *   graph_sources    where triples came from: a chunk, a document
  *   graph_triples    clustered by subject; an index clusters the same rows by object
+ *   graph_named      entities of triples that another source gave first, by source; not in older files
  *   graph_letters    inverted index (FTS5, trigrams) over graph_keys.key, for misspelt names
  *   graph_files      how far the files of imports were read
  */
@@ -33,6 +34,10 @@ static const char schema[] =
     "CREATE TABLE graph_files ("
     "  path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,"
     "  at INTEGER NOT NULL, line INTEGER NOT NULL, state TEXT NOT NULL) WITHOUT ROWID;";
+
+static const char named[] = "CREATE TABLE IF NOT EXISTS graph_named ("
+                            "  entity INTEGER NOT NULL, source INTEGER NOT NULL,"
+                            "  PRIMARY KEY (entity, source)) WITHOUT ROWID;";
 
 sp_err sp_graph_db_prepare(sqlite3 *db, const char *path, const char *sql, sqlite3_stmt **out)
 {
@@ -82,6 +87,7 @@ sp_err sp_graph_db_open(const char *path, bool write, sqlite3 **out)
         err = write
                   ? create(db, path)
                   : sp_fail(SP_E_FORMAT, "%s: holds no graph; spolia graph import makes one", path);
+    if (err == SP_OK && write) err = sp_db_exec(db, path, named);
     if (err == SP_OK) err = sp_db_exec(db, path, "PRAGMA cache_size = -65536");
     if (err != SP_OK)
         sqlite3_close(db);

@@ -49,6 +49,7 @@ enum {
     ADD_SOURCE,
     GET_SOURCE,
     ADD_TRIPLE,
+    ADD_NAMED,
     GET_FILE,
     SET_FILE,
     N_STATEMENTS
@@ -73,6 +74,7 @@ static const char *const statements[N_STATEMENTS] = {
     [GET_SOURCE] = "SELECT id FROM graph_sources WHERE name = ?1",
     [ADD_TRIPLE] = "INSERT OR IGNORE INTO graph_triples (subject, relation, object, source)"
                    " VALUES (?1, ?2, ?3, ?4)",
+    [ADD_NAMED] = "INSERT OR IGNORE INTO graph_named (entity, source) VALUES (?1, ?3), (?2, ?3)",
     [GET_FILE] = "SELECT at, line, state FROM graph_files"
                  " WHERE path = ?1 AND size = ?2 AND mtime_ns = ?3",
     [SET_FILE] = "INSERT OR REPLACE INTO graph_files (path, size, mtime_ns, at, line, state)"
@@ -305,6 +307,17 @@ static sp_err next_batch(importer *m)
 
 /* -- what the readers give ------------------------------------------------------------------ */
 
+/* name_again -- the source of a triple that is there names its entities, too. */
+static sp_err name_again(importer *m, int64_t subject, int64_t object, int64_t source)
+{
+    m->stats->n_duplicates++;
+    if (!source) return SP_OK;
+    sqlite3_bind_int64(m->run[ADD_NAMED], 1, subject);
+    sqlite3_bind_int64(m->run[ADD_NAMED], 2, object);
+    sqlite3_bind_int64(m->run[ADD_NAMED], 3, source);
+    return finish(m, ADD_NAMED);
+}
+
 static sp_err on_triple(const sp_triple *t, void *user)
 {
     importer *m = user;
@@ -326,7 +339,7 @@ static sp_err on_triple(const sp_triple *t, void *user)
         m->stats->n_triples++;
         SP_TRY(count_relation(m, relation));
     } else {
-        m->stats->n_duplicates++;
+        SP_TRY(name_again(m, subject, object, source));
     }
     if (m->by_lines) return SP_OK;
     if (++m->n_given >= PROGRESS_EVERY) SP_TRY(report(m));

@@ -197,6 +197,21 @@ static void named_by_the_same_triples(void **state)
     sp_index_close(ix);
 }
 
+/* Both Badger and Heron state the triple that Otter states first. */
+static void chunks_that_state_the_same_triple_are_linked(void **state)
+{
+    folder *f = *state;
+    sp_index *ix = open_index(f);
+    char text[1024];
+    size_t n = row(ix, text, sizeof text, "Otter", "Lutra\tlives in\tEngland");
+    n += row(ix, text + n, sizeof text - n, "Badger", "Lutra\tlives in\tEngland");
+    n += row(ix, text + n, sizeof text - n, "Heron", "Lutra\tlives in\tEngland");
+    row(ix, text + n, sizeof text - n, "Mole", "Talpa\tlives in\tEngland");
+    graph_make(f, "t.tsv", text);
+    assert_string_equal(similar(ix, "graph", "Badger", 9), "Otter|Heron|Mole"); /* 1 / 2 + 1 / 3, by id; Mole 1 / 3 */
+    sp_index_close(ix);
+}
+
 static void triples_of_no_chunk_link_none(void **state)
 {
     folder *f = *state;
@@ -331,6 +346,7 @@ int main(void)
         CORPUS_TEST(any_chunks_the_same_each_time),
         CORPUS_TEST(found_by_the_same_questions),
         CORPUS_TEST(named_by_the_same_triples),
+        CORPUS_TEST(chunks_that_state_the_same_triple_are_linked),
         CORPUS_TEST(triples_of_no_chunk_link_none),
         CORPUS_TEST(more_words_than_a_question_may_have),
         CORPUS_TEST(unchanged_by_another_build),
