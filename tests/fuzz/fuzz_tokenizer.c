@@ -34,10 +34,10 @@ static void add(vocab *v, const char *text, int32_t type, float score)
 static void begin(vocab *v, bool spm)
 {
     static const char *const control[] = {"<s>", "</s>", "<|end|>", "<|end|>x", "<"};
-    *v = (vocab){.spec = {.path = "fuzz", .spm = spm, .bos = 0, .eos = 1, .eot = -1, .unk = -1}};
+    *v = (vocab){.spec = {.path = "fuzz", .spm = spm, .marks = {.bos = 0, .eos = 1, .eot = -1, .unk = -1}}};
     v->spec.tokens = v->tokens;
     v->spec.types = v->types;
-    v->spec.add_bos = true;
+    v->spec.marks.add_bos = true;
     for (size_t i = 0; i < SP_COUNT(control); i++) add(v, control[i], SP_TOKEN_CONTROL, 0);
 }
 
@@ -113,9 +113,9 @@ static sp_tokenizer *create_spm(bool split_words, bool unigram)
     for (size_t i = 0; i < SP_COUNT(pieces); i++)
         add(&v, pieces[i], SP_TOKEN_NORMAL, -(float)(i * 7 % 12));
     v.spec.scores = v.scores;
-    v.spec.add_space_prefix = true;
-    v.spec.split_words = split_words;
-    v.spec.unigram = v.spec.fuse_unk = unigram;
+    v.spec.words.add_space_prefix = true;
+    v.spec.words.split_words = split_words;
+    v.spec.unigram = v.spec.words.fuse_unk = unigram;
     v.spec.unk_score = -20;
     return create(&v);
 }

@@ -62,9 +62,9 @@ static sp_err rule_parse(const sp_tokenizer *t, const sp_vocab_spec *spec, size_
     size_t n = (size_t)(space - m.s);
     memcpy(joined, m.s, n);
     memcpy(joined + n, space + 1, m.n - n - 1);
-    uint32_t left = sp_dict_get(&t->by_text, m.s, n);
-    uint32_t right = sp_dict_get(&t->by_text, space + 1, m.n - n - 1);
-    uint32_t result = sp_dict_get(&t->by_text, joined, m.n - 1);
+    uint32_t left = sp_dict_get(&t->by.text, m.s, n);
+    uint32_t right = sp_dict_get(&t->by.text, space + 1, m.n - n - 1);
+    uint32_t result = sp_dict_get(&t->by.text, joined, m.n - 1);
     if (left == SP_DICT_NONE || right == SP_DICT_NONE || result == SP_DICT_NONE)
         return sp_fail(SP_E_FORMAT, "%s: merges[%zu] '%.*s': %s is not in the vocabulary",
                        spec->path, rank, (int)SP_MIN(m.n, 64), m.s,
@@ -80,16 +80,16 @@ sp_err sp_rules_load(sp_tokenizer *t, const sp_vocab_spec *spec)
     size_t longest = 0;
     for (size_t i = 0; i < spec->n_merges; i++) longest = SP_MAX(longest, spec->merges[i].n);
     char *joined = sp_alloc(longest, 1);
-    t->rules = sp_arena_take(&t->arena, spec->n_merges, sizeof *t->rules);
-    sp_err err = joined && t->rules ? sp_dict_init(&t->by_pair, spec->n_merges)
-                                    : sp_fail_nomem(spec->n_merges * sizeof *t->rules, "merges");
+    t->merges.v = sp_arena_take(&t->arena, spec->n_merges, sizeof *t->merges.v);
+    sp_err err = joined && t->merges.v ? sp_dict_init(&t->merges.by_pair, spec->n_merges)
+                                    : sp_fail_nomem(spec->n_merges * sizeof *t->merges.v, "merges");
     for (size_t rank = 0; err == SP_OK && rank < spec->n_merges; rank++) {
-        sp_merge_rule *r = &t->rules[t->n_rules];
+        sp_merge_rule *r = &t->merges.v[t->merges.n];
         err = rule_parse(t, spec, rank, joined, r);
         if (err != SP_OK) break;
         if (!sp_token_mergeable(t, (uint32_t)r->result)) continue;
-        if (sp_dict_get(&t->by_pair, &r->left, 2 * sizeof r->left) != SP_DICT_NONE) continue;
-        err = sp_dict_put(&t->by_pair, &r->left, 2 * sizeof r->left, (uint32_t)t->n_rules++);
+        if (sp_dict_get(&t->merges.by_pair, &r->left, 2 * sizeof r->left) != SP_DICT_NONE) continue;
+        err = sp_dict_put(&t->merges.by_pair, &r->left, 2 * sizeof r->left, (uint32_t)t->merges.n++);
     }
     sp_free(joined);
     return err;
@@ -101,10 +101,10 @@ bool sp_pair_by_rank(const void *user, const sp_symbol *left, const sp_symbol *r
     const sp_tokenizer *t = user;
     if (left->id < 0 || right->id < 0) return false;
     int32_t key[2] = {left->id, right->id};
-    uint32_t rank = sp_dict_get(&t->by_pair, key, sizeof key);
+    uint32_t rank = sp_dict_get(&t->merges.by_pair, key, sizeof key);
     if (rank == SP_DICT_NONE) return false;
     out->cost = rank;
-    out->id = t->rules[rank].result;
+    out->id = t->merges.v[rank].result;
     return true;
 }
 
@@ -134,10 +134,10 @@ static sp_err load_pieces(sp_tokenizer *t)
 
 static sp_err load_whole_words(sp_tokenizer *t)
 {
-    SP_TRY(sp_dict_init(&t->by_piece, t->n_tokens));
+    SP_TRY(sp_dict_init(&t->by.piece, t->n_tokens));
     for (size_t i = t->n_tokens; i-- > 0;) /* backwards, so that the first of equals wins */
         if (t->types[i] == SP_TOKEN_NORMAL)
-            SP_TRY(sp_dict_put(&t->by_piece, t->pieces[i].s, t->pieces[i].n, (uint32_t)i));
+            SP_TRY(sp_dict_put(&t->by.piece, t->pieces[i].s, t->pieces[i].n, (uint32_t)i));
     return SP_OK;
 }
 
@@ -156,13 +156,13 @@ sp_err sp_bpe_load(sp_tokenizer *t, const sp_vocab_spec *spec)
 static int32_t byte_token(const sp_tokenizer *t, char byte)
 {
     int32_t id = t->byte_ids[(uint8_t)byte];
-    return id >= 0 ? id : t->unk;
+    return id >= 0 ? id : t->marks.unk;
 }
 
 static sp_err encode_word(const sp_tokenizer *t, sp_merger *m, sp_text_view word, sp_tokens *out)
 {
     if (t->ignore_merges) {
-        uint32_t id = sp_dict_get(&t->by_piece, word.s, word.n);
+        uint32_t id = sp_dict_get(&t->by.piece, word.s, word.n);
         if (id != SP_DICT_NONE) {
             SP_TRY(sp_vec_reserve(out, 1));
             out->v[out->n++] = (int32_t)id;

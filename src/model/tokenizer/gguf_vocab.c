@@ -47,15 +47,15 @@ static sp_err read_scalars(const sp_gguf *g, bool bos, sp_vocab_spec *v)
     size_t n = v->n_tokens;
     /* Files of SentencePiece models may omit the ids that their vocabularies share; T5 has others. */
     bool low = v->spm && n > 2, t5 = v->unigram;
-    SP_TRY(read_id(g, KEY "bos_token_id", n, low && !t5 ? 1 : -1, &v->bos));
-    SP_TRY(read_id(g, KEY "eos_token_id", n, low ? (t5 ? 1 : 2) : -1, &v->eos));
-    SP_TRY(read_id(g, KEY "unknown_token_id", n, low ? (t5 ? 2 : 0) : -1, &v->unk));
-    SP_TRY(read_id(g, KEY "eot_token_id", n, -1, &v->eot));
-    SP_TRY(read_id(g, KEY "eom_token_id", n, -1, &v->ends[0])); /* a message, a call for example */
-    v->n_ends = v->ends[0] >= 0;
-    SP_TRY(read_flag(g, KEY "add_bos_token", (v->spm && !t5) || bos, &v->add_bos));
-    SP_TRY(read_flag(g, KEY "add_eos_token", t5, &v->add_eos));
-    return read_flag(g, KEY "add_space_prefix", v->spm && !t5, &v->add_space_prefix);
+    SP_TRY(read_id(g, KEY "bos_token_id", n, low && !t5 ? 1 : -1, &v->marks.bos));
+    SP_TRY(read_id(g, KEY "eos_token_id", n, low ? (t5 ? 1 : 2) : -1, &v->marks.eos));
+    SP_TRY(read_id(g, KEY "unknown_token_id", n, low ? (t5 ? 2 : 0) : -1, &v->marks.unk));
+    SP_TRY(read_id(g, KEY "eot_token_id", n, -1, &v->marks.eot));
+    SP_TRY(read_id(g, KEY "eom_token_id", n, -1, &v->marks.ends[0])); /* a message, a call for example */
+    v->marks.n_ends = v->marks.ends[0] >= 0;
+    SP_TRY(read_flag(g, KEY "add_bos_token", (v->spm && !t5) || bos, &v->marks.add_bos));
+    SP_TRY(read_flag(g, KEY "add_eos_token", t5, &v->marks.add_eos));
+    return read_flag(g, KEY "add_space_prefix", v->spm && !t5, &v->words.add_space_prefix);
 }
 
 /* Files of BERT models say nothing of how a text is read: as the uncased models do. */
@@ -70,12 +70,12 @@ static const sp_wordpiece bert = {.on = true,
 static sp_err read_bert_scalars(const sp_gguf *g, sp_vocab_spec *v)
 {
     const size_t n = v->n_tokens;
-    SP_TRY(read_id(g, KEY "cls_token_id", n, n > 101 ? 101 : -1, &v->bos));
-    SP_TRY(read_id(g, KEY "seperator_token_id", n, n > 102 ? 102 : -1, &v->eos));
-    SP_TRY(read_id(g, KEY "unknown_token_id", n, n > 100 ? 100 : -1, &v->unk));
-    v->eot = -1;
-    v->add_bos = v->add_eos = true;
-    if (v->unk < 0) return sp_fail(SP_E_FORMAT, "%s: " KEY "unknown_token_id: is missing", g->path);
+    SP_TRY(read_id(g, KEY "cls_token_id", n, n > 101 ? 101 : -1, &v->marks.bos));
+    SP_TRY(read_id(g, KEY "seperator_token_id", n, n > 102 ? 102 : -1, &v->marks.eos));
+    SP_TRY(read_id(g, KEY "unknown_token_id", n, n > 100 ? 100 : -1, &v->marks.unk));
+    v->marks.eot = -1;
+    v->marks.add_bos = v->marks.add_eos = true;
+    if (v->marks.unk < 0) return sp_fail(SP_E_FORMAT, "%s: " KEY "unknown_token_id: is missing", g->path);
     return SP_OK;
 }
 
@@ -202,7 +202,7 @@ static sp_err read_unigram(const sp_gguf *g, vocab *v)
     s->unk_score = isinf(least) ? 0 : least - 10;
     s->spaces = (sp_spaces){
         .squeeze = squeeze, .strip_left = squeeze, .strip_right = squeeze, .strip_marks = squeeze};
-    s->fuse_unk = s->single = true;
+    s->words.fuse_unk = s->single = true;
     return SP_OK;
 }
 

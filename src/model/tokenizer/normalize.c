@@ -111,7 +111,7 @@ sp_err sp_spm_normalize(const sp_tokenizer *t, sp_encode_work *w, const char *te
         SP_TRY(fewer_spaces(t, b, text, n));
     else
         SP_TRY(plain_spaces(b, text, n));
-    if (!prefix || b->n == 0 || (t->prefix_unless_space && starts_with_mark(b->v, b->n)))
+    if (!prefix || b->n == 0 || (t->words.prefix_unless_space && starts_with_mark(b->v, b->n)))
         return SP_OK;
     SP_TRY(sp_bytes_add(b, SP_SPACE, SP_SPACE_N));
     memmove(b->v + SP_SPACE_N, b->v, b->n - SP_SPACE_N);

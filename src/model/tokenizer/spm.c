@@ -111,7 +111,7 @@ sp_err sp_spm_load(sp_tokenizer *t, const sp_vocab_spec *spec)
 static int32_t token_of(const sp_tokenizer *t, const char *s, size_t n)
 {
     if (n > t->longest) return -1;
-    uint32_t id = sp_dict_get(&t->by_text, s, n);
+    uint32_t id = sp_dict_get(&t->by.text, s, n);
     return id != SP_DICT_NONE && sp_token_mergeable(t, id) ? (int32_t)id : -1;
 }
 
@@ -132,10 +132,10 @@ static bool pair_by_score(const void *user, const sp_symbol *left, const sp_symb
 
 static sp_err emit_unk(const sp_tokenizer *t, sp_tokens *out, size_t word_start)
 {
-    bool repeated = out->n > word_start && out->v[out->n - 1] == t->unk;
-    if (t->unk < 0 || (t->fuse_unk && repeated)) return SP_OK;
+    bool repeated = out->n > word_start && out->v[out->n - 1] == t->marks.unk;
+    if (t->marks.unk < 0 || (t->words.fuse_unk && repeated)) return SP_OK;
     SP_TRY(sp_vec_reserve(out, 1));
-    out->v[out->n++] = t->unk;
+    out->v[out->n++] = t->marks.unk;
     return SP_OK;
 }
 
@@ -180,7 +180,7 @@ static sp_err merge_word(const sp_tokenizer *t, sp_merger *m, const char *s, siz
  * text. */
 static size_t word_end(const sp_tokenizer *t, const sp_bytes *s, size_t from)
 {
-    if (!t->split_words) return s->n;
+    if (!t->words.split_words) return s->n;
     const char *next = memmem(s->v + from + 1, s->n - from - 1, SP_SPACE, SP_SPACE_N);
     return next ? (size_t)(next - s->v) : s->n;
 }

@@ -43,7 +43,7 @@ sp_err sp_text_stream_push(sp_text_stream *s, int32_t id, sp_bytes *out)
                        t->n_tokens);
     sp_text_view piece = t->pieces[id];
     if (!sp_token_printed(t, id) || piece.n == 0) return SP_OK;
-    if (!s->started && t->add_space_prefix && piece.s[0] == ' ') piece.s++, piece.n--;
+    if (!s->started && t->words.add_space_prefix && piece.s[0] == ' ') piece.s++, piece.n--;
     s->started = true;
 
     size_t n = (size_t)s->n_held + piece.n, rest = 0;

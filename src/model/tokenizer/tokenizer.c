@@ -36,10 +36,10 @@ static sp_err check_spec(const sp_vocab_spec *spec)
     for (size_t i = 0; spec->types && i < spec->n_tokens; i++)
         if (spec->types[i] < SP_TOKEN_NORMAL || spec->types[i] > SP_TOKEN_BYTE)
             return sp_fail(SP_E_FORMAT, "%s: token_type[%zu] is %d", spec->path, i, spec->types[i]);
-    SP_TRY(check_id(spec, "BOS", spec->bos));
-    SP_TRY(check_id(spec, "EOS", spec->eos));
-    SP_TRY(check_id(spec, "EOT", spec->eot));
-    return check_id(spec, "unknown", spec->unk);
+    SP_TRY(check_id(spec, "BOS", spec->marks.bos));
+    SP_TRY(check_id(spec, "EOS", spec->marks.eos));
+    SP_TRY(check_id(spec, "EOT", spec->marks.eot));
+    return check_id(spec, "unknown", spec->marks.unk);
 }
 
 static void copy_types(sp_tokenizer *t, const sp_vocab_spec *spec)
@@ -47,10 +47,10 @@ static void copy_types(sp_tokenizer *t, const sp_vocab_spec *spec)
     for (size_t i = 0; i < t->n_tokens; i++)
         t->types[i] = (uint8_t)(spec->types ? spec->types[i] : SP_TOKEN_NORMAL);
     if (spec->types) return;
-    const int32_t control[] = {t->bos, t->eos, t->eot};
+    const int32_t control[] = {t->marks.bos, t->marks.eos, t->marks.eot};
     for (size_t i = 0; i < SP_COUNT(control); i++)
         if (control[i] >= 0) t->types[control[i]] = SP_TOKEN_CONTROL;
-    if (t->unk >= 0) t->types[t->unk] = SP_TOKEN_UNKNOWN;
+    if (t->marks.unk >= 0) t->types[t->marks.unk] = SP_TOKEN_UNKNOWN;
 }
 
 /* mark_channels -- gpt-oss writes thoughts, text and calls as messages (the harmony format): their marks are part of
@@ -91,14 +91,14 @@ static sp_err copy_texts(sp_tokenizer *t, const sp_vocab_spec *spec)
     t->pieces = sp_arena_take(&t->arena, t->n_tokens, sizeof *t->pieces);
     t->types = sp_arena_take(&t->arena, t->n_tokens, 1);
     if (!blob || !t->texts || !t->pieces || !t->types) return sp_fail_nomem(total, "token texts");
-    SP_TRY(sp_dict_init(&t->by_text, t->n_tokens));
+    SP_TRY(sp_dict_init(&t->by.text, t->n_tokens));
     for (size_t i = 0; i < t->n_tokens; i++) {
         size_t n = spec->tokens[i].n;
         if (n) memcpy(blob, spec->tokens[i].s, n);
         t->texts[i] = (sp_text_view){blob, n};
         blob += n;
-        if (sp_dict_get(&t->by_text, t->texts[i].s, n) == SP_DICT_NONE)
-            SP_TRY(sp_dict_put(&t->by_text, t->texts[i].s, n, (uint32_t)i));
+        if (sp_dict_get(&t->by.text, t->texts[i].s, n) == SP_DICT_NONE)
+            SP_TRY(sp_dict_put(&t->by.text, t->texts[i].s, n, (uint32_t)i));
     }
     copy_types(t, spec);
     mark_channels(t);
@@ -129,20 +129,12 @@ static sp_err load(sp_tokenizer *t, const sp_vocab_spec *spec)
     t->spm = spec->spm;
     t->unigram = spec->unigram;
     t->ignore_merges = spec->ignore_merges;
-    t->add_space_prefix = spec->spm && spec->add_space_prefix;
-    t->prefix_first_only = spec->prefix_first_only;
-    t->prefix_unless_space = spec->prefix_unless_space;
-    t->split_words = spec->split_words;
-    t->fuse_unk = spec->fuse_unk;
-    t->add_bos = spec->add_bos && spec->bos >= 0;
-    t->add_eos = spec->add_eos && spec->eos >= 0;
+    t->words = spec->words;
+    t->words.add_space_prefix &= spec->spm;
+    t->marks = spec->marks;
+    t->marks.add_bos &= spec->marks.bos >= 0;
+    t->marks.add_eos &= spec->marks.eos >= 0;
     t->wordpiece = spec->wordpiece;
-    t->bos = spec->bos;
-    t->eos = spec->eos;
-    t->eot = spec->eot;
-    t->unk = spec->unk;
-    t->n_ends = spec->n_ends;
-    memcpy(t->ends, spec->ends, sizeof t->ends);
     t->n_tokens = spec->n_tokens;
     for (size_t i = 0; i < SP_COUNT(t->byte_ids); i++) t->byte_ids[i] = -1;
     SP_TRY(copy_texts(t, spec));
@@ -172,10 +164,10 @@ void sp_tokenizer_destroy(sp_tokenizer *t)
 {
     if (!t) return;
     sp_splitter_destroy(t->splitter);
-    sp_dict_fini(&t->by_text);
-    sp_dict_fini(&t->by_piece);
-    sp_dict_fini(&t->by_tail);
-    sp_dict_fini(&t->by_pair);
+    sp_dict_fini(&t->by.text);
+    sp_dict_fini(&t->by.piece);
+    sp_dict_fini(&t->by.tail);
+    sp_dict_fini(&t->merges.by_pair);
     sp_arena_fini(&t->arena);
     sp_free(t);
 }
@@ -193,11 +185,11 @@ static sp_err encode_plain(const sp_tokenizer *t, sp_encode_work *w, const char 
 static sp_err encode_all(const sp_tokenizer *t, sp_encode_work *w, const char *text, size_t n,
                          unsigned flags, sp_tokens *out)
 {
-    if ((flags & SP_TOK_BOS) && t->add_bos) {
+    if ((flags & SP_TOK_BOS) && t->marks.add_bos) {
         SP_TRY(sp_vec_reserve(out, 1));
-        out->v[out->n++] = t->bos;
+        out->v[out->n++] = t->marks.bos;
     }
-    bool prefix = t->add_space_prefix && !(flags & SP_TOK_JOINED);
+    bool prefix = t->words.add_space_prefix && !(flags & SP_TOK_JOINED);
     for (size_t at = 0; at < n;) {
         size_t stop = n;
         const sp_special *found = sp_specials_find(&t->specials, (sp_text_view){text, n}, at,
@@ -207,7 +199,7 @@ static sp_err encode_all(const sp_tokenizer *t, sp_encode_work *w, const char *t
         SP_TRY(sp_vec_reserve(out, 1));
         out->v[out->n++] = found->id;
         at = stop + found->text.n;
-        prefix = t->add_space_prefix && !t->prefix_first_only;
+        prefix = t->words.add_space_prefix && !t->words.prefix_first_only;
     }
     return SP_OK;
 }
@@ -248,7 +240,7 @@ sp_err sp_tokenizer_decode(const sp_tokenizer *t, const int32_t *ids, size_t n, 
 {
     size_t start = out->n;
     sp_err err = SP_OK;
-    bool dummy = t->add_space_prefix; /* until the first piece with text */
+    bool dummy = t->words.add_space_prefix; /* until the first piece with text */
     for (size_t i = 0; i < n && err == SP_OK; i++) {
         size_t at = out->n;
         err = sp_tokenizer_piece(t, ids[i], special, out);
@@ -269,22 +261,22 @@ int sp_tokenizer_size(const sp_tokenizer *t)
 
 int32_t sp_tokenizer_bos(const sp_tokenizer *t)
 {
-    return t->bos;
+    return t->marks.bos;
 }
 
 int32_t sp_tokenizer_eos(const sp_tokenizer *t)
 {
-    return t->eos;
+    return t->marks.eos;
 }
 
 bool sp_tokenizer_adds_bos(const sp_tokenizer *t)
 {
-    return t->add_bos;
+    return t->marks.add_bos;
 }
 
 bool sp_tokenizer_adds_eos(const sp_tokenizer *t)
 {
-    return t->add_eos;
+    return t->marks.add_eos;
 }
 
 const char *sp_tokenizer_kind(const sp_tokenizer *t)
@@ -307,9 +299,9 @@ bool sp_tokenizer_is_end(const sp_tokenizer *t, int32_t id)
                                        "[|endofturn|]",  "<|return|>",    "<|call|>",      "<|end|>"};
     static const char *const next[] = {"<|user|>", "<|observation|>"};
     if (id < 0 || (size_t)id >= t->n_tokens) return false;
-    if (id == t->eos || id == t->eot) return true;
-    for (int i = 0; i < t->n_ends; i++)
-        if (t->ends[i] == id) return true;
+    if (id == t->marks.eos || id == t->marks.eot) return true;
+    for (int i = 0; i < t->marks.n_ends; i++)
+        if (t->marks.ends[i] == id) return true;
     if (t->types[id] != SP_TOKEN_CONTROL && t->types[id] != SP_TOKEN_USER) return false;
     if (is_one_of(t->texts[id], ends, SP_COUNT(ends))) return true;
     /* GLM ends its turn with the mark of the next one */
@@ -318,6 +310,6 @@ bool sp_tokenizer_is_end(const sp_tokenizer *t, int32_t id)
 
 int32_t sp_tokenizer_find(const sp_tokenizer *t, const char *text)
 {
-    uint32_t id = sp_dict_get(&t->by_text, text, strlen(text));
+    uint32_t id = sp_dict_get(&t->by.text, text, strlen(text));
     return id == SP_DICT_NONE ? -1 : (int32_t)id;
 }

@@ -34,19 +34,16 @@ const sp_special *sp_specials_find(const sp_specials *s, sp_text_view text, size
 /* -- the tokenizer --------------------------------------------------------------------------- */
 
 typedef struct sp_merge_rule {
-    int32_t left, right; /* the key of by_pair */
+    int32_t left, right; /* the key of merges.by_pair */
     int32_t result;
 } sp_merge_rule;
 
 struct sp_tokenizer {
     sp_arena arena; /* owns all arrays below */
     bool spm, unigram, ignore_merges;
-    bool add_space_prefix, prefix_first_only, prefix_unless_space, split_words, fuse_unk;
-    bool add_bos, add_eos;
+    sp_word_rules words;
+    sp_token_marks marks;
     sp_wordpiece wordpiece;
-    int32_t bos, eos, eot, unk;
-    int32_t ends[SP_MAX_ENDS]; /* [n_ends] */
-    int n_ends;
     char kind[24];
 
     size_t n_tokens;
@@ -55,14 +52,18 @@ struct sp_tokenizer {
     uint8_t *types;        /* sp_token_type */
     const double *scores;  /* SentencePiece with scores, else NULL */
     size_t longest;        /* bytes of the longest mergeable token */
-    sp_dict by_text;       /* text as in the file -> id */
-    sp_dict by_piece;      /* ignore_merges: bytes -> id of a normal token */
-    sp_dict by_tail;       /* WordPiece: bytes -> piece that continues a word; by_piece has those that begin one */
+    struct {
+        sp_dict text;  /* as in the file -> id */
+        sp_dict piece; /* ignore_merges: bytes -> id of a normal token; WordPiece: -> piece that begins a word */
+        sp_dict tail;  /* WordPiece: bytes -> piece that continues a word */
+    } by;
     int32_t byte_ids[256]; /* token of each byte, or -1 */
 
-    sp_merge_rule *rules; /* by rank */
-    size_t n_rules;
-    sp_dict by_pair; /* (left, right) of a rule -> rank */
+    struct {
+        sp_merge_rule *v; /* [n] by rank */
+        size_t n;
+        sp_dict by_pair; /* (left, right) of a rule -> rank */
+    } merges;
 
     sp_trie trie; /* unigram: of the tokens */
     double unk_score;

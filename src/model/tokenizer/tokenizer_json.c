@@ -230,24 +230,24 @@ static sp_err read_unigram(sp_tj_reader *r, const json_t *model)
 {
     const json_t *unk = json_object_get(model, "unk_id");
     if (!r->spec.spm) return sp_tj_unsupported(r, "model.type", model);
-    r->spec.unigram = r->spec.fuse_unk = true;
+    r->spec.unigram = r->spec.words.fuse_unk = true;
     SP_TRY(sp_tj_bool(r, model, "byte_fallback", "model.byte_fallback", false, &r->byte_fallback));
     SP_TRY(read_vocab(r, model));
     if (sp_tj_absent(unk)) return SP_OK;
     if (!json_is_integer(unk) || json_integer_value(unk) < 0 ||
         (size_t)json_integer_value(unk) >= r->spec.n_tokens)
         return sp_tj_malformed(r, "model.unk_id", "is not one of the tokens");
-    r->spec.unk = (int32_t)json_integer_value(unk);
-    if (r->types[r->spec.unk] == SP_TOKEN_NORMAL) r->types[r->spec.unk] = SP_TOKEN_UNKNOWN;
+    r->spec.marks.unk = (int32_t)json_integer_value(unk);
+    if (r->types[r->spec.marks.unk] == SP_TOKEN_NORMAL) r->types[r->spec.marks.unk] = SP_TOKEN_UNKNOWN;
     return SP_OK;
 }
 
 static sp_err read_unknown(sp_tj_reader *r, const json_t *unk)
 {
     if (sp_tj_absent(unk)) return SP_OK;
-    r->spec.unk = find_token(r, json_string_value(unk));
-    if (r->spec.unk < 0) return sp_tj_malformed(r, "model.unk_token", "is not in the vocabulary");
-    if (r->types[r->spec.unk] == SP_TOKEN_NORMAL) r->types[r->spec.unk] = SP_TOKEN_UNKNOWN;
+    r->spec.marks.unk = find_token(r, json_string_value(unk));
+    if (r->spec.marks.unk < 0) return sp_tj_malformed(r, "model.unk_token", "is not in the vocabulary");
+    if (r->types[r->spec.marks.unk] == SP_TOKEN_NORMAL) r->types[r->spec.marks.unk] = SP_TOKEN_UNKNOWN;
     return SP_OK;
 }
 
@@ -265,7 +265,7 @@ static sp_err read_wordpiece(sp_tj_reader *r, const json_t *model)
     }
     SP_TRY(read_vocab(r, model));
     SP_TRY(read_unknown(r, json_object_get(model, "unk_token")));
-    return r->spec.unk < 0 ? sp_tj_malformed(r, "model.unk_token", "is missing") : SP_OK;
+    return r->spec.marks.unk < 0 ? sp_tj_malformed(r, "model.unk_token", "is missing") : SP_OK;
 }
 
 static sp_err read_model(sp_tj_reader *r)
@@ -289,7 +289,7 @@ static sp_err read_model(sp_tj_reader *r)
     SP_TRY(sp_tj_bool(r, model, "byte_fallback", "model.byte_fallback", false, &r->byte_fallback));
     SP_TRY(sp_tj_bool(r, model, "ignore_merges", "model.ignore_merges", false,
                       &r->spec.ignore_merges));
-    SP_TRY(sp_tj_bool(r, model, "fuse_unk", "model.fuse_unk", false, &r->spec.fuse_unk));
+    SP_TRY(sp_tj_bool(r, model, "fuse_unk", "model.fuse_unk", false, &r->spec.words.fuse_unk));
     if (!r->spec.spm && r->byte_fallback) return sp_tj_unsupported(r, "model.byte_fallback", NULL);
     if (r->spec.spm && r->spec.ignore_merges)
         return sp_tj_unsupported(r, "model.ignore_merges", NULL);
@@ -321,11 +321,11 @@ static sp_err read_template(sp_tj_reader *r, const json_t *step)
             return sp_tj_malformed(r, "post_processor.single",
                                    "a special token is not in the vocabulary");
         if (after) {
-            r->spec.eos = id;
-            r->spec.add_eos = true;
+            r->spec.marks.eos = id;
+            r->spec.marks.add_eos = true;
         } else if (i == 0) {
-            r->spec.bos = id;
-            r->spec.add_bos = true;
+            r->spec.marks.bos = id;
+            r->spec.marks.add_bos = true;
         } else {
             return sp_tj_unsupported(r, "post_processor.single", NULL);
         }
@@ -372,7 +372,7 @@ static sp_err read_ends(sp_tj_reader *r, const json_t *generation)
     for (size_t i = 0; i < n; i++) {
         const json_t *one = json_is_array(ids) ? json_array_get(ids, i) : ids;
         const json_int_t id = json_is_integer(one) ? json_integer_value(one) : -1;
-        if (id >= 0 && id < (json_int_t)r->spec.n_tokens) r->spec.ends[r->spec.n_ends++] = (int32_t)id;
+        if (id >= 0 && id < (json_int_t)r->spec.n_tokens) r->spec.marks.ends[r->spec.marks.n_ends++] = (int32_t)id;
     }
     return SP_OK;
 }
@@ -381,12 +381,12 @@ static sp_err read_config(sp_tj_reader *r, const json_t *config)
 {
     if (!config) return SP_OK;
     SP_TRY(read_ends(r, json_object_get(config, GENERATION)));
-    if (r->spec.bos < 0) SP_TRY(read_named(r, config, "bos_token", &r->spec.bos));
-    SP_TRY(read_named(r, config, "eos_token", &r->spec.eos));
+    if (r->spec.marks.bos < 0) SP_TRY(read_named(r, config, "bos_token", &r->spec.marks.bos));
+    SP_TRY(read_named(r, config, "eos_token", &r->spec.marks.eos));
     SP_TRY(sp_tj_bool(r, config, "add_bos_token", "add_bos_token of tokenizer_config.json",
-                      r->spec.add_bos, &r->spec.add_bos));
+                      r->spec.marks.add_bos, &r->spec.marks.add_bos));
     return sp_tj_bool(r, config, "add_eos_token", "add_eos_token of tokenizer_config.json",
-                      r->spec.add_eos, &r->spec.add_eos);
+                      r->spec.marks.add_eos, &r->spec.marks.add_eos);
 }
 
 /* -- all fields ------------------------------------------------------------------------------ */
@@ -406,7 +406,7 @@ sp_err sp_tokenizer_parse(const json_t *root, const json_t *config, const char *
 {
     sp_tj_reader r = {.path = path,
                       .root = root,
-                      .spec = {.path = path, .bos = -1, .eos = -1, .eot = -1, .unk = -1}};
+                      .spec = {.path = path, .marks = {.bos = -1, .eos = -1, .eot = -1, .unk = -1}}};
     sp_arena_init(&r.arena);
     sp_err err = read_all(&r, config);
     if (err == SP_OK) err = sp_tokenizer_create(&r.spec, out);

@@ -154,11 +154,11 @@ sp_err sp_tj_normalizer(sp_tj_reader *r)
             SP_TRY(read_strip(r, step));
         else if (sp_tj_type_is(step, "Prepend") && sp_tj_text_is(step, "prepend", SPACE) &&
                  !replace)
-            r->spec.add_space_prefix = true;
+            r->spec.words.add_space_prefix = true;
         else
             return sp_tj_unsupported(r, "normalizer", step);
     }
-    if (r->spec.add_space_prefix && !replace) return sp_tj_unsupported(r, "normalizer", norm);
+    if (r->spec.words.add_space_prefix && !replace) return sp_tj_unsupported(r, "normalizer", norm);
     r->spec.spm = replace;
     return SP_OK;
 }
@@ -171,17 +171,17 @@ static sp_err read_metaspace(sp_tj_reader *r, const json_t *step)
         return sp_tj_unsupported(r, "pre_tokenizer.replacement", NULL);
     SP_TRY(
         sp_tj_bool(r, step, "add_prefix_space", "pre_tokenizer.add_prefix_space", true, &prefix));
-    SP_TRY(sp_tj_bool(r, step, "split", "pre_tokenizer.split", true, &r->spec.split_words));
+    SP_TRY(sp_tj_bool(r, step, "split", "pre_tokenizer.split", true, &r->spec.words.split_words));
     if (!sp_tj_absent(scheme)) {
         prefix = !sp_tj_text_is(step, "prepend_scheme", "never");
-        r->spec.prefix_first_only = sp_tj_text_is(step, "prepend_scheme", "first");
-        if (prefix && !r->spec.prefix_first_only &&
+        r->spec.words.prefix_first_only = sp_tj_text_is(step, "prepend_scheme", "first");
+        if (prefix && !r->spec.words.prefix_first_only &&
             !sp_tj_text_is(step, "prepend_scheme", "always"))
             return sp_tj_unsupported(r, "pre_tokenizer.prepend_scheme", scheme);
     }
     r->spec.spm = true;
-    r->spec.add_space_prefix = prefix;
-    r->spec.prefix_unless_space = true;
+    r->spec.words.add_space_prefix = prefix;
+    r->spec.words.prefix_unless_space = true;
     return SP_OK;
 }
 
@@ -189,7 +189,7 @@ static sp_err read_metaspace(sp_tj_reader *r, const json_t *step)
 static sp_err read_words(sp_tj_reader *r, const json_t *metaspace)
 {
     SP_TRY(read_metaspace(r, metaspace));
-    if (!r->spec.add_space_prefix || r->spec.prefix_first_only || !r->spec.split_words)
+    if (!r->spec.words.add_space_prefix || r->spec.words.prefix_first_only || !r->spec.words.split_words)
         return sp_tj_unsupported(r, "pre_tokenizer.prepend_scheme", NULL);
     r->spec.spaces =
         (sp_spaces){.squeeze = true, .strip_left = true, .strip_right = true, .any = true};

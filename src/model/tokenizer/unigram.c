@@ -81,7 +81,7 @@ sp_err sp_unigram_encode(const sp_tokenizer *t, sp_encode_work *w, const char *s
     for (size_t at = 0; at < n;) {
         size_t to = v[at].to;
         const int32_t id = v[to].id;
-        while (id < 0 && t->fuse_unk && to < n && v[v[to].to].id < 0) to = v[to].to;
+        while (id < 0 && t->words.fuse_unk && to < n && v[v[to].to].id < 0) to = v[to].to;
         if (id < 0) {
             SP_TRY(sp_spm_emit_unknown(t, s + at, to - at, out, start));
         } else {

@@ -71,6 +71,24 @@ typedef struct sp_wordpiece {
 
 enum { SP_MAX_ENDS = 16 };
 
+/* The tokens with a meaning. */
+typedef struct sp_token_marks {
+    int32_t bos, eos, eot, unk; /* -1: none */
+    int32_t ends[SP_MAX_ENDS];  /* [n_ends] more tokens that end an answer */
+    int n_ends;
+    bool add_bos, add_eos;      /* add_eos: an encoder's input ends with EOS; prompts never do */
+} sp_token_marks;
+
+/* SentencePiece: how words begin and end. Only tokenizer.json sets prefix_first_only, prefix_unless_space and
+ * split_words. */
+typedef struct sp_word_rules {
+    bool add_space_prefix;    /* a dummy space starts the text, see spm.c ... */
+    bool prefix_first_only;   /* ... only at the start of the text ... */
+    bool prefix_unless_space; /* ... and not if the text starts with a space */
+    bool split_words;         /* no token spans two words */
+    bool fuse_unk;            /* consecutive unknown characters become one unk */
+} sp_word_rules;
+
 /* The vocabulary of a file. All views are borrowed for one call: the tokenizer copies what it
  * needs. */
 typedef struct sp_vocab_spec {
@@ -86,20 +104,12 @@ typedef struct sp_vocab_spec {
     const int32_t *types; /* [n_tokens] sp_token_type, or NULL: all normal */
     size_t n_merges;
     const sp_text_view *merges; /* "left right" */
-    int32_t bos, eos, eot, unk; /* -1: none */
-    int32_t ends[SP_MAX_ENDS];  /* [n_ends] more tokens that end an answer */
-    int n_ends;
-    bool add_bos, add_eos;      /* add_eos: an encoder's input ends with EOS; prompts never do */
-    bool add_space_prefix;      /* SentencePiece: a dummy space starts the text, see spm.c */
-    bool fuse_unk;              /* SentencePiece: consecutive unknown characters become one unk */
-    double unk_score;           /* unigram: of an unknown character */
+    sp_token_marks marks;
+    double unk_score; /* unigram: of an unknown character */
     bool single; /* unigram: sums have single precision, which decides between equal ones */
     sp_text_view charsmap; /* SentencePiece: precompiled_charsmap, or empty */
+    sp_word_rules words;
     sp_spaces spaces;
-    /* SentencePiece; only tokenizer.json sets these, GGUF implies zero. */
-    bool prefix_first_only;   /* the dummy space: only at the start of the text */
-    bool prefix_unless_space; /* ... and not if the text starts with a space */
-    bool split_words;         /* no token spans two words */
 } sp_vocab_spec;
 
 /* sp_tokenizer_create -- the first of equal tokens wins; a merge of unknown tokens is an error.

@@ -35,18 +35,18 @@ static sp_text_view piece_of(const sp_wordpiece *w, sp_text_view text, bool *beg
 sp_err sp_wordpiece_load(sp_tokenizer *t, const sp_vocab_spec *spec)
 {
     size_t total = 0;
-    if (t->unk < 0) return sp_fail(SP_E_FORMAT, "%s: there is no unknown token", spec->path);
+    if (t->marks.unk < 0) return sp_fail(SP_E_FORMAT, "%s: there is no unknown token", spec->path);
     for (size_t i = 0; i < t->n_tokens; i++) total += t->texts[i].n + 1;
     char *blob = sp_arena_take(&t->arena, total, 1);
     if (!blob) return sp_fail_nomem(total, "token pieces");
-    SP_TRY(sp_dict_init(&t->by_piece, t->n_tokens));
-    SP_TRY(sp_dict_init(&t->by_tail, t->n_tokens / 4));
+    SP_TRY(sp_dict_init(&t->by.piece, t->n_tokens));
+    SP_TRY(sp_dict_init(&t->by.tail, t->n_tokens / 4));
     for (size_t i = 0; i < t->n_tokens; i++) {
         bool begins;
         const sp_text_view p = piece_of(&t->wordpiece, t->texts[i], &begins);
         t->pieces[i] = t->texts[i];
         if (!sp_token_mergeable(t, (uint32_t)i) || p.n == 0) continue;
-        sp_dict *d = begins ? &t->by_piece : &t->by_tail;
+        sp_dict *d = begins ? &t->by.piece : &t->by.tail;
         if (sp_dict_get(d, p.s, p.n) == SP_DICT_NONE) SP_TRY(sp_dict_put(d, p.s, p.n, (uint32_t)i));
         if (p.n > t->longest) t->longest = p.n;
         t->pieces[i] = (sp_text_view){blob, p.n + begins};
@@ -54,7 +54,7 @@ sp_err sp_wordpiece_load(sp_tokenizer *t, const sp_vocab_spec *spec)
         memcpy(blob, p.s, p.n);
         blob += p.n;
     }
-    t->add_space_prefix = true; /* decoding: the first word has no space */
+    t->words.add_space_prefix = true; /* decoding: the first word has no space */
     memcpy(t->kind, "wordpiece", sizeof "wordpiece");
     return SP_OK;
 }
@@ -225,9 +225,9 @@ static sp_err put_id(sp_tokens *out, int32_t id)
 static sp_err cut_word(const sp_tokenizer *t, const char *word, size_t n, size_t n_chars, sp_tokens *out)
 {
     const size_t before = out->n;
-    if (n_chars > (size_t)t->wordpiece.max_chars) return put_id(out, t->unk);
+    if (n_chars > (size_t)t->wordpiece.max_chars) return put_id(out, t->marks.unk);
     for (size_t at = 0; at < n;) {
-        const sp_dict *d = at == 0 ? &t->by_piece : &t->by_tail;
+        const sp_dict *d = at == 0 ? &t->by.piece : &t->by.tail;
         size_t len = SP_MIN(n - at, t->longest);
         uint32_t id = SP_DICT_NONE;
         for (; len > 0; len--) {
@@ -237,7 +237,7 @@ static sp_err cut_word(const sp_tokenizer *t, const char *word, size_t n, size_t
         }
         if (id == SP_DICT_NONE) {
             out->n = before;
-            return put_id(out, t->unk);
+            return put_id(out, t->marks.unk);
         }
         SP_TRY(put_id(out, (int32_t)id));
         at += len;

@@ -362,7 +362,7 @@ static void missing_bytes(void **state)
     sp_tokenizer *t = tv_create(&v);
     assert_string_equal(tv_ids(t, "axb", 0), "2");
     sp_tokenizer_destroy(t);
-    v.spec.unk = tv_add(&v, "<unk>", SP_TOKEN_UNKNOWN, 0);
+    v.spec.marks.unk = tv_add(&v, "<unk>", SP_TOKEN_UNKNOWN, 0);
     t = tv_create(&v);
     assert_string_equal(tv_ids(t, "axb", 0), "0 3 1");
     sp_tokenizer_destroy(t);

@@ -11,10 +11,10 @@ static char byte_names[256][8];
 static void begin(tiny_vocab *v)
 {
     tv_begin(v, true);
-    v->spec.unk = tv_add(v, "<unk>", SP_TOKEN_UNKNOWN, 0);
-    v->spec.bos = tv_add(v, "<s>", SP_TOKEN_CONTROL, 0);
-    v->spec.eos = tv_add(v, "</s>", SP_TOKEN_CONTROL, 0);
-    v->spec.add_bos = true;
+    v->spec.marks.unk = tv_add(v, "<unk>", SP_TOKEN_UNKNOWN, 0);
+    v->spec.marks.bos = tv_add(v, "<s>", SP_TOKEN_CONTROL, 0);
+    v->spec.marks.eos = tv_add(v, "</s>", SP_TOKEN_CONTROL, 0);
+    v->spec.marks.add_bos = true;
     for (int b = 0; b < 256; b++) {
         snprintf(byte_names[b], sizeof byte_names[b], "<0x%02X>", b);
         tv_add(v, byte_names[b], SP_TOKEN_BYTE, 0);
@@ -59,7 +59,7 @@ static void leftmost_of_equal_scores(void **state)
 {
     tiny_vocab v;
     begin(&v);
-    v.spec.add_space_prefix = false;
+    v.spec.words.add_space_prefix = false;
     int32_t x = tv_add(&v, "x", SP_TOKEN_NORMAL, -5), xx = tv_add(&v, "xx", SP_TOKEN_NORMAL, -1);
     sp_tokenizer *t = tv_create(&v);
     EXPECT(t, "xxx", 0, xx, x);
@@ -84,19 +84,19 @@ static void dummy_space(void **state)
     EXPECT(t, "a</s>a", special | SP_TOK_JOINED, A, EOS, SPACE_A);
     sp_tokenizer_destroy(t);
 
-    v.spec.prefix_first_only = true;
+    v.spec.words.prefix_first_only = true;
     t = tv_create(&v);
     EXPECT(t, "a</s>a", special, SPACE_A, EOS, A);
     EXPECT(t, "</s>a", special, EOS, A);
     sp_tokenizer_destroy(t);
 
-    v.spec.prefix_unless_space = true;
+    v.spec.words.prefix_unless_space = true;
     t = tv_create(&v);
     EXPECT(t, " a", 0, SPACE_A);
     EXPECT(t, SP "a", 0, SPACE_A);
     sp_tokenizer_destroy(t);
 
-    v.spec.add_space_prefix = false;
+    v.spec.words.add_space_prefix = false;
     t = tv_create(&v);
     EXPECT(t, "a", 0, A);
     sp_tokenizer_destroy(t);
@@ -126,17 +126,17 @@ static void unknown_characters(void **state)
 {
     tiny_vocab v;
     tv_begin(&v, true);
-    v.spec.add_space_prefix = false;
-    v.spec.unk = tv_add(&v, "<unk>", SP_TOKEN_UNKNOWN, 0);
+    v.spec.words.add_space_prefix = false;
+    v.spec.marks.unk = tv_add(&v, "<unk>", SP_TOKEN_UNKNOWN, 0);
     int32_t a = tv_add(&v, "a", SP_TOKEN_NORMAL, -1);
     sp_tokenizer *t = tv_create(&v);
     EXPECT(t, "xya", 0, UNK, UNK, a);
     sp_tokenizer_destroy(t);
-    v.spec.fuse_unk = true;
+    v.spec.words.fuse_unk = true;
     t = tv_create(&v);
     EXPECT(t, "xyaz", 0, UNK, a, UNK);
     sp_tokenizer_destroy(t);
-    v.spec.unk = -1;
+    v.spec.marks.unk = -1;
     t = tv_create(&v);
     EXPECT(t, "xyaz", 0, a);
     sp_tokenizer_destroy(t);
@@ -147,7 +147,7 @@ static void no_control_token_from_text(void **state)
 {
     tiny_vocab v;
     fill(&v);
-    v.spec.add_space_prefix = false;
+    v.spec.words.add_space_prefix = false;
     static const char *const parts[] = {"<", "s", ">", "<s"};
     int32_t ids[4];
     for (int i = 0; i < 4; i++) ids[i] = tv_add(&v, parts[i], SP_TOKEN_NORMAL, -1);
@@ -166,7 +166,7 @@ static void words_apart(void **state)
     sp_tokenizer *t = tv_create(&v);
     EXPECT(t, "b a", 0, SPACE_, crossing);
     sp_tokenizer_destroy(t);
-    v.spec.split_words = true;
+    v.spec.words.split_words = true;
     t = tv_create(&v);
     EXPECT(t, "b a", 0, SPACE_, B, SPACE_A);
     sp_tokenizer_destroy(t);
@@ -209,7 +209,7 @@ static void long_runs(void **state)
     const size_t n = 100000;
     tiny_vocab v;
     begin(&v);
-    v.spec.add_space_prefix = false;
+    v.spec.words.add_space_prefix = false;
     tv_add(&v, "a", SP_TOKEN_NORMAL, -5);
     tv_add(&v, "aa", SP_TOKEN_NORMAL, -4);
     tv_add(&v, "aaaa", SP_TOKEN_NORMAL, -3);

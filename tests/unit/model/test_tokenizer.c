@@ -29,9 +29,9 @@ static void fill(tiny_vocab *v)
     tv_add(v, "<start>", SP_TOKEN_CONTROL, 0);
     tv_add(v, "<tool>", SP_TOKEN_USER, 0);
     tv_add(v, "<end>", SP_TOKEN_CONTROL, 0);
-    v->spec.eos = END;
-    v->spec.bos = START;
-    v->spec.add_bos = true;
+    v->spec.marks.eos = END;
+    v->spec.marks.bos = START;
+    v->spec.marks.add_bos = true;
 }
 
 static void special_tokens_in_text(void **state)
@@ -59,7 +59,7 @@ static void a_vocabulary_without_bos(void **state)
 {
     tiny_vocab v;
     fill(&v);
-    v.spec.bos = -1;
+    v.spec.marks.bos = -1;
     sp_tokenizer *t = tv_create(&v);
     assert_false(sp_tokenizer_adds_bos(t));
     assert_string_equal(tv_ids(t, "a", SP_TOK_BOS), "97");
@@ -177,7 +177,7 @@ static void what_ends_a_generation(void **state)
 {
     tiny_vocab v;
     fill(&v);
-    v.spec.eot = START;
+    v.spec.marks.eot = START;
     int32_t im = tv_add(&v, "<|im_end|>", SP_TOKEN_CONTROL, 0),
             s = tv_add(&v, "</s>", SP_TOKEN_NORMAL, 0);
     int32_t eot = tv_add(&v, "<|eot_id|>", SP_TOKEN_CONTROL, 0);
@@ -224,10 +224,10 @@ static void bad_vocabularies(void **state)
 {
     tiny_vocab v;
     fill(&v);
-    v.spec.eos = 5000;
+    v.spec.marks.eos = 5000;
     refuse(&v, SP_E_FORMAT, "tiny: EOS token 5000");
     fill(&v);
-    v.spec.bos = -2;
+    v.spec.marks.bos = -2;
     refuse(&v, SP_E_FORMAT, "tiny: BOS token -2");
     fill(&v);
     v.types[3] = 9;
@@ -266,8 +266,8 @@ static void out_of_memory(void **state)
         tv_bytes(&v);
         tv_merge(&v, "a b", made[0]);
         v.spec.ignore_merges = !spm;
-        v.spec.bos = tv_add(&v, "<s>", SP_TOKEN_CONTROL, 0);
-        v.spec.add_bos = true;
+        v.spec.marks.bos = tv_add(&v, "<s>", SP_TOKEN_CONTROL, 0);
+        v.spec.marks.add_bos = true;
         sp_tokenizer *t = NULL;
         for (long n = 1; !t; n++) {
             sp_fault_after(n);

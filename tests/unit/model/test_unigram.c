@@ -11,12 +11,12 @@ enum { PAD, EOS, UNK, SPACE_, A, B, AB, ABC, C, BCD, D, SPACE_A, N_TOKENS };
 static void fill(tiny_vocab *v)
 {
     tv_begin(v, true);
-    v->spec.unigram = v->spec.fuse_unk = true;
-    v->spec.add_space_prefix = false;
+    v->spec.unigram = v->spec.words.fuse_unk = true;
+    v->spec.words.add_space_prefix = false;
     v->spec.unk_score = -20;
     tv_add(v, "<pad>", SP_TOKEN_CONTROL, 0);
-    v->spec.eos = tv_add(v, "</s>", SP_TOKEN_CONTROL, 0);
-    v->spec.unk = tv_add(v, "<unk>", SP_TOKEN_UNKNOWN, 0);
+    v->spec.marks.eos = tv_add(v, "</s>", SP_TOKEN_CONTROL, 0);
+    v->spec.marks.unk = tv_add(v, "<unk>", SP_TOKEN_UNKNOWN, 0);
     tv_add(v, SP, SP_TOKEN_NORMAL, -2);
     tv_add(v, "a", SP_TOKEN_NORMAL, -3);
     tv_add(v, "b", SP_TOKEN_NORMAL, -4);
@@ -53,7 +53,7 @@ static void unknown_characters(void **state)
     assert_string_equal(tv_ids(t, "</s><unk>", 0),
                         "2"); /* texts of special tokens are plain text */
     sp_tokenizer_destroy(t);
-    v.spec.fuse_unk = false;
+    v.spec.words.fuse_unk = false;
     v.spec.unk_score =
         -1; /* better than any token: yet a character that is a token is not unknown */
     t = tv_create(&v);
@@ -74,7 +74,7 @@ static void fewer_spaces(void **state)
 {
     tiny_vocab v;
     fill(&v);
-    v.spec.add_space_prefix = true;
+    v.spec.words.add_space_prefix = true;
     v.spec.spaces = (sp_spaces){.squeeze = true, .strip_left = true, .strip_right = true};
     sp_tokenizer *t = tv_create(&v);
     assert_string_equal(tv_ids(t, "  a   a ", 0), "11 11");

@@ -40,12 +40,9 @@ static inline void tv_begin(tiny_vocab *v, bool spm)
                               .tokens = v->tokens,
                               .types = v->types,
                               .merges = v->merges,
-                              .bos = -1,
-                              .eos = -1,
-                              .eot = -1,
-                              .unk = -1};
+                              .marks = {.bos = -1, .eos = -1, .eot = -1, .unk = -1}};
     if (spm) v->spec.scores = v->scores;
-    if (spm) v->spec.add_space_prefix = true;
+    if (spm) v->spec.words.add_space_prefix = true;
 }
 
 /* The 256 bytes as tokens 0..255: the id of a byte is its value. */
