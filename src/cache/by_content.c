@@ -19,7 +19,7 @@ static uint64_t hash_copy(const sp_copy *c)
 
 sp_err sp_by_content_init(sp_ledger *l)
 {
-    return sp_chains_init(&l->content, offsetof(sp_copy, next_by_id), hash_copy);
+    return sp_chains_init(&l->content, offsetof(sp_copy, index.by_id), hash_copy);
 }
 
 void sp_by_content_fini(sp_ledger *l)
@@ -63,7 +63,7 @@ static bool is_after(const sp_copy *c, const sp_digest *ids, int n)
 sp_copy *sp_by_content_same(const sp_ledger *l, const sp_copy_spec *spec)
 {
     bool fused = spec->facts.kind == SP_COPY_FUSED;
-    for (sp_copy *c = sp_by_content_first(l, &spec->seg->id); c; c = c->next_by_id)
+    for (sp_copy *c = sp_by_content_first(l, &spec->seg->id); c; c = c->index.by_id)
         if (c->state == SP_COPY_READY && (c->facts.kind == SP_COPY_FUSED) == fused &&
             !c->base == !spec->base && is_after(c, spec->facts.before, spec->facts.n_before) &&
             sp_copy_says(c, spec->seg))
@@ -73,7 +73,7 @@ sp_copy *sp_by_content_same(const sp_ledger *l, const sp_copy_spec *spec)
 
 const sp_copy *sp_by_content_plain(const sp_ledger *l, const sp_segment *segs, int i)
 {
-    for (const sp_copy *c = sp_by_content_first(l, &segs[i].id); c; c = c->next_by_id) {
+    for (const sp_copy *c = sp_by_content_first(l, &segs[i].id); c; c = c->index.by_id) {
         bool fits = c->state == SP_COPY_READY && c->facts.kind == SP_COPY_PLAIN && c->facts.exact && !c->base &&
                     c->facts.n_before == i && sp_copy_says(c, &segs[i]);
         int32_t end = 0;
@@ -90,7 +90,7 @@ sp_copy *sp_by_content_named(const sp_ledger *l, const sp_adopted *name, const s
 {
     const uint64_t head = sp_copy_key_head(&name->facts);
     sp_copy *best = NULL;
-    for (sp_copy *c = sp_by_content_first(l, &name->facts.id); c; c = c->next_by_id)
+    for (sp_copy *c = sp_by_content_first(l, &name->facts.id); c; c = c->index.by_id)
         if (c != not &&c->facts.kind == name->facts.kind && sp_copy_key_head(&c->facts) == head &&
             sp_digest_eq(&c->facts.id, &name->facts.id) &&
             (!best || (best->state == SP_COPY_FREE && c->state != SP_COPY_FREE)))
@@ -102,12 +102,12 @@ int sp_by_content_variants(const sp_ledger *l, const sp_digest *id, uint64_t hea
 {
     int n = 0;
     *least = NULL;
-    for (sp_copy *c = sp_by_content_first(l, id); c; c = c->next_by_id) {
+    for (sp_copy *c = sp_by_content_first(l, id); c; c = c->index.by_id) {
         if (c->facts.kind != SP_COPY_PLACED || c->facts.head != head || !sp_digest_eq(&c->facts.id, id)) continue;
         n++;
         if (c->n_pins || c->state == SP_COPY_LOADING) continue;
-        if (!*least || c->worth < (*least)->worth ||
-            (c->worth <= (*least)->worth && c->last_used < (*least)->last_used))
+        if (!*least || c->uses.worth < (*least)->uses.worth ||
+            (c->uses.worth <= (*least)->uses.worth && c->uses.last < (*least)->uses.last))
             *least = c;
     }
     return n;
@@ -151,7 +151,7 @@ static sp_copy *best_copy(const sp_ledger *l, const sp_content_query *q, sp_copy
     bool loadable = !q->ready_only;
     uint64_t head = loadable ? sp_head_key(q->head, q->n_head) : 0;
     sp_copy *best = NULL;
-    for (sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->next_by_id) {
+    for (sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->index.by_id) {
         if (c->state == SP_COPY_READY ? serves(c, q, kind)
                                       : loadable && may_serve(c, q, kind, head)) {
             if (!best || c->state > best->state) best = c;
@@ -201,7 +201,7 @@ static bool is_measured(const sp_copy *c, const sp_content_query *q, uint64_t he
 bool sp_by_content_knows_measured(const sp_ledger *l, const sp_content_query *q)
 {
     const uint64_t head = sp_head_key(q->head, q->n_head);
-    for (const sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->next_by_id)
+    for (const sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->index.by_id)
         if (is_measured(c, q, head)) return true;
     return false;
 }
@@ -211,7 +211,7 @@ static int take_measured(const sp_ledger *l, const sp_content_query *q, const sp
 {
     const uint64_t head = sp_head_key(q->head, q->n_head);
     int n = 0;
-    for (sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->next_by_id) {
+    for (sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->index.by_id) {
         if (!is_measured(c, q, head)) continue;
         if (out) out[n] = c, c->n_pins++;
         n++;
@@ -241,7 +241,7 @@ sp_miss sp_by_content_why(const sp_ledger *l, const sp_content_query *q)
 {
     bool elsewhere = false;
     uint64_t head = sp_head_key(q->head, q->n_head);
-    for (const sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->next_by_id) {
+    for (const sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->index.by_id) {
         bool ready = c->state == SP_COPY_READY;
         if (ready ? !sp_copy_says(c, q->seg)
                   : !c->places || !sp_digest_eq(&c->facts.id, &q->seg->id))

@@ -38,8 +38,8 @@ static uint64_t start_of(const sp_copy *c)
 
 sp_err sp_by_path_init(sp_ledger *l)
 {
-    SP_TRY(sp_chains_init(&l->path_by_id, offsetof(sp_copy, next_by_id), id_of));
-    return sp_chains_init(&l->path_by_start, offsetof(sp_copy, next_by_start), start_of);
+    SP_TRY(sp_chains_init(&l->path_by_id, offsetof(sp_copy, index.by_id), id_of));
+    return sp_chains_init(&l->path_by_start, offsetof(sp_copy, index.by_start), start_of);
 }
 
 void sp_by_path_fini(sp_ledger *l)
@@ -72,7 +72,7 @@ void sp_by_path_drop(sp_ledger *l, sp_copy *c)
 sp_copy *sp_by_path_child(const sp_ledger *l, const sp_copy *parent, const sp_segment *seg)
 {
     sp_copy *c = sp_chains_first(&l->path_by_id, hash_id(parent, &seg->id));
-    while (c && (c->parent != parent || !sp_copy_says(c, seg))) c = c->next_by_id;
+    while (c && (c->parent != parent || !sp_copy_says(c, seg))) c = c->index.by_id;
     return c;
 }
 
@@ -81,7 +81,7 @@ const sp_copy *sp_by_path_at(const sp_ledger *l, const sp_digest *ids, int n)
     const sp_copy *at = NULL;
     for (int i = 0; i < n && (i == 0 || at); i++) {
         const sp_copy *c = sp_chains_first(&l->path_by_id, hash_id(at, &ids[i]));
-        while (c && (c->parent != at || !sp_digest_eq(&c->facts.id, &ids[i]))) c = c->next_by_id;
+        while (c && (c->parent != at || !sp_digest_eq(&c->facts.id, &ids[i]))) c = c->index.by_id;
         at = c;
     }
     return at;
@@ -117,7 +117,7 @@ static sp_copy *find_partial(const sp_ledger *l, const sp_copy *parent, const sp
     int32_t best_blocks = 0;
     if (seg->n < SP_BLOCK_TOKENS) return NULL;
     sp_copy *c = sp_chains_first(&l->path_by_start, hash_start(parent, seg->tenant, seg->tokens));
-    for (; c; c = c->next_by_start) {
+    for (; c; c = c->index.by_start) {
         bool follows = c->parent == parent && (parent || c->tenant == seg->tenant) && c->first == 0;
         int32_t b = follows && sp_by_path_can_serve(c, ready_only) ? common_blocks(c, seg) : 0;
         if (b > best_blocks) {
@@ -170,7 +170,7 @@ static void use(sp_ledger *l, const sp_copy *found, int64_t now)
 {
     if (!found || found->state != SP_COPY_READY) return;
     sp_copy *c = sp_ledger_own(l, found);
-    c->worth += SP_MOST_WORTH; /* exact: CFO is 0 */
+    c->uses.worth += SP_MOST_WORTH; /* exact: CFO is 0 */
     sp_evict_use(&l->ready, c, now);
 }
 

@@ -33,9 +33,9 @@ static void pack_all(packer *p, const sp_copy_spec *spec, sp_copy *c)
     c->tokens = pack(p, spec->seg->tokens, (size_t)n, sizeof *c->tokens);
     c->blocks = pack(p, spec->blocks, (size_t)sp_blocks_for(spec->first + n), sizeof *c->blocks);
     if (spec->base) {
-        c->patch = pack(p, spec->patch, n_patch, sizeof *c->patch);
-        c->patch_blocks = pack(p, spec->patch_blocks, (size_t)sp_blocks_for(spec->n_patch),
-                               sizeof *c->patch_blocks);
+        c->patch.tokens = pack(p, spec->patch, n_patch, sizeof *c->patch.tokens);
+        c->patch.blocks = pack(p, spec->patch_blocks, (size_t)sp_blocks_for(spec->n_patch),
+                               sizeof *c->patch.blocks);
     }
     if (p->memory) sp_copy_facts_own(&spec->facts, n, p->memory + p->used, &c->facts);
     p->used += sp_copy_facts_bytes(&spec->facts, n);
@@ -58,7 +58,7 @@ sp_err sp_copy_fill(sp_copy *c, const sp_copy_spec *spec)
     c->n = spec->seg->n;
     c->first = spec->first;
     c->base = spec->base;
-    c->n_patch = spec->base ? spec->n_patch : 0;
+    c->patch.n = spec->base ? spec->n_patch : 0;
     return SP_OK;
 }
 
@@ -74,9 +74,9 @@ void sp_copy_move_contents(sp_copy *to, sp_copy *from)
     to->blocks = from->blocks;
     to->first = from->first;
     to->base = from->base;
-    to->n_patch = from->n_patch;
-    to->patch = from->patch;
-    to->patch_blocks = from->patch_blocks;
+    to->patch.n = from->patch.n;
+    to->patch.tokens = from->patch.tokens;
+    to->patch.blocks = from->patch.blocks;
     to->memory = from->memory;
     from->memory = NULL;
     sp_copy_empty(from);
@@ -106,13 +106,13 @@ void sp_copy_empty(sp_copy *c)
     c->memory = NULL;
     c->facts = (sp_copy_facts){.kind = f.kind, .id = f.id, .head = f.head, .cost_us = f.cost_us};
     c->tokens = NULL;
-    c->n = c->n_patch = 0;
+    c->n = c->patch.n = 0;
     c->parent = NULL;
     c->blocks = NULL;
     c->first = 0;
     c->base = NULL;
-    c->patch = NULL;
-    c->patch_blocks = NULL;
+    c->patch.tokens = NULL;
+    c->patch.blocks = NULL;
 }
 
 bool sp_copy_says(const sp_copy *c, const sp_segment *seg)

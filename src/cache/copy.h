@@ -70,6 +70,23 @@ typedef struct sp_rank_place {
     size_t slot; /* 1 + index in the heap; 0: not in it */
 } sp_rank_place;
 
+/* Recomputed tokens, stored over another copy. */
+typedef struct sp_copy_patch {
+    int32_t n;
+    const int32_t *tokens;  /* [n] ascending token indices */
+    const uint32_t *blocks; /* [ceil(n / B)] keys rotated for at + tokens[k] */
+} sp_copy_patch;
+
+/* How a copy was used: what replacement policies read. */
+typedef struct sp_copy_uses {
+    int64_t last;    /* logical time */
+    int64_t n;       /* requests that used it, the one that added or loaded it included */
+    float worth;     /* f_r of Cache-Craft section 3.3: 1 + sum of 1 / CFO over its uses */
+    float mean_cost; /* cost of one of its tokens, mean over the requests that computed it */
+    int32_t n_costs; /* requests in that mean, as far as they are remembered */
+    double recent;   /* log2 of its uses, weighted by age with a half-life (cache/evict.h) */
+} sp_copy_uses;
+
 /* Outside cache/ a copy is read-only and borrowed: valid while pinned. */
 struct sp_copy {
     /* -- what it is: constant while READY. A FREE copy has only kind, id, head and cost; if it is measured, also
@@ -84,9 +101,7 @@ struct sp_copy {
     const uint32_t *blocks;       /* [ceil((first + n) / B)]; of a patched copy: the blocks of its base */
     int32_t first;                /* slot of token 0 in blocks[0]; above 0 for a node that shares a block */
     const sp_copy *base;          /* what the patch is stored over; NULL: the copy is whole */
-    int32_t n_patch;              /* tokens of the patch */
-    const int32_t *patch;         /* [n_patch] ascending token indices */
-    const uint32_t *patch_blocks; /* [ceil(n_patch / B)] keys rotated for at + patch[k] */
+    sp_copy_patch patch;
 
     /* -- for the ledger, which alone writes it; replacement policies read it */
     sp_copy_state state;
@@ -98,43 +113,44 @@ struct sp_copy {
     int64_t retained_until; /* microseconds; until then others are evicted first: sp_ledger_retain */
     int n_pins;           /* users, the load that fills it, and patches over it */
     bool has_head;        /* LOADING: the header has arrived, so facts are complete */
-    int n_children;       /* path copies with blocks that continue this one */
-    sp_copy *first_child; /* path copies in any state that continue this one ... */
+    struct {
+        int n;          /* path copies with blocks that continue this one */
+        sp_copy *first; /* path copies in any state that continue this one ... */
+    } children;
     struct {
         sp_copy *next, *previous;
     } sibling;         /* ... and others with the same parent */
-    int64_t last_used; /* logical time */
-    int64_t n_uses;    /* requests that used it, the one that added or loaded it included */
-    float worth;       /* f_r of Cache-Craft section 3.3: 1 + sum of 1 / CFO over its uses */
-    float mean_cost;   /* cost of one of its tokens, mean over the requests that computed it */
-    int32_t n_costs;   /* requests in that mean, as far as they are remembered */
-    double recent;     /* log2 of its uses, weighted by age with a half-life (cache/evict.h) */
-    float expected;    /* uses by waiting requests, sooner ones weigh more; valid for the look ... */
-    int64_t expected_look; /* ... of this number (cache/evict.h) */
-    bool aside;            /* the current look expects it: it is in no rank */
+    sp_copy_uses uses;
+    struct {
+        float uses;   /* by waiting requests, sooner ones weigh more; valid for the look ... */
+        int64_t look; /* ... of this number (cache/evict.h) */
+        bool aside;   /* the current look expects it: it is in no rank */
+    } expected;
     uint64_t name;         /* hash of kind, path or head, and id: its name for policies and readers (tree.h) */
     struct {
         sp_copy *newer, *older;
-    } used;                 /* order of use, of all READY copies or of all FREE ones ... */
-    int64_t order;          /* ... as an ascending number */
-    sp_rank_place rank[2];  /* cache/rank.h: by the policy's priority; placed copies by worth */
-    sp_copy *host;          /* its stand-in in the host tier's order (cache/order.h), or NULL */
-    sp_copy *next_by_id;    /* chains of the indices */
-    sp_copy *next_by_start; /* path copies of a block or more */
-    size_t slot;            /* index in the ledger's list of all copies */
-    void *memory;           /* one allocation: all arrays that the pointers above own */
+        int64_t order;     /* ascending */
+    } used;                /* order of use, of all READY copies or of all FREE ones */
+    sp_rank_place rank[2]; /* cache/rank.h: by the policy's priority; placed copies by worth */
+    sp_copy *host;         /* its stand-in in the host tier's order (cache/order.h), or NULL */
+    struct {
+        sp_copy *by_id;    /* the next one in the chains of the indices ... */
+        sp_copy *by_start; /* ... of path copies of a block or more */
+        size_t slot;       /* in the ledger's list of all copies */
+    } index;
+    void *memory;          /* one allocation: all arrays that the pointers above own */
 };
 
 /* sp_copy_n_own_blocks -- blocks that it does not share with its base: those of a patch, or all. */
 static inline int32_t sp_copy_n_own_blocks(const sp_copy *c)
 {
-    return sp_blocks_for(c->base ? c->n_patch : c->first + c->n);
+    return sp_blocks_for(c->base ? c->patch.n : c->first + c->n);
 }
 
 /* sp_copy_evictable -- it may be evicted from the device now. */
 static inline bool sp_copy_evictable(const sp_copy *c)
 {
-    return c->state == SP_COPY_READY && c->n_pins == 0 && c->n_children == 0;
+    return c->state == SP_COPY_READY && c->n_pins == 0 && c->children.n == 0;
 }
 
 /* sp_copy_loadable -- it has no blocks, but a lower tier has it. */

@@ -95,7 +95,7 @@ sp_err sp_evict_reserve(sp_evict *e, size_t n)
 
 void sp_evict_link(sp_evict *e, sp_copy *c)
 {
-    c->order = ++e->order;
+    c->used.order = ++e->order;
     c->used.newer = NULL;
     c->used.older = e->newest;
     if (e->newest) e->newest->used.newer = c;
@@ -132,11 +132,11 @@ static double add_logs(double a, double b)
 static void count_use(sp_evict *e, sp_copy *c, int64_t now)
 {
     e->now = now;
-    if (c->n_uses && c->last_used == now) return;
-    c->recent = add_logs(c->n_uses ? c->recent : -INFINITY, (double)now / e->half_life);
-    e->most_recent = fmax(e->most_recent, c->recent);
-    c->n_uses++;
-    c->last_used = now;
+    if (c->uses.n && c->uses.last == now) return;
+    c->uses.recent = add_logs(c->uses.n ? c->uses.recent : -INFINITY, (double)now / e->half_life);
+    e->most_recent = fmax(e->most_recent, c->uses.recent);
+    c->uses.n++;
+    c->uses.last = now;
 }
 
 /* settle_rank -- inserts or moves the copy by its priority. Expected copies have their own list. */
@@ -144,7 +144,7 @@ static void settle_rank(sp_evict *e, sp_copy *c)
 {
     if (!e->policy->priority) return;
     double priority = e->policy->priority(e, c);
-    if (c->aside)
+    if (c->expected.aside)
         c->rank[0].priority = priority;
     else
         sp_rank_put(&e->rank, c, priority);
@@ -154,27 +154,27 @@ static void settle_rank(sp_evict *e, sp_copy *c)
 static void recall(const sp_evict *e, sp_copy *c)
 {
     const sp_past_copy *p = e->past.slots ? sp_past_find(&e->past, c->name) : NULL;
-    if (!p || c->n_uses) return; /* a copy that stayed in a lower tier has kept its counts */
-    c->n_uses = p->n_uses;
-    c->last_used = p->last_used;
-    c->recent = p->recent;
-    c->worth = p->worth;
-    c->mean_cost = p->mean_cost;
-    c->n_costs = p->n_costs;
+    if (!p || c->uses.n) return; /* a copy that stayed in a lower tier has kept its counts */
+    c->uses.n = p->n_uses;
+    c->uses.last = p->last_used;
+    c->uses.recent = p->recent;
+    c->uses.worth = p->worth;
+    c->uses.mean_cost = p->mean_cost;
+    c->uses.n_costs = p->n_costs;
 }
 
 /* count_cost -- the copy was computed again: updates the mean of cost / new tokens over these requests. */
 static void count_cost(sp_copy *c, double token_cost)
 {
-    c->n_costs++;
-    c->mean_cost += (float)((token_cost - c->mean_cost) / c->n_costs);
+    c->uses.n_costs++;
+    c->uses.mean_cost += (float)((token_cost - c->uses.mean_cost) / c->uses.n_costs);
 }
 
 /* guess_cost -- the cost of a token of a copy that another process computed. A tier stores measured time, which is
  * comparable only with a profile's times. */
 static double guess_cost(const sp_evict *e, const sp_copy *c)
 {
-    const int32_t n = SP_MAX(c->base ? c->n_patch : c->n, 1);
+    const int32_t n = SP_MAX(c->base ? c->patch.n : c->n, 1);
     if (e->cost && c->facts.cost_us > 0) return (double)c->facts.cost_us / n;
     return sp_cost_us(e->cost, c->facts.at, n) / n;
 }
@@ -185,12 +185,12 @@ void sp_evict_add(sp_evict *e, sp_copy *c, double token_cost, int64_t now)
     count_use(e, c, now);
     if (token_cost >= 0)
         count_cost(c, token_cost);
-    else if (!c->n_costs)
+    else if (!c->uses.n_costs)
         count_cost(c, guess_cost(e, c));
     sp_evict_link(e, c);
     if (e->policy->use) e->policy->use(e, c, now);
     settle_rank(e, c);
-    if (c->facts.kind == SP_COPY_PLACED) sp_rank_put(&e->placed, c, c->worth);
+    if (c->facts.kind == SP_COPY_PLACED) sp_rank_put(&e->placed, c, c->uses.worth);
 }
 
 void sp_evict_use(sp_evict *e, sp_copy *c, int64_t now)
@@ -200,12 +200,12 @@ void sp_evict_use(sp_evict *e, sp_copy *c, int64_t now)
     sp_evict_link(e, c);
     if (e->policy->use) e->policy->use(e, c, now);
     settle_rank(e, c);
-    if (c->facts.kind == SP_COPY_PLACED) sp_rank_put(&e->placed, c, c->worth);
+    if (c->facts.kind == SP_COPY_PLACED) sp_rank_put(&e->placed, c, c->uses.worth);
 }
 
 void sp_evict_back(sp_evict *e, sp_copy *c)
 {
-    if (e->policy->priority && !c->aside) sp_rank_back(&e->rank, c);
+    if (e->policy->priority && !c->expected.aside) sp_rank_back(&e->rank, c);
     if (c->facts.kind == SP_COPY_PLACED) sp_rank_back(&e->placed, c);
 }
 
@@ -213,19 +213,19 @@ void sp_evict_drop(sp_evict *e, sp_copy *c)
 {
     sp_rank_drop(&e->rank, c);
     sp_rank_drop(&e->placed, c);
-    for (size_t i = 0; c->aside && i < e->expected.n; i++) {
+    for (size_t i = 0; c->expected.aside && i < e->expected.n; i++) {
         if (e->expected.v[i] != c) continue;
         e->expected.v[i] = e->expected.v[--e->expected.n];
-        c->aside = false;
+        c->expected.aside = false;
     }
     if (e->past.slots)
         sp_past_put(&e->past, &(sp_past_copy){.name = c->name,
-                                              .last_used = c->last_used,
-                                              .n_uses = c->n_uses,
-                                              .recent = c->recent,
-                                              .worth = c->worth,
-                                              .mean_cost = c->mean_cost,
-                                              .n_costs = c->n_costs});
+                                              .last_used = c->uses.last,
+                                              .n_uses = c->uses.n,
+                                              .recent = c->uses.recent,
+                                              .worth = c->uses.worth,
+                                              .mean_cost = c->uses.mean_cost,
+                                              .n_costs = c->uses.n_costs});
     sp_evict_unlink(e, c);
 }
 
@@ -236,7 +236,7 @@ void sp_evict_look(sp_evict *e)
     e->look++;
     e->most_expected = 0;
     for (size_t i = 0; i < e->expected.n; i++) {
-        e->expected.v[i]->aside = false;
+        e->expected.v[i]->expected.aside = false;
         sp_rank_back(&e->rank, e->expected.v[i]);
     }
     e->expected.n = 0;
@@ -244,15 +244,15 @@ void sp_evict_look(sp_evict *e)
 
 void sp_evict_expect(sp_evict *e, sp_copy *c, float weight)
 {
-    if (c->expected_look != e->look) c->expected = 0;
-    c->expected_look = e->look;
-    c->expected += weight;
+    if (c->expected.look != e->look) c->expected.uses = 0;
+    c->expected.look = e->look;
+    c->expected.uses += weight;
     if (c->state != SP_COPY_READY) return;
-    e->most_expected = SP_MAX(e->most_expected, c->expected);
-    if (!e->policy->looks_ahead || c->aside) return;
+    e->most_expected = SP_MAX(e->most_expected, c->expected.uses);
+    if (!e->policy->looks_ahead || c->expected.aside) return;
     assert(e->expected.n < e->expected.cap);
     e->expected.v[e->expected.n++] = c;
-    c->aside = true;
+    c->expected.aside = true;
     sp_rank_drop(&e->rank, c);
 }
 

@@ -105,7 +105,7 @@ void sp_evict_unlink(sp_evict *e, sp_copy *c);
 /* sp_evict_expected -- uses that the current look expects; earlier looks do not count. */
 static inline float sp_evict_expected(const sp_evict *e, const sp_copy *c)
 {
-    return c->expected_look == e->look ? c->expected : 0;
+    return c->expected.look == e->look ? c->expected.uses : 0;
 }
 
 #endif

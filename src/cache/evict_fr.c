@@ -5,7 +5,7 @@
 
 static double fr_priority(const sp_evict *e, const sp_copy *c)
 {
-    return c->worth;
+    return c->uses.worth;
 }
 
 const sp_evict_policy sp_evict_fr = {

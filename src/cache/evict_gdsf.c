@@ -16,18 +16,18 @@
 
 static double gdsf_priority(const sp_evict *e, const sp_copy *c)
 {
-    return e->clock + (double)c->n_uses;
+    return e->clock + (double)c->uses.n;
 }
 
 /* in_window -- uses of a copy that was just used. */
 static double in_window(const sp_evict *e, const sp_copy *c)
 {
-    return exp2(c->recent - (double)c->last_used / e->half_life);
+    return exp2(c->uses.recent - (double)c->uses.last / e->half_life);
 }
 
 static double pgdsf_priority(const sp_evict *e, const sp_copy *c)
 {
-    return e->clock + in_window(e, c) * c->mean_cost;
+    return e->clock + in_window(e, c) * c->uses.mean_cost;
 }
 
 static sp_copy *gdsf_victim(sp_evict *e)

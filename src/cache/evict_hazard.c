@@ -186,13 +186,13 @@ static void hazard_use(sp_evict *e, sp_copy *c, int64_t now)
     if (t && t->last == now) return;
     survive(h, now);
     seen s = {.name = c->name, .tick = now, .depth = class_of_depth(c)};
-    if (t && now > t->last && c->n_uses > 1) {
-        s.uses = class_of_uses(c->n_uses - 1);
+    if (t && now > t->last && c->uses.n > 1) {
+        s.uses = class_of_uses(c->uses.n - 1);
         learn(h, &s, class_of_age(now - t->last), true);
     }
     if (!t) t = new_track(h, c->name);
     t->last = now;
-    s.uses = class_of_uses(c->n_uses);
+    s.uses = class_of_uses(c->uses.n);
     *log_at(h, h->n_log++) = s;
 }
 
@@ -220,10 +220,10 @@ static double at_age(const factors *f, int64_t age)
 
 static double hazard_of(const sp_evict *e, const factors *f, const sp_copy *c)
 {
-    double rate = BASE * (double)c->n_uses * at_age(f, e->now - c->last_used) *
-                  f->uses[class_of_uses(c->n_uses)] * f->depth[class_of_depth(c)];
+    double rate = BASE * (double)c->uses.n * at_age(f, e->now - c->uses.last) *
+                  f->uses[class_of_uses(c->uses.n)] * f->depth[class_of_depth(c)];
     rate += (double)sp_evict_expected(e, c);
-    return rate * (double)c->mean_cost;
+    return rate * (double)c->uses.mean_cost;
 }
 
 static uint64_t next_random(hazard *h)
@@ -243,7 +243,7 @@ static void consider(const sp_evict *e, const factors *f, sp_copy *c, candidate 
 {
     if (!sp_copy_evictable(c)) return;
     double x = hazard_of(e, f, c);
-    if (best->copy && (x > best->hazard || (x == best->hazard && c->order >= best->copy->order)))
+    if (best->copy && (x > best->hazard || (x == best->hazard && c->used.order >= best->copy->used.order)))
         return;
     *best = (candidate){c, x};
 }
@@ -254,9 +254,9 @@ static void prefetch(const sp_copy *c)
     __builtin_prefetch(&c->n);
     __builtin_prefetch(&c->first);
     __builtin_prefetch(&c->state);
-    __builtin_prefetch(&c->last_used);
-    __builtin_prefetch(&c->expected_look);
-    __builtin_prefetch(&c->order);
+    __builtin_prefetch(&c->uses.last);
+    __builtin_prefetch(&c->expected.look);
+    __builtin_prefetch(&c->used.order);
 }
 
 /* draw -- n copies of the heap at random. */

@@ -17,7 +17,7 @@
 
 static double history(const sp_evict *e, const sp_copy *c)
 {
-    return exp2(c->recent - e->most_recent);
+    return exp2(c->uses.recent - e->most_recent);
 }
 
 static double score(const sp_evict *e, const sp_copy *c)
@@ -28,7 +28,7 @@ static double score(const sp_evict *e, const sp_copy *c)
 
 static double lacr_priority(const sp_evict *e, const sp_copy *c)
 {
-    return c->recent;
+    return c->uses.recent;
 }
 
 static sp_copy *lacr_victim(sp_evict *e)
@@ -39,7 +39,7 @@ static sp_copy *lacr_victim(sp_evict *e)
         sp_copy *c = e->expected.v[i];
         if (!sp_copy_evictable(c)) continue;
         double s = score(e, c);
-        if (s > least || (s == least && victim && c->order > victim->order)) continue;
+        if (s > least || (s == least && victim && c->used.order > victim->used.order)) continue;
         least = s;
         victim = c;
     }

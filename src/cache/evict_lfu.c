@@ -4,7 +4,7 @@
 
 static double lfu_priority(const sp_evict *e, const sp_copy *c)
 {
-    return (double)c->n_uses;
+    return (double)c->uses.n;
 }
 
 const sp_evict_policy sp_evict_lfu = {

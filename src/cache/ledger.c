@@ -55,7 +55,7 @@ static sp_adopted name_of(const sp_copy *c)
 
 void sp_ledger_enter(sp_ledger *l, sp_copy *c)
 {
-    c->slot = l->all.n;
+    c->index.slot = l->all.n;
     l->all.v[l->all.n++] = c;
     sp_evict_link(&l->free, c);
 }
@@ -64,9 +64,9 @@ void sp_ledger_enter_path(sp_ledger *l, sp_copy *c)
 {
     sp_by_path_add(l, c);
     if (!c->parent) return;
-    c->sibling.next = c->parent->first_child;
+    c->sibling.next = c->parent->children.first;
     if (c->sibling.next) c->sibling.next->sibling.previous = c;
-    c->parent->first_child = c;
+    c->parent->children.first = c;
 }
 
 void sp_ledger_leave_path(sp_ledger *l, sp_copy *c)
@@ -76,14 +76,14 @@ void sp_ledger_leave_path(sp_ledger *l, sp_copy *c)
     if (c->sibling.previous)
         c->sibling.previous->sibling.next = c->sibling.next;
     else if (c->parent)
-        c->parent->first_child = c->sibling.next;
+        c->parent->children.first = c->sibling.next;
     c->sibling.next = c->sibling.previous = NULL;
 }
 
 /* forget -- a FREE copy is gone; the tiers are told. Pre: no path copy continues it. */
 static void forget(sp_ledger *l, sp_copy *c)
 {
-    assert(c->state == SP_COPY_FREE && c->n_pins == 0 && !c->first_child);
+    assert(c->state == SP_COPY_FREE && c->n_pins == 0 && !c->children.first);
     if (c->facts.kind != SP_COPY_PATH)
         sp_by_content_drop(l, c);
     else
@@ -91,8 +91,8 @@ static void forget(sp_ledger *l, sp_copy *c)
     sp_ledger_host_leave(l, c);
     sp_evict_unlink(&l->free, c);
     sp_copy *last = l->all.v[--l->all.n];
-    l->all.v[c->slot] = last;
-    last->slot = c->slot;
+    l->all.v[c->index.slot] = last;
+    last->index.slot = c->index.slot;
     sp_copy_empty(c);
     sp_free(c);
 }
@@ -108,7 +108,7 @@ void sp_ledger_unplace(sp_ledger *l, sp_copy *c, unsigned places, bool tell)
 /* next_below -- walks the path copies that continue `root`: each one after those that continue it. */
 static sp_copy *deepest(sp_copy *c)
 {
-    while (c->first_child) c = c->first_child;
+    while (c->children.first) c = c->children.first;
     return c;
 }
 
@@ -122,10 +122,10 @@ static sp_copy *next_below(const sp_copy *root, sp_copy *c)
  * the copies known until they are let go. */
 static void orphan(sp_ledger *l, sp_copy *c)
 {
-    for (sp_copy *d = c->first_child ? deepest(c) : NULL, *next; d; d = next) {
+    for (sp_copy *d = c->children.first ? deepest(c) : NULL, *next; d; d = next) {
         next = next_below(c, d);
         sp_ledger_unplace(l, d, ~0u, true);
-        if (d->state == SP_COPY_FREE && d->n_pins == 0 && !d->first_child) forget(l, d);
+        if (d->state == SP_COPY_FREE && d->n_pins == 0 && !d->children.first) forget(l, d);
     }
 }
 
@@ -134,7 +134,7 @@ void sp_ledger_settle(sp_ledger *l, sp_copy *c)
     while (c && c->state == SP_COPY_FREE && c->places == 0) {
         sp_copy *parent = c->parent;
         orphan(l, c);
-        if (c->n_pins || c->first_child) return;
+        if (c->n_pins || c->children.first) return;
         forget(l, c);
         c = parent;
     }
@@ -166,7 +166,7 @@ void sp_ledger_count(sp_ledger *l, const sp_copy *c, int sign)
 
 const uint32_t *sp_ledger_own_blocks(const sp_copy *c)
 {
-    return c->base ? c->patch_blocks : c->blocks;
+    return c->base ? c->patch.blocks : c->blocks;
 }
 
 uint64_t sp_ledger_name(const sp_copy *c)
@@ -224,13 +224,13 @@ static void keep_name(sp_ledger *l, sp_copy *c)
 
 void sp_ledger_become_free(sp_ledger *l, sp_copy *c)
 {
-    assert(c->n_children == 0 || c->state == SP_COPY_LOADING);
+    assert(c->children.n == 0 || c->state == SP_COPY_LOADING);
     if (c->state == SP_COPY_READY) sp_evict_drop(&l->ready, c);
     sp_kv_release(l->pool, sp_ledger_own_blocks(c), sp_copy_n_own_blocks(c));
     sp_ledger_count(l, c, -1);
     c->places &= ~(unsigned)SP_AT_DEVICE;
     if (c->base) sp_ledger_drop_pin(l, sp_ledger_own(l, c->base));
-    if (c->parent) c->parent->n_children--, tell_evictable(l, c->parent);
+    if (c->parent) c->parent->children.n--, tell_evictable(l, c->parent);
     keep_name(l, c);
     c->state = SP_COPY_FREE;
     sp_evict_link(&l->free, c);
@@ -259,8 +259,8 @@ static bool is_known_otherwise(const sp_ledger *l, const sp_copy *c)
     if (c->base || sp_copy_is_measured(&c->facts) || c->facts.heavy) return false;
     if (c->facts.kind == SP_COPY_PLAIN)
         return is_kept(sp_by_path_after(l, c->facts.before, c->facts.n_before, &seg));
-    const sp_copy *o = c->facts.kind == SP_COPY_PATH && !c->first_child ? sp_by_content_first(l, &seg.id) : NULL;
-    while (o && (o->state != SP_COPY_READY || o->base || o->blocks[0] != c->blocks[0])) o = o->next_by_id;
+    const sp_copy *o = c->facts.kind == SP_COPY_PATH && !c->children.first ? sp_by_content_first(l, &seg.id) : NULL;
+    while (o && (o->state != SP_COPY_READY || o->base || o->blocks[0] != c->blocks[0])) o = o->index.by_id;
     return o != NULL;
 }
 
@@ -338,7 +338,7 @@ static bool drop_pinned(sp_ledger *l, bool patches)
 {
     for (size_t i = 0; i < l->all.n; i++) {
         sp_copy *c = l->all.v[i];
-        if (c->state != SP_COPY_READY || c->n_children || (patches && !c->base)) continue;
+        if (c->state != SP_COPY_READY || c->children.n || (patches && !c->base)) continue;
         sp_ledger_become_free(l, c);
         return true;
     }
@@ -354,7 +354,7 @@ void sp_ledger_lose_pinned(sp_ledger *l)
 
 static bool has_block(const sp_copy *c, uint32_t block)
 {
-    const uint32_t *blocks = c->base ? c->patch_blocks : c->blocks;
+    const uint32_t *blocks = c->base ? c->patch.blocks : c->blocks;
     for (int32_t i = 0; i < sp_copy_n_own_blocks(c); i++)
         if (blocks[i] == block) return true;
     return c->base && has_block(c->base, block);
@@ -407,7 +407,7 @@ void sp_ledger_destroy(sp_ledger *l)
 void sp_ledger_drop(sp_ledger *l, const sp_copy *dropped)
 {
     sp_copy *c = sp_ledger_own(l, dropped);
-    assert(c->n_pins == 0 && c->n_children == 0 && c->state != SP_COPY_LOADING);
+    assert(c->n_pins == 0 && c->children.n == 0 && c->state != SP_COPY_LOADING);
     sp_ledger_unplace(l, c, ~0u, true); /* so it is gone, and not FREE */
     if (c->state == SP_COPY_READY)
         sp_ledger_become_free(l, c);
@@ -431,7 +431,7 @@ void sp_ledger_touch(sp_ledger *l, sp_copy *c, int64_t now)
 void sp_ledger_use(sp_ledger *l, const sp_copy *used, float cfo, int64_t now)
 {
     sp_copy *c = sp_ledger_own(l, used);
-    c->worth += cfo > 1 / SP_MOST_WORTH ? 1 / cfo : SP_MOST_WORTH;
+    c->uses.worth += cfo > 1 / SP_MOST_WORTH ? 1 / cfo : SP_MOST_WORTH;
     if (c->state == SP_COPY_READY) sp_ledger_touch(l, c, now);
 }
 
@@ -470,7 +470,7 @@ void sp_ledger_unpin(sp_ledger *l, const sp_copy *pinned)
 
 const sp_copy *sp_ledger_next(const sp_ledger *l, const sp_copy *c)
 {
-    size_t i = c ? c->slot + 1 : 0;
+    size_t i = c ? c->index.slot + 1 : 0;
     return i < l->all.n ? l->all.v[i] : NULL;
 }
 

@@ -45,7 +45,7 @@ static sp_copy *existing(const sp_ledger *l, const sp_copy_spec *spec, uint64_t 
 static void drop_replaced(sp_ledger *l, sp_copy *by)
 {
     for (sp_copy *c = sp_by_content_first(l, &by->facts.id), *next; c; c = next) {
-        next = c->next_by_id;
+        next = c->index.by_id;
         if (c == by || c->facts.kind != SP_COPY_FUSED || c->facts.head != by->facts.head ||
             !sp_copy_evictable(c) || !sp_digest_eq(&c->facts.id, &by->facts.id))
             continue;
@@ -64,7 +64,7 @@ sp_err sp_ledger_new_copy(sp_ledger *l, sp_copy_kind kind, sp_copy **out)
     sp_copy *c = SP_NEW(sp_copy);
     if (!c) return sp_fail_nomem(sizeof *c, "a cached copy");
     c->facts.kind = kind;
-    c->worth = 1;
+    c->uses.worth = 1;
     *out = c;
     return SP_OK;
 }
@@ -133,7 +133,7 @@ static void take_contents(sp_ledger *l, sp_copy *c, sp_copy *from, const sp_copy
     if (c->base) sp_ledger_own(l, c->base)->n_pins++;
     if (spec->parent) {
         c->parent = sp_ledger_own(l, spec->parent);
-        c->parent->n_children++;
+        c->parent->children.n++;
         if (c->facts.exact) c->facts.at = c->parent->facts.at + c->parent->n;
     }
     sp_ledger_count(l, c, 1);

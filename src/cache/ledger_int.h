@@ -32,8 +32,8 @@ struct sp_ledger {
 /* sp_ledger_own -- a writable pointer to a copy that was handed out as read-only. */
 static inline sp_copy *sp_ledger_own(const sp_ledger *l, const sp_copy *c)
 {
-    assert(c->slot < l->all.n && l->all.v[c->slot] == c);
-    return l->all.v[c->slot];
+    assert(c->index.slot < l->all.n && l->all.v[c->index.slot] == c);
+    return l->all.v[c->index.slot];
 }
 
 /* sp_ledger_name -- the hash by which policies remember the copy; it covers the whole path of a path copy. Never 0. */

@@ -32,17 +32,17 @@ static void enter_host(sp_ledger *l, sp_copy *c)
                               .state = SP_COPY_READY,
                               .places = SP_AT_HOST,
                               .facts.cost_us = c->facts.cost_us,
-                              .n_uses = c->n_uses,
-                              .last_used = now, /* entering is no use of its own */
-                              .recent = c->recent,
-                              .mean_cost = c->mean_cost,
-                              .n_costs = c->n_costs,
-                              .worth = c->worth,
+                              .uses.n = c->uses.n,
+                              .uses.last = now, /* entering is no use of its own */
+                              .uses.recent = c->uses.recent,
+                              .uses.mean_cost = c->uses.mean_cost,
+                              .uses.n_costs = c->uses.n_costs,
+                              .uses.worth = c->uses.worth,
                               .name = sp_ledger_name(c)},
                      .of = c};
     c->host = &h->copy;
     if (c->parent) sp_order_follow(&l->host, c->host, c->parent->host);
-    for (sp_copy *d = c->first_child; d; d = d->sibling.next)
+    for (sp_copy *d = c->children.first; d; d = d->sibling.next)
         sp_order_follow(&l->host, d->host, c->host);
     sp_order_add(&l->host, c->host, now);
 }
@@ -50,9 +50,9 @@ static void enter_host(sp_ledger *l, sp_copy *c)
 void sp_ledger_host_use(sp_ledger *l, const sp_copy *c, int64_t now)
 {
     if (!c->host) return;
-    c->host->worth = c->worth;
-    c->host->mean_cost = c->mean_cost;
-    c->host->n_costs = c->n_costs;
+    c->host->uses.worth = c->uses.worth;
+    c->host->uses.mean_cost = c->uses.mean_cost;
+    c->host->uses.n_costs = c->uses.n_costs;
     sp_order_use(&l->host, c->host, now);
 }
 
@@ -69,10 +69,10 @@ void sp_ledger_host_leave(sp_ledger *l, sp_copy *c)
 /* adopt_uses -- uses before now. Their CFO is not known: each was worth at least 1 of f_r. */
 static void adopt_uses(sp_copy *c, int64_t n_uses)
 {
-    if (c->n_uses || n_uses <= 0) return;
-    c->n_uses = n_uses;
-    c->worth = SP_MAX(c->worth, 1 + (float)n_uses);
-    c->recent = log2((double)n_uses); /* as if all of them were at time 0 */
+    if (c->uses.n || n_uses <= 0) return;
+    c->uses.n = n_uses;
+    c->uses.worth = SP_MAX(c->uses.worth, 1 + (float)n_uses);
+    c->uses.recent = log2((double)n_uses); /* as if all of them were at time 0 */
 }
 
 /* learn -- a FREE copy of which only the name was known knows what was measured of it. Errors: SP_E_NOMEM. */
@@ -198,9 +198,9 @@ static bool may_leave_host(const sp_copy *stand_in)
 {
     const sp_copy *c = ((const host_copy *)(const void *)stand_in)->of;
     if (c->n_pins) return false;
-    if (c->state != SP_COPY_FREE || !c->first_child) return true;
+    if (c->state != SP_COPY_FREE || !c->children.first) return true;
     bool needed = !(c->places & SP_AT_DISK);
-    for (const sp_copy *d = c->first_child; d && !needed; d = d->sibling.next)
+    for (const sp_copy *d = c->children.first; d && !needed; d = d->sibling.next)
         needed = d->places & SP_AT_HOST;
     return !needed;
 }
@@ -266,7 +266,7 @@ sp_err sp_ledger_load_begin(sp_ledger *l, const sp_copy *loading, const sp_segme
     sp_evict_unlink(&l->free, c);
     c->state = SP_COPY_LOADING;
     c->has_head = false;
-    if (c->parent) c->parent->n_children++;
+    if (c->parent) c->parent->children.n++;
     sp_ledger_count(l, c, 1);
     return SP_OK;
 }

@@ -33,11 +33,11 @@ static void leave_parent(sp_order *o, sp_copy *c)
     if (c->sibling.previous)
         c->sibling.previous->sibling.next = c->sibling.next;
     else
-        parent->first_child = c->sibling.next;
+        parent->children.first = c->sibling.next;
     if (c->sibling.next) c->sibling.next->sibling.previous = c->sibling.previous;
     c->sibling.next = c->sibling.previous = NULL;
     c->parent = NULL;
-    parent->n_children--;
+    parent->children.n--;
     back(o, parent);
 }
 
@@ -46,10 +46,10 @@ void sp_order_follow(sp_order *o, sp_copy *c, sp_copy *parent)
     if (!c || !parent || c == parent || c->parent == parent) return;
     leave_parent(o, c);
     c->parent = parent;
-    c->sibling.next = parent->first_child;
+    c->sibling.next = parent->children.first;
     if (c->sibling.next) c->sibling.next->sibling.previous = c;
-    parent->first_child = c;
-    parent->n_children++;
+    parent->children.first = c;
+    parent->children.n++;
 }
 
 void sp_order_pin(sp_copy *c)
@@ -86,7 +86,7 @@ void sp_order_touch(sp_order *o, sp_copy *c)
 
 void sp_order_drop(sp_order *o, sp_copy *c)
 {
-    while (c->first_child) leave_parent(o, c->first_child);
+    while (c->children.first) leave_parent(o, c->children.first);
     leave_parent(o, c);
     sp_evict_drop(&o->evict, c);
 }

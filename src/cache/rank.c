@@ -19,7 +19,7 @@ static sp_rank_place *place_of(const sp_rank *r, sp_copy *c)
 static bool below(const sp_rank *r, const sp_copy *a, const sp_copy *b)
 {
     double x = a->rank[r->which].priority, y = b->rank[r->which].priority;
-    return x < y || (x == y && a->order < b->order);
+    return x < y || (x == y && a->used.order < b->used.order);
 }
 
 static void set(sp_rank *r, size_t i, sp_copy *c)

@@ -91,7 +91,7 @@ static bool owns_path(const sp_tree_reader *r, const sp_copy *root)
 /* is_kept -- some tier has it, or will, or has what continues it. */
 static bool is_kept(const sp_copy *c)
 {
-    return c->state != SP_COPY_FREE || c->places || c->first_child;
+    return c->state != SP_COPY_FREE || c->places || c->children.first;
 }
 
 /* is_after -- whether a copy of a chunk was computed after the head of this key, by the reader: that of another tenant
@@ -116,7 +116,7 @@ static bool is_below(const walk *w, const sp_copy *c)
 
 static sp_tree_place place_of(const sp_copy *c)
 {
-    return (sp_tree_place){c->n_uses, c->name};
+    return (sp_tree_place){c->uses.n, c->name};
 }
 
 static bool precedes(sp_tree_place a, sp_tree_place b)
@@ -162,7 +162,7 @@ static sp_err count_below(walk *w, sp_tree_node *nodes, int n)
     w->heads.n = 0;
     for (int i = 0; i < n; i++) {
         if (!is_path(nodes[i].copy)) continue;
-        for (const sp_copy *c = nodes[i].copy->first_child; c; c = c->sibling.next) nodes[i].n_below += is_kept(c);
+        for (const sp_copy *c = nodes[i].copy->children.first; c; c = c->sibling.next) nodes[i].n_below += is_kept(c);
         SP_TRY(key_of(w, nodes[i].copy, &key));
         SP_TRY(add_head(&w->heads, key));
     }

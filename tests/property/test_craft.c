@@ -133,7 +133,7 @@ static uint64_t fingerprint(const request *r)
         if (is_chunk(r, i)) {
             const sp_copy *v = r->a.found[i].copy;
             h = h * 31 + bytes_of(r->s->t.pool, v->blocks, v->n);
-            if (v->base) h = h * 31 + bytes_of(r->s->t.pool, v->patch_blocks, v->n_patch);
+            if (v->base) h = h * 31 + bytes_of(r->s->t.pool, v->patch.blocks, v->patch.n);
         }
     return h;
 }

@@ -88,7 +88,7 @@ static inline int64_t oldest(const bench *b)
 {
     int64_t time = INT64_MAX;
     for (const sp_copy *c = NULL; (c = sp_ledger_next(b->ledger, c));)
-        if (sp_copy_evictable(c)) time = SP_MIN(time, c->last_used);
+        if (sp_copy_evictable(c)) time = SP_MIN(time, c->uses.last);
     return time;
 }
 

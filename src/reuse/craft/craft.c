@@ -129,8 +129,8 @@ static sp_err new_layout(const sp_reuse_input *in, sp_plan *plan, layout *l)
 static int32_t patch_index(const sp_copy *c, int32_t token)
 {
     const int32_t *hit =
-        c->n_patch ? bsearch(&token, c->patch, (size_t)c->n_patch, sizeof token, ascending) : NULL;
-    return hit ? (int32_t)(hit - c->patch) : -1;
+        c->patch.n ? bsearch(&token, c->patch.tokens, (size_t)c->patch.n, sizeof token, ascending) : NULL;
+    return hit ? (int32_t)(hit - c->patch.tokens) : -1;
 }
 
 /* Some tokens of a chunk as a span of their own, rotated like its copy. */
@@ -167,7 +167,7 @@ static sp_err add_patch(const sp_reuse_input *in, int i, sp_plan *plan, layout *
     const sp_copy *c = in->found[i].copy;
     int span;
     if (!sp_reuse_is_chunk(in, i) || !c->base) return SP_OK;
-    scattered s = {.seg = i, .tokens = c->patch, .n = c->n_patch, .known = c->patch_blocks};
+    scattered s = {.seg = i, .tokens = c->patch.tokens, .n = c->patch.n, .known = c->patch.blocks};
     SP_TRY(add_scattered(in, &s, plan, l->seg_of, &span));
     l->patch[i] = span;
     return SP_OK;

@@ -53,9 +53,9 @@ static sp_err describe(const sp_context *c, reading *r, const sp_tree_node *node
                           .kind = kinds[copy->facts.kind],
                           .tiers = copy->places,
                           .n_tokens = copy->n ? copy->n : copy->stored.n,
-                          .n_recomputed = copy->n_patch,
+                          .n_recomputed = copy->patch.n,
                           .exact = below ? copy->stored.exact : copy->facts.exact,
-                          .n_uses = copy->n_uses,
+                          .n_uses = copy->uses.n,
                           .cost_us = (double)copy->facts.cost_us,
                           .n_below = node->n_below};
     return text_of(c, r, copy, out);

@@ -95,7 +95,7 @@ static sp_err drop_copy(sp_context *c, const sp_copy *copy, uint8_t *zeros, uint
     int32_t n = copy->state == SP_COPY_READY ? sp_copy_n_own_blocks(copy) : 0;
     sp_err err = SP_OK;
     if (n)
-        memcpy(blocks, copy->base ? copy->patch_blocks : copy->blocks, (size_t)n * sizeof *blocks);
+        memcpy(blocks, copy->base ? copy->patch.blocks : copy->blocks, (size_t)n * sizeof *blocks);
     if (n) sp_kv_retain(c->pool, blocks, n);
     sp_ledger_drop(c->ledger, copy);
     for (int32_t i = 0; i < n && err == SP_OK; i++)
@@ -106,7 +106,7 @@ static sp_err drop_copy(sp_context *c, const sp_copy *copy, uint8_t *zeros, uint
 
 static bool is_free_to_go(const sp_copy *c)
 {
-    return c->n_pins == 0 && !c->first_child && c->state != SP_COPY_LOADING;
+    return c->n_pins == 0 && !c->children.first && c->state != SP_COPY_LOADING;
 }
 
 /* drop_all -- children before parents, patches before their bases: passes until one drops nothing. Without

@@ -52,7 +52,7 @@ static sp_err store(sp_request *r, int i, const sp_copy *copy, bool must)
 /* is_worth_storing -- questions and answers are, once others continue them. */
 static bool is_worth_storing(const sp_segment *seg, const sp_copy *copy)
 {
-    return (seg->kind != SP_SEG_QUESTION && seg->kind != SP_SEG_TEXT) || copy->first_child;
+    return (seg->kind != SP_SEG_QUESTION && seg->kind != SP_SEG_TEXT) || copy->children.first;
 }
 
 enum {

@@ -111,8 +111,8 @@ static sp_err new_entry(sp_disk_order *o, const sp_tier_info *info, entry **out)
                         .state = SP_COPY_READY,
                         .places = SP_AT_DISK,
                         .facts.cost_us = info->cost_us,
-                        .n_uses = info->n_uses,
-                        .worth = 1 + (float)info->n_uses,
+                        .uses.n = info->n_uses,
+                        .uses.worth = 1 + (float)info->n_uses,
                         .name = sp_hash64(name, sizeof name)};
     *out = e;
     return SP_OK;
@@ -240,7 +240,7 @@ void sp_disk_order_worth(sp_disk_order *o, const sp_tier_key *key, float worth)
 {
     pthread_mutex_lock(&o->lock);
     entry *e = find(o, key);
-    if (e) e->copy.worth = SP_MAX(e->copy.worth, worth);
+    if (e) e->copy.uses.worth = SP_MAX(e->copy.uses.worth, worth);
     pthread_mutex_unlock(&o->lock);
 }
 

@@ -58,7 +58,7 @@ sp_err sp_tiers_move_of(sp_tiers *t, const sp_copy *c, const sp_digest *head, in
                   .n_head = n_head,
                   .blocks = c->blocks,
                   .slot = c->first,
-                  .patch = {.tokens = c->patch, .blocks = c->patch_blocks, .n = c->n_patch}};
+                  .patch = {.tokens = c->patch.tokens, .blocks = c->patch.blocks, .n = c->patch.n}};
     if (c->facts.kind == SP_COPY_PLACED) {
         out->head = c->facts.before;
         out->n_head = c->facts.n_before;
@@ -158,7 +158,7 @@ void sp_tiers_replicate(sp_tiers *t, const sp_copy *c)
 {
     int depth = 1;
     for (const sp_copy *p = c->parent; p && depth <= UPPER; p = p->parent) depth++;
-    if (c->facts.kind == SP_COPY_PATH && c->state == SP_COPY_READY && c->n_uses >= HOT_USES &&
+    if (c->facts.kind == SP_COPY_PATH && c->state == SP_COPY_READY && c->uses.n >= HOT_USES &&
         depth <= UPPER)
         sp_tiers_leaving(t, c);
 }

@@ -206,7 +206,7 @@ void sp_tiers_use(sp_tiers *t, const sp_copy *copy)
 {
     sp_tier_key key;
     if (!t || !(copy->places & SP_AT_DISK) || sp_tiers_key_of(t, copy, &key) != SP_OK) return;
-    sp_disk_order_worth(t->order, &key, copy->worth);
+    sp_disk_order_worth(t->order, &key, copy->uses.worth);
     sp_tier_use(sp_tiers_tier(t), &key);
 }
 

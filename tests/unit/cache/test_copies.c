@@ -233,10 +233,10 @@ static void a_patch_costs_its_own_blocks(void **state)
     const sp_copy *v = one(b, &seg, 3, true);
     assert_ptr_equal(v->base, base);
     assert_int_equal(v->n, 40);
-    assert_int_equal(v->n_patch, 4);
-    assert_memory_equal(v->patch, ((int32_t[]){0, 3, 17, 39}), 16);
+    assert_int_equal(v->patch.n, 4);
+    assert_memory_equal(v->patch.tokens, ((int32_t[]){0, 3, 17, 39}), 16);
     assert_memory_equal(v->blocks, base->blocks, 3 * sizeof *v->blocks);
-    assert_int_equal(sp_kv_refs(b->pool, v->patch_blocks[0]), 1);
+    assert_int_equal(sp_kv_refs(b->pool, v->patch.blocks[0]), 1);
     assert_int_equal(sp_kv_refs(b->pool, v->blocks[0]), 1);
     assert_true(enter(b, &seg, patch_over(base, 3))); /* known already */
     assert_int_equal(n_copies(b), 2);

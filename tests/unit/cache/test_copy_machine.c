@@ -125,7 +125,7 @@ static void check(machine *m)
         assert_ptr_equal(c->parent, m->copies[0]); /* I7 */
         if (c->state == SP_COPY_READY) assert_int_equal(c->parent->state, SP_COPY_READY);
         if (c->places) assert_true(c->parent->places || c->parent->state != SP_COPY_FREE);
-        assert_int_equal(c->parent->n_children, has);
+        assert_int_equal(c->parent->children.n, has);
     }
     assert_int_equal(stats_of(&m->b).n_blocks, n_blocks);
     assert_int_equal(sp_kv_pool_n_free(m->b.pool), BLOCKS - n_blocks);

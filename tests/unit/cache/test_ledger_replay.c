@@ -268,20 +268,20 @@ static int pins_by_test(const life *l, const sp_copy *c)
 
 static void check_copy(const life *l, const sp_copy *c)
 {
-    const uint32_t *blocks = c->base ? c->patch_blocks : c->blocks;
+    const uint32_t *blocks = c->base ? c->patch.blocks : c->blocks;
     int n_pins = pins_by_test(l, c), n_children = 0;
     for (const sp_copy *o = NULL; (o = sp_ledger_next(l->b.ledger, o));) {
         n_pins += o->base == c;
         n_children += o->parent == c && o->state != SP_COPY_FREE;
     }
     assert_int_equal(c->n_pins, n_pins);
-    assert_int_equal(c->n_children, n_children);
+    assert_int_equal(c->children.n, n_children);
     assert_int_equal(c->host != NULL, (c->places & SP_AT_HOST) != 0);
     if (c->facts.kind == SP_COPY_PATH) assert_true(c->facts.exact); /* I2 */
     if (c->parent && c->state == SP_COPY_READY) assert_int_equal(c->parent->state, SP_COPY_READY);
     if (c->parent && c->places) assert_true(c->parent->places || c->parent->state); /* I7 */
     if (c->state == SP_COPY_FREE) {                                                /* I6 */
-        assert_true(c->places || c->n_pins || c->first_child);
+        assert_true(c->places || c->n_pins || c->children.first);
         assert_false(c->places & SP_AT_DEVICE || c->blocks || c->base);
         assert_int_equal(c->tokens != NULL, c->facts.kind == SP_COPY_PATH);
         if (c->facts.kind == SP_COPY_PLACED && c->places) assert_true(sp_copy_is_measured(&c->facts));
@@ -356,9 +356,9 @@ static void assert_same(const life *one, const life *two)
         assert_non_null(y);
         assert_true(sp_digest_eq(&x->facts.id, &y->facts.id) && x->facts.kind == y->facts.kind &&
                     x->state == y->state);
-        assert_true(x->places == y->places && x->n_pins == y->n_pins && x->n_uses == y->n_uses);
-        assert_true(x->worth == y->worth && x->facts.n_before == y->facts.n_before && x->n == y->n);
-        assert_int_equal(x->last_used, y->last_used);
+        assert_true(x->places == y->places && x->n_pins == y->n_pins && x->uses.n == y->uses.n);
+        assert_true(x->uses.worth == y->uses.worth && x->facts.n_before == y->facts.n_before && x->n == y->n);
+        assert_int_equal(x->uses.last, y->uses.last);
     }
 }
 

@@ -68,7 +68,7 @@ static void a_copy_far_behind_costs_more(void **state)
         const sp_copy_facts loaded = {.before = before, .n_before = 1, .at = i ? 16384 : 9};
         assert_ok(sp_ledger_load_begin(b->ledger, c, &seg, 0));
         assert_ok(sp_ledger_load_end(b->ledger, c, &loaded, SP_AT_DISK, ++b->now));
-        costs[i] = (double)c->mean_cost;
+        costs[i] = (double)c->uses.mean_cost;
         sp_ledger_unpin(b->ledger, c);
     }
     assert_true(costs[0] > 0 && costs[1] > 2 * costs[0]); /* 8,192 tokens to look at cost as much as a token */
@@ -134,7 +134,7 @@ static void a_load_makes_a_free_copy_ready(void **state)
     assert_int_equal(c->facts.n_before, 1);
     assert_true(sp_digest_eq(c->facts.before, before));
     assert_int_equal(c->blocks[2], block);
-    assert_int_equal(c->last_used, b->now);
+    assert_int_equal(c->uses.last, b->now);
     assert_int_equal(c->places, SP_AT_DEVICE | SP_AT_DISK);
     for (int i = 0; i < 3; i++) {
         assert_true(sp_kv_is_sealed(b->pool, c->blocks[i]));
@@ -158,9 +158,9 @@ static void a_load_is_no_computation(void **state)
     assert_ok(sp_ledger_add(b->ledger, &spec, ++b->now, &c));
     sp_kv_release(b->pool, blocks, 3);
     const float computed = (float)(sp_cost_us(NULL, 4000, 100) / 100);
-    assert_true(c->mean_cost == computed && c->n_costs == 1);
+    assert_true(c->uses.mean_cost == computed && c->uses.n_costs == 1);
     sp_ledger_placed(b->ledger, c, SP_AT_HOST);
-    assert_true(c->host->mean_cost == computed && c->host->n_costs == 1);
+    assert_true(c->host->uses.mean_cost == computed && c->host->uses.n_costs == 1);
     for (int i = 0; i < 2; i++) {
         sp_ledger_lose_device(b->ledger);
         sp_ledger_pin(b->ledger, c);
@@ -170,13 +170,13 @@ static void a_load_is_no_computation(void **state)
         assert_ok(sp_ledger_load_end(b->ledger, c, &loaded, SP_AT_HOST, ++b->now));
         sp_ledger_unpin(b->ledger, c);
         assert_int_equal(c->state, SP_COPY_READY);
-        assert_true(c->mean_cost == computed && c->n_costs == 1);
+        assert_true(c->uses.mean_cost == computed && c->uses.n_costs == 1);
     }
     const sp_copy *found = adopted(b, &other);
     assert_ok(sp_ledger_load_begin(b->ledger, found, &other, 0));
     sp_copy_facts loaded = {.before = before, .n_before = 1, .at = 9, .cost_us = 37000};
     assert_ok(sp_ledger_load_end(b->ledger, found, &loaded, SP_AT_DISK, ++b->now));
-    assert_true(found->mean_cost == (float)(sp_cost_us(NULL, 9, 40) / 40));
+    assert_true(found->uses.mean_cost == (float)(sp_cost_us(NULL, 9, 40) / 40));
     sp_ledger_unpin(b->ledger, found);
 }
 
@@ -549,7 +549,7 @@ static void adopted_uses_are_worth_something(void **state)
     for (int i = 0; i < 2; i++) assert_ok(sp_ledger_adopt(b.ledger, &a[i]));
     const sp_copy *c[] = {find_copy(&b, &often), find_copy(&b, &once)};
     for (int i = 0; i < 2; i++) {
-        assert_true(c[i]->worth == 1 + (float)a[i].n_uses);
+        assert_true(c[i]->uses.worth == 1 + (float)a[i].n_uses);
         sp_ledger_placed(b.ledger, c[i], SP_AT_HOST);
         sp_ledger_unpin(b.ledger, c[i]);
     }
@@ -579,8 +579,8 @@ static void adopted_paths_are_found(void **state)
     sp_segment segs[2] = {numbered(0, 40), numbered(100, 40)}, longer = numbered(0, 60);
     const sp_copy *found[2];
     const sp_copy *root = adopt_path(b, &segs[0], NULL), *child = adopt_path(b, &segs[1], root);
-    assert_true(root && child && child->parent == root && root->first_child == child);
-    assert_true(child->facts.at == 40 && child->n_uses == 3 && sp_copy_loadable(child));
+    assert_true(root && child && child->parent == root && root->children.first == child);
+    assert_true(child->facts.at == 40 && child->uses.n == 3 && sp_copy_loadable(child));
     assert_ptr_equal(adopt_path(b, &segs[1], root), child); /* once */
     assert_int_equal(sp_ledger_stats_of(b->ledger).n_copies, 2);
     sp_by_path_peek(b->ledger, segs, 2, found);

@@ -129,7 +129,7 @@ static void pages_have_every_copy_once(void **state)
                 assert_false(seen[nodes[i].copy->tokens[0]]);
                 seen[nodes[i].copy->tokens[0]] = true;
             }
-            q.after = (sp_tree_place){nodes[n - 1].copy->n_uses, nodes[n - 1].copy->name};
+            q.after = (sp_tree_place){nodes[n - 1].copy->uses.n, nodes[n - 1].copy->name};
         }
         assert_int_equal(n_all, N);
     }
@@ -198,7 +198,7 @@ static void a_copy_that_only_a_tier_has_is_its_owners(void **state)
     const sp_copy *chunk = among(&below, &x, SP_COPY_PLAIN)->copy;
     assert_int_equal(chunk->stored.n, 20);
     assert_true(chunk->stored.exact);
-    assert_int_equal(among(&below, &a, SP_COPY_PATH)->copy->n_uses, 3);
+    assert_int_equal(among(&below, &a, SP_COPY_PATH)->copy->uses.n, 3);
     assert_int_equal(list(&b, &nobody, NULL).n, 0);
     assert_null(sp_tree_find(b.ledger, &nobody, top.nodes[0].copy->name));
     bench_end(&b);

@@ -217,9 +217,9 @@ static void assert_twins(const bench *b)
         int32_t token = d->pos - place_of(b, i), k = 0;
         assert_int_equal(pos_of(twin, p->twins[t].index), d->pos);
         assert_int_equal(twin->shift, own->shift); /* keys rotated alike */
-        while (k < v->n_patch && v->patch[k] != token) k++;
+        while (k < v->patch.n && v->patch.tokens[k] != token) k++;
         assert_int_equal(block_of(twin, p->twins[t].index),
-                         k < v->n_patch ? v->patch_blocks[k / B] : v->blocks[token / B]);
+                         k < v->patch.n ? v->patch.blocks[k / B] : v->blocks[token / B]);
     }
 }
 

@@ -217,7 +217,7 @@ static int n_expected(const sp_context *c, const sp_request *r)
     for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
         for (int i = 0; i < r->prompt.n_segs; i++)
             n += v->facts.kind != SP_COPY_PATH &&
-                 sp_digest_eq(&v->facts.id, &r->prompt.segs[i].id) && v->aside && v->expected > 0;
+                 sp_digest_eq(&v->facts.id, &r->prompt.segs[i].id) && v->expected.aside && v->expected.uses > 0;
     return n;
 }
 
@@ -257,8 +257,8 @@ static void the_last_of_a_long_queue_is_expected(void **state)
     float first = 0, last = 0;
     for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));) {
         if (v->facts.kind == SP_COPY_PATH) continue;
-        if (sp_digest_eq(&v->facts.id, &r[1]->prompt.segs[1].id)) first = v->expected;
-        if (sp_digest_eq(&v->facts.id, &r[N]->prompt.segs[1].id)) last = v->expected;
+        if (sp_digest_eq(&v->facts.id, &r[1]->prompt.segs[1].id)) first = v->expected.uses;
+        if (sp_digest_eq(&v->facts.id, &r[N]->prompt.segs[1].id)) last = v->expected.uses;
     }
     assert_true(first > 0.9f && last > 0 && last < 0.1f);
     run(c, r[N]);
@@ -313,9 +313,9 @@ static void replacement_weighs_requests_not_the_clock(void **state)
         assert_true(expected[1] > expected[0]);
         int n[2] = {0};
         for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));) {
-            assert_int_equal(v->n_costs, 1);
-            n[0] += v->mean_cost == expected[0];
-            n[1] += v->mean_cost == expected[1];
+            assert_int_equal(v->uses.n_costs, 1);
+            n[0] += v->uses.mean_cost == expected[0];
+            n[1] += v->uses.mean_cost == expected[1];
         }
         assert_int_equal(n[0], 4); /* the head, both chunks, the question */
         assert_int_equal(n[1], 2);

@@ -472,8 +472,8 @@ static void a_restart_finds_what_was_computed(void **state)
                 assert_from(r, s, start ? "disk" : "", start ? "" : "never seen");
             for (const sp_copy *k = NULL; (k = sp_ledger_next(c->ledger, k));)
                 if (start && k->places & SP_AT_DISK) {
-                    if (start == 1) n_uses = k->n_uses;
-                    assert_int_equal(k->n_uses, n_uses + start - 1); /* earlier ones count */
+                    if (start == 1) n_uses = k->uses.n;
+                    assert_int_equal(k->uses.n, n_uses + start - 1); /* earlier ones count */
                 }
             assert_adds_up(sp_request_result(r));
             answers[start] = strdup(sp_request_result(r)->text);
