@@ -29,12 +29,12 @@ static void *pack(packer *p, const void *from, size_t n, size_t size)
 static void pack_all(packer *p, const sp_copy_spec *spec, sp_copy *c)
 {
     const int32_t n = spec->seg->n;
-    size_t n_patch = spec->base ? (size_t)spec->n_patch : 0;
+    size_t n_patch = spec->base ? (size_t)spec->patch.n : 0;
     c->tokens = pack(p, spec->seg->tokens, (size_t)n, sizeof *c->tokens);
     c->blocks = pack(p, spec->blocks, (size_t)sp_blocks_for(spec->first + n), sizeof *c->blocks);
     if (spec->base) {
-        c->patch.tokens = pack(p, spec->patch, n_patch, sizeof *c->patch.tokens);
-        c->patch.blocks = pack(p, spec->patch_blocks, (size_t)sp_blocks_for(spec->n_patch),
+        c->patch.tokens = pack(p, spec->patch.tokens, n_patch, sizeof *c->patch.tokens);
+        c->patch.blocks = pack(p, spec->patch.blocks, (size_t)sp_blocks_for(spec->patch.n),
                                sizeof *c->patch.blocks);
     }
     if (p->memory) sp_copy_facts_own(&spec->facts, n, p->memory + p->used, &c->facts);
@@ -58,7 +58,7 @@ sp_err sp_copy_fill(sp_copy *c, const sp_copy_spec *spec)
     c->n = spec->seg->n;
     c->first = spec->first;
     c->base = spec->base;
-    c->patch.n = spec->base ? spec->n_patch : 0;
+    c->patch.n = spec->base ? spec->patch.n : 0;
     return SP_OK;
 }
 

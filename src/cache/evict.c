@@ -155,12 +155,7 @@ static void recall(const sp_evict *e, sp_copy *c)
 {
     const sp_past_copy *p = e->past.slots ? sp_past_find(&e->past, c->name) : NULL;
     if (!p || c->uses.n) return; /* a copy that stayed in a lower tier has kept its counts */
-    c->uses.n = p->n_uses;
-    c->uses.last = p->last_used;
-    c->uses.recent = p->recent;
-    c->uses.worth = p->worth;
-    c->uses.mean_cost = p->mean_cost;
-    c->uses.n_costs = p->n_costs;
+    c->uses = p->uses;
 }
 
 /* count_cost -- the copy was computed again: updates the mean of cost / new tokens over these requests. */
@@ -218,14 +213,7 @@ void sp_evict_drop(sp_evict *e, sp_copy *c)
         e->expected.v[i] = e->expected.v[--e->expected.n];
         c->expected.aside = false;
     }
-    if (e->past.slots)
-        sp_past_put(&e->past, &(sp_past_copy){.name = c->name,
-                                              .last_used = c->uses.last,
-                                              .n_uses = c->uses.n,
-                                              .recent = c->uses.recent,
-                                              .worth = c->uses.worth,
-                                              .mean_cost = c->uses.mean_cost,
-                                              .n_costs = c->uses.n_costs});
+    if (e->past.slots) sp_past_put(&e->past, &(sp_past_copy){.name = c->name, .uses = c->uses});
     sp_evict_unlink(e, c);
 }
 

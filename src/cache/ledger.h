@@ -90,9 +90,7 @@ typedef struct sp_copy_spec {
     const uint32_t *blocks;       /* [ceil((first + n) / B)] sealed; of a patch: those of its base */
     int32_t first;                /* path copies: slot of the first token in blocks[0] */
     const sp_copy *base;          /* content copies: the READY copy that the patch is stored over */
-    int32_t n_patch;              /* tokens of the patch */
-    const int32_t *patch;         /* [n_patch] ascending */
-    const uint32_t *patch_blocks; /* [ceil(n_patch / B)] sealed */
+    sp_copy_patch patch;          /* its blocks are sealed */
     /* Tokens that the request found and computed, this copy included: policies derive its cost from them. 0, 0: it was
      * computed alone, after the `at` tokens before it. */
     int32_t n_cached, n_fresh;

@@ -72,8 +72,8 @@ sp_err sp_ledger_new_copy(sp_ledger *l, sp_copy_kind kind, sp_copy **out)
 /* n_new_blocks -- of a copy all of whose blocks other copies have: none. */
 static int32_t n_new_blocks(const sp_ledger *l, const sp_copy_spec *spec)
 {
-    const uint32_t *blocks = spec->base ? spec->patch_blocks : spec->blocks;
-    const int32_t n = sp_blocks_for(spec->base ? spec->n_patch : spec->first + spec->seg->n);
+    const uint32_t *blocks = spec->base ? spec->patch.blocks : spec->blocks;
+    const int32_t n = sp_blocks_for(spec->base ? spec->patch.n : spec->first + spec->seg->n);
     for (int32_t i = 0; i < n; i++)
         if (l->n_holders[blocks[i]] == 0) return n;
     return 0;
@@ -111,7 +111,7 @@ static double token_cost(const sp_ledger *l, const sp_copy *c, const sp_copy_spe
 {
     if (spec->n_fresh > 0)
         return sp_cost_us(l->ready.cost, spec->n_cached, spec->n_fresh) / spec->n_fresh;
-    const int32_t n = SP_MAX(spec->base ? spec->n_patch : spec->seg->n, 1);
+    const int32_t n = SP_MAX(spec->base ? spec->patch.n : spec->seg->n, 1);
     return sp_cost_us(l->ready.cost, c->facts.at, n) / n;
 }
 

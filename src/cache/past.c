@@ -1,5 +1,7 @@
 #include "cache/past.h"
 
+#include "base/mem.h"
+
 enum { WAYS = 4, LEAST = 4096, MOST = 4 << 20 };
 
 sp_err sp_past_init(sp_past *p, int64_t n)
@@ -39,7 +41,7 @@ void sp_past_put(sp_past *p, const sp_past_copy *c)
             to = &b[i];
             break;
         }
-        if (b[i].last_used < to->last_used) to = &b[i];
+        if (b[i].uses.last < to->uses.last) to = &b[i];
     }
     *to = *c;
 }

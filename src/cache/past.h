@@ -6,15 +6,11 @@
 #ifndef SP_CACHE_PAST_H
 #define SP_CACHE_PAST_H
 
-#include "base/mem.h"
+#include "cache/copy.h"
 
 typedef struct sp_past_copy {
     uint64_t name; /* 0: an empty slot */
-    int64_t last_used;
-    int64_t n_uses;
-    double recent;
-    float worth, mean_cost;
-    int32_t n_costs;
+    sp_copy_uses uses;
 } sp_past_copy;
 
 typedef struct sp_past {

@@ -19,11 +19,11 @@ static inline bool enter(bench *b, const sp_segment *seg, sp_copy_spec spec)
 {
     uint32_t blocks[MAX_BLOCKS];
     const sp_copy *c = NULL;
-    int32_t n = spec.base ? spec.n_patch : seg->n;
+    int32_t n = spec.base ? spec.patch.n : seg->n;
     sealed(b->pool, n, blocks);
     spec.seg = seg;
     spec.blocks = spec.base ? spec.base->blocks : blocks;
-    spec.patch_blocks = spec.base ? blocks : NULL;
+    spec.patch.blocks = spec.base ? blocks : NULL;
     assert_ok(sp_ledger_add(b->ledger, &spec, ++b->now, &c));
     sp_kv_release(b->pool, blocks, small_blocks(n));
     return c != NULL;

@@ -94,12 +94,12 @@ static inline void know_copy(bench *b, int i, sp_copy_spec spec)
 {
     uint32_t blocks[MAX_TOKENS / B];
     const sp_copy *out = NULL;
-    int32_t n = spec.base ? spec.n_patch : b->segs[i].n;
+    int32_t n = spec.base ? spec.patch.n : b->segs[i].n;
     sealed(b, n, blocks);
     spec.seg = &b->segs[i];
     spec.facts.n_head = b->n_head;
     spec.blocks = spec.base ? spec.base->blocks : blocks;
-    spec.patch_blocks = spec.base ? blocks : NULL;
+    spec.patch.blocks = spec.base ? blocks : NULL;
     assert_ok(sp_ledger_add(b->ledger, &spec, 1, &out));
     assert_non_null(out);
     sp_kv_release(b->pool, blocks, small_blocks(n));

@@ -72,7 +72,7 @@ static inline void asked_add(asked *a, sp_kept *k)
     int parent = sp_segment_parent(a->p->segs, k->seg);
     if (k->spec.facts.kind == SP_COPY_PATH && parent >= 0) k->spec.parent = a->found[parent].copy;
     if (k->spec.base)
-        sp_kv_seal(pool, k->spec.patch_blocks, sp_blocks_for(k->spec.n_patch));
+        sp_kv_seal(pool, k->spec.patch.blocks, sp_blocks_for(k->spec.patch.n));
     else
         sp_kv_seal(pool, k->spec.blocks, sp_blocks_for(k->spec.first + k->spec.seg->n));
     assert_ok(sp_ledger_add(a->s->ledger, &k->spec, 1, &out));

@@ -50,9 +50,7 @@ static bool as_patch(const sp_craft_gate *g, sp_plan *plan, int i, const sp_copy
     for (int32_t k = 0; k < n; k++) patch[k] = plan->spans[span].pos[k] - used->facts.at;
     out->facts.kind = SP_COPY_PLACED;
     out->base = used;
-    out->n_patch = n;
-    out->patch = patch;
-    out->patch_blocks = plan->spans[span].blocks;
+    out->patch = (sp_copy_patch){.n = n, .tokens = patch, .blocks = plan->spans[span].blocks};
     return true;
 }
 

@@ -96,7 +96,7 @@ static sp_err add(sp_request *r, sp_kept *k, const sp_copy **out)
         if (!s->parent) return SP_OK; /* it found no room */
     }
     if (s->base)
-        sp_kv_seal(c->pool, s->patch_blocks, sp_blocks_for(s->n_patch));
+        sp_kv_seal(c->pool, s->patch.blocks, sp_blocks_for(s->patch.n));
     else
         sp_kv_seal(c->pool, s->blocks, sp_blocks_for(s->first + s->seg->n));
     return sp_ledger_add(c->ledger, s, c->now, out);
@@ -125,7 +125,7 @@ static sp_err keep_one(sp_request *r, sp_kept *k)
  * Source: RAGCache section 5.1 (R2). */
 static void set_costs(const sp_request *r, double measured, sp_copy_spec *s)
 {
-    const int32_t n = s->base ? s->n_patch : s->seg->n;
+    const int32_t n = s->base ? s->patch.n : s->seg->n;
     if (r->plans.role != SP_PLAN_FILL) {
         s->n_fresh = r->plans.now.n_todo;
         s->n_cached = SP_MAX(r->prompt.n_tokens - s->n_fresh, 0);

@@ -216,8 +216,8 @@ static sp_copy_spec patch_over(const sp_copy *base, int n_before)
     sp_copy_spec v = placed(n_before);
     v.facts.at = base->facts.at;
     v.base = base;
-    v.n_patch = 4;
-    v.patch = tokens;
+    v.patch.n = 4;
+    v.patch.tokens = tokens;
     return v;
 }
 
@@ -297,7 +297,7 @@ static void a_patch_without_memory_changes_nothing(void **state)
     sealed(b->pool, 4, &block);
     v.seg = &seg;
     v.blocks = base->blocks;
-    v.patch_blocks = &block;
+    v.patch.blocks = &block;
     assert_survives_faults(sp_ledger_add(b->ledger, &v, 9, &added),
                            !added && sp_kv_refs(b->pool, block) == 1 && n_copies(b) == 1);
     sp_kv_release(b->pool, &block, 1);

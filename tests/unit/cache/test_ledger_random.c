@@ -215,8 +215,8 @@ static void random_insert(life *l)
                           c.measured ? (sp_copy_stats){inter, 0.75f, some} : (sp_copy_stats){0},
                       .facts.heavy = c.heavy ? some : NULL,
                       .base = base >= 0 ? l->e[base].v : NULL,
-                      .n_patch = base >= 0 ? n : 0,
-                      .patch = base >= 0 ? some : NULL};
+                      .patch.n = base >= 0 ? n : 0,
+                      .patch.tokens = base >= 0 ? some : NULL};
     l->b.now++; /* as enter() will count */
     bool want = come(l, c);
     l->b.now--;

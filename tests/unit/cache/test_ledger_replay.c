@@ -102,8 +102,8 @@ static void random_add(life *l)
         seg = (sp_segment){.tokens = c->tokens, .n = c->n, .id = c->facts.id};
         spec.facts.kind = SP_COPY_PLACED;
         spec.base = c;
-        spec.n_patch = 3;
-        spec.patch = patch;
+        spec.patch.n = 3;
+        spec.patch.tokens = patch;
     }
     enter(&l->b, &seg, spec);
 }

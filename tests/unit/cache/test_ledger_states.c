@@ -364,8 +364,8 @@ static void what_no_tier_keeps_is_gone(void **state)
     assert_true(enter(b, &seg, computed_after(SP_COPY_PLACED, 2)));
     sp_copy_spec patched = computed_after(SP_COPY_PLACED, 3);
     patched.base = base;
-    patched.n_patch = 3;
-    patched.patch = patch;
+    patched.patch.n = 3;
+    patched.patch.tokens = patch;
     assert_true(enter(b, &seg, patched));
     learn(b, &path, 1);
     assert_int_equal(n_copies(b), 4);

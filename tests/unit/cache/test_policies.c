@@ -327,11 +327,11 @@ static void the_past_forgets_what_is_oldest(void **state)
     sp_past p;
     assert_ok(sp_past_init(&p, 4096));
     for (int64_t i = 0; i < 5; i++) /* one bucket of four */
-        sp_past_put(&p, &(sp_past_copy){.name = 1 + (uint64_t)i * 4096, .last_used = 10 + i % 4});
+        sp_past_put(&p, &(sp_past_copy){.name = 1 + (uint64_t)i * 4096, .uses.last = 10 + i % 4});
     assert_null(sp_past_find(&p, 1));
     for (uint64_t i = 1; i < 5; i++) assert_non_null(sp_past_find(&p, 1 + i * 4096));
-    sp_past_put(&p, &(sp_past_copy){.name = 1 + 4096, .n_uses = 7});
-    assert_int_equal(sp_past_find(&p, 1 + 4096)->n_uses, 7);
+    sp_past_put(&p, &(sp_past_copy){.name = 1 + 4096, .uses.n = 7});
+    assert_int_equal(sp_past_find(&p, 1 + 4096)->uses.n, 7);
     sp_past_fini(&p);
 }
 

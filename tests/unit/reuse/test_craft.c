@@ -56,9 +56,9 @@ static void know_some_copy(world *w, int i, const sp_copy *base)
     if (!base && check_random(&w->seed, 5) == 0) v.facts.kind = SP_COPY_FUSED;
     if (base) {
         permutation(&w->seed, patch, n);
-        v.patch = patch;
-        v.n_patch = 1 + check_random(&w->seed, n);
-        qsort(patch, (size_t)v.n_patch, sizeof *patch, ascending);
+        v.patch.tokens = patch;
+        v.patch.n = 1 + check_random(&w->seed, n);
+        qsort(patch, (size_t)v.patch.n, sizeof *patch, ascending);
     }
     know_copy(b, i, v);
 }

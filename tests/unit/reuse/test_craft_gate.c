@@ -410,9 +410,9 @@ static void a_plan_leaves_copies_and_patches(void **state)
         assert_int_equal(v.facts.at, s.b.found[i].copy->facts.at);
         assert_true(v.facts.stats.cci == s.b.found[i].copy->facts.stats.cci);
         assert_ptr_equal(v.facts.stats.order, s.b.found[i].copy->facts.stats.order);
-        for (int32_t k = 0; k < v.n_patch; k++) {
-            assert_true(stale(&p->spans[i], v.patch[k]));
-            if (k) assert_true(v.patch[k] > v.patch[k - 1]);
+        for (int32_t k = 0; k < v.patch.n; k++) {
+            assert_true(stale(&p->spans[i], v.patch.tokens[k]));
+            if (k) assert_true(v.patch.tokens[k] > v.patch.tokens[k - 1]);
         }
     }
     assert_false(sp_craft_keep_chunk(&s.b.in, p, 0, &v));
