@@ -316,13 +316,13 @@ ONLY ?=
 mutants: $(if $(N),sampled,$(BUILD)/libspolia.a)
 	$(if $(N),,python3 tests/mutants/run.py --cc "$(CURDIR)/tests/mutants/cc" $(if $(ONLY),--only $(ONLY)))
 
-# With N: random bugs instead (tests/mutants/sample.py), which needs a build that counts lines. It can be stopped. QUICK=1:
-# C programs only. Threads that count at once lose counts, but never all. The plain C kernels suffice.
-COVERAGE := BUILD=build/cov SIMD= OPT="-O1 -g1 --coverage" LDFLAGS=--coverage
-sampled: setup $(BUILD)/libspolia.a $(BUILD)/libprogram.a
-	@CC= $(MAKE) --no-print-directory -j$(JOBS) CC=tests/mutants/cc $(COVERAGE) build/cov/spolia \
+# With N: random bugs instead (tests/mutants/sample.py), in a build that counts lines, by the plain C kernels. It can be
+# stopped. QUICK=1: C programs only. Threads that count at once lose counts, but never all.
+COVERAGE := BUILD=build/cov SIMD= OPT="-O1 --coverage" LDFLAGS=--coverage
+sampled: setup
+	@CC= $(MAKE) --no-print-directory -j$(JOBS) CC=tests/mutants/cc $(COVERAGE) $(if $(QUICK),,build/cov/spolia) \
 		$(UNIT_SRC:%.c=build/cov/%)
-	@.venv/bin/python tests/mutants/sample.py --n $(N) --seed $(or $(SEED),1) $(if $(QUICK),--no-python)
+	@.venv/bin/python tests/mutants/sample.py --n $(N) --seed $(or $(SEED),1) --jobs $(JOBS) $(if $(QUICK),--no-python)
 
 # chaos -- N seeds of random faults over a whole server: memory, files, the clock, kills (KINDS=allocation,... for some).
 chaos: setup

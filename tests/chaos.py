@@ -3,12 +3,13 @@ hang, are short or find the disk full, a wall clock that jumps, kills and restar
 come and go.
 
     python tests/chaos.py [--seed 1] [--n 10] [--steps 60] [--kinds allocation,read,...,kill,clock] [--build build]
+                          [--minutes M]
 
 After every step: an answer with status 200 is that of a run without faults; anything else is an error, and only while
 there are faults. The text of a document whose deletion was confirmed is in no file. At the end of a seed, without
 faults: every call is answered rightly, documents are those that were registered, no block of KV is lost, no thread is
-left over, and the server ends with 0. A finding prints the seed that repeats its steps; threads
-may still take turns differently.
+left over, and the server ends with 0. With --minutes, a seed begins no step after M minutes. A finding prints the seed
+that repeats its steps; threads may still take turns differently.
 """
 import argparse
 import collections
@@ -190,12 +191,16 @@ class World:
         check(server.stop() == 0, "the server ends with", server.process.returncode,
               (self.folder / "log").read_text()[-3000:])
         check("Sanitizer" not in (self.folder / "log").read_text(), (self.folder / "log").read_text()[-5000:])
-        return self.counts
 
     def run(self):
-        for _ in range(self.args.steps):
+        """The steps taken."""
+        until = time.time() + 60 * self.args.minutes
+        n = 0
+        while n < self.args.steps and time.time() < until:
             self.step()
-        return self.end()
+            n += 1
+        self.end()
+        return n
 
 
 def main():
@@ -205,6 +210,7 @@ def main():
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--build", default="build")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="of the steps of one seed")
     args = parser.parse_args()
     args.kinds = args.kinds.split(",")
     if not set(args.kinds) <= set(KINDS):
@@ -228,13 +234,13 @@ def main():
             world = None
             try:
                 world = World(args, folder, seed, right, preload, embedding)
-                total += world.run()
-                n_steps += args.steps
+                n_steps += world.run()
             except (Finding, subprocess.TimeoutExpired) as e:
                 n_bad += 1
                 print(f"seed {seed}: {e}", flush=True)
             finally:
                 if world:
+                    total += world.counts
                     n_faults.update(world.faults.n_failed())
                     if world.server.is_alive():
                         world.server.process.kill()

@@ -84,10 +84,12 @@ static sp_err put_known(builder *b, int64_t chunk, const sp_digest *hash, bool *
 {
     const size_t n_bytes = (size_t)b->b->n_dims * sizeof(float);
     sqlite3_bind_blob(b->known, 1, hash->b, sizeof hash->b, SQLITE_STATIC);
-    *found = sqlite3_step(b->known) == SQLITE_ROW && (size_t)sqlite3_column_bytes(b->known, 0) == n_bytes;
+    const int rc = sqlite3_step(b->known);
+    sp_err err = rc == SQLITE_ROW || rc == SQLITE_DONE ? SP_OK : sp_db_fail(b->db, b->path, "index");
+    *found = rc == SQLITE_ROW && (size_t)sqlite3_column_bytes(b->known, 0) == n_bytes;
     if (*found) memcpy(b->v, sqlite3_column_blob(b->known, 0), n_bytes);
     sqlite3_reset(b->known);
-    return *found ? put_vector(b, chunk, hash, b->v) : SP_OK;
+    return *found ? put_vector(b, chunk, hash, b->v) : err;
 }
 
 /* embed_batch -- the texts of the batch, without their vectors so far. */

@@ -89,6 +89,7 @@ static sp_err prepare_file(sp_shelf *s)
     SP_TRY(exec(s, "PRAGMA secure_delete = ON; PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA;"
                    "PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = ON;"));
     SP_TRY(check(s));
+    SP_TRY(sp_shelf_prepare(s, "ROLLBACK", &s->roll_back));
     SP_TRY(sp_shelf_members_open(s));
     if (s->read_only) return SP_OK;
     SP_TRY(exec(s, indices));
@@ -120,6 +121,7 @@ bool sp_shelf_writes(const sp_shelf *s)
 void sp_shelf_close(sp_shelf *s)
 {
     if (!s) return;
+    sqlite3_finalize(s->roll_back);
     sqlite3_close(s->db);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->turn);
@@ -129,12 +131,21 @@ void sp_shelf_close(sp_shelf *s)
 
 /* -- turns and statements ---------------------------------------------------------------------- */
 
+/* roll_back -- ends the transaction that is open, if one is. */
+static void roll_back(sp_shelf *s)
+{
+    if (sqlite3_get_autocommit(s->db)) return;
+    sqlite3_step(s->roll_back);
+    sqlite3_reset(s->roll_back);
+}
+
 void sp_shelf_enter(sp_shelf *s)
 {
     pthread_mutex_lock(&s->lock);
     uint64_t ticket = s->n_tickets++;
     while (ticket != s->n_served) pthread_cond_wait(&s->turn, &s->lock);
     pthread_mutex_unlock(&s->lock);
+    roll_back(s); /* if it failed for want of memory, when the transaction ended */
 }
 
 void sp_shelf_leave(sp_shelf *s)
@@ -152,14 +163,16 @@ sp_err sp_shelf_begin(sp_shelf *s)
                        s->path);
     sp_shelf_enter(s);
     sp_err err = exec(s, "BEGIN IMMEDIATE");
-    if (err != SP_OK) sp_shelf_leave(s);
+    if (err == SP_OK) return SP_OK;
+    roll_back(s);
+    sp_shelf_leave(s);
     return err;
 }
 
 sp_err sp_shelf_end(sp_shelf *s, sp_err err)
 {
     if (err == SP_OK) err = exec(s, "COMMIT");
-    if (err != SP_OK) sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+    if (err != SP_OK) roll_back(s);
     sp_shelf_leave(s);
     return err;
 }
@@ -186,6 +199,13 @@ sp_err sp_shelf_finish(sp_shelf *s, sqlite3_stmt *q, int *n_changed)
     if (done && n_changed) *n_changed = sqlite3_changes(s->db);
     sqlite3_finalize(q);
     return err;
+}
+
+sp_err sp_shelf_find(sp_shelf *s, sqlite3_stmt *q, bool *found)
+{
+    const int rc = sqlite3_step(q);
+    *found = rc == SQLITE_ROW;
+    return *found || rc == SQLITE_DONE ? SP_OK : sp_shelf_failed(s);
 }
 
 sp_err sp_shelf_prepare(sp_shelf *s, const char *sql, sqlite3_stmt **q)
@@ -286,9 +306,11 @@ static sp_err check_free(sp_shelf *s, const sp_shelf_row *r)
                             &q));
     sp_shelf_bind_text(q, 1, r->tenant);
     sp_shelf_bind_text(q, 2, r->id);
-    bool taken = sqlite3_step(q) == SQLITE_ROW;
+    bool taken;
+    sp_err err = sp_shelf_find(s, q, &taken);
+    if (err == SP_OK && taken) err = is_taken(r->id);
     sqlite3_finalize(q);
-    return taken ? is_taken(r->id) : SP_OK;
+    return err;
 }
 
 /* put_slice -- a transaction: the first adds the document, the last publishes it. */

@@ -53,9 +53,11 @@ sp_err sp_shelf_members_check(sp_shelf *s, const sp_shelf_row *r)
     SP_TRY(sp_shelf_prepare(s, "SELECT 1 FROM collections WHERE tenant = ? AND name = ?", &q));
     sp_shelf_bind_text(q, 1, r->tenant);
     sqlite3_bind_text(q, 2, r->id, n, SQLITE_STATIC);
-    const bool there = sqlite3_step(q) == SQLITE_ROW;
+    bool there;
+    sp_err err = sp_shelf_find(s, q, &there);
+    if (err == SP_OK && !there) err = no_collection(r->id, n);
     sqlite3_finalize(q);
-    return there ? SP_OK : no_collection(r->id, n);
+    return err;
 }
 
 sp_err sp_shelf_members_add(sp_shelf *s, const sp_shelf_row *r, int64_t row, const sp_shelf_chunk *chunks, int n)
@@ -279,9 +281,9 @@ sp_err sp_shelf_unembedded(sp_shelf *s, const char *encoder, const char *tenant,
         sp_shelf_bind_text(q, 1, encoder);
         if (id) sp_shelf_bind_text(q, 2, tenant);
         if (id) sp_shelf_bind_text(q, 3, id);
-        const int rc = sqlite3_step(q);
-        if (rc == SQLITE_ROW) *document = sqlite3_column_int64(q, 0);
-        if (rc != SQLITE_ROW && rc != SQLITE_DONE) err = sp_shelf_failed(s);
+        bool found;
+        err = sp_shelf_find(s, q, &found);
+        if (err == SP_OK && found) *document = sqlite3_column_int64(q, 0);
         sqlite3_finalize(q);
     }
     sp_shelf_leave(s);
@@ -342,10 +344,15 @@ static sp_err finish(sp_shelf *s, const char *encoder, int64_t document)
     SP_TRY(sp_shelf_finish(s, q, NULL));
     SP_TRY(sp_shelf_prepare(s, "SELECT tenant, id FROM documents WHERE row = ?", &q));
     sqlite3_bind_int64(q, 1, document);
-    if (sqlite3_step(q) == SQLITE_ROW)
-        sp_shelf_changed(s, (const char *)sqlite3_column_text(q, 0), (const char *)sqlite3_column_text(q, 1));
+    bool there;
+    sp_err err = sp_shelf_find(s, q, &there);
+    if (err == SP_OK && there) {
+        const char *tenant = (const char *)sqlite3_column_text(q, 0);
+        const char *id = (const char *)sqlite3_column_text(q, 1);
+        sp_shelf_changed(s, tenant, tenant ? id : NULL); /* without memory for both: any may have changed */
+    }
     sqlite3_finalize(q);
-    return SP_OK;
+    return err;
 }
 
 sp_err sp_shelf_put_vectors(sp_shelf *s, const sp_shelf_encoder *e, const sp_shelf_vectors *v)

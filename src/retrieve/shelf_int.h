@@ -22,6 +22,7 @@ struct sp_shelf {
     pthread_cond_t turn;
     uint64_t n_tickets, n_served;
     sqlite3 *db; /* used by the thread whose ticket is n_served */
+    sqlite3_stmt *roll_back; /* compiled in advance: it is needed when there is no memory */
     char *path;
     bool read_only; /* on a file system that is */
     atomic_ullong changes[SP_SHELF_PLACES]; /* of the collections whose place it is, of all tenants */
@@ -40,6 +41,8 @@ sp_err sp_shelf_end(sp_shelf *s, sp_err err) SP_MUST_CHECK;
 sp_err sp_shelf_prepare(sp_shelf *s, const char *sql, sqlite3_stmt **q) SP_MUST_CHECK;
 /* sp_shelf_finish -- runs a statement without rows and ends it; *n_changed may be NULL. */
 sp_err sp_shelf_finish(sp_shelf *s, sqlite3_stmt *q, int *n_changed) SP_MUST_CHECK;
+/* sp_shelf_find -- steps to the next row; *found: there is one. */
+sp_err sp_shelf_find(sp_shelf *s, sqlite3_stmt *q, bool *found) SP_MUST_CHECK;
 void sp_shelf_bind_text(sqlite3_stmt *q, int at, const char *text); /* NULL: "" */
 sp_err sp_shelf_not_found(const char *id);
 /* sp_shelf_changed -- a document with this id has changed; id NULL: any document may have. */

@@ -196,6 +196,8 @@ static sp_err read_fixed(const uint8_t *p, sp_record *r)
     if (flags & ~(uint32_t)(EXACT | MEASURED | HEAVY | NOTES) ||
         (version == VERSION_NOTES) != (r->facts.note_bytes > 0))
         return sp_fail(SP_E_FORMAT, "a copy with unknown flags %#x", flags);
+    if (r->facts.note_bytes && get64(p + FIXED_BYTES + 8) != 0)
+        return sp_fail(SP_E_FORMAT, "a copy whose notes have more than a size");
     if (sp_record_check(r) != SP_OK) return sp_fail(SP_E_FORMAT, "%s", sp_error_detail());
     if (get64(p + 16) != sp_record_layout_of(r).head_bytes)
         return sp_fail(SP_E_FORMAT, "a header of %llu bytes, its sizes give %llu",

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exact.h"
 #include "server/api/chat.h"
 #include "server/api/dialect.h"
 #include "server/api/messages.h"
@@ -100,14 +101,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     if (!server.ctx) open_server();
     if (n < 1) return 0;
-    char *text = malloc(n); /* NUL-terminated, as HTTP delivers it */
-    require(text != NULL);
+    char *text = (char *)exact_new(n); /* NUL-terminated, as HTTP delivers it */
     memcpy(text, data + 1, n - 1);
     text[n - 1] = '\0';
     if (*data % 16 == 3)
         read_calls(text, n - 1);
     else
         read_body(&paths[*data % 16 % (sizeof paths / sizeof *paths)], text, n - 1);
-    free(text);
+    exact_free((uint8_t *)text, n);
     return 0;
 }

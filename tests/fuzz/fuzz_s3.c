@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exact.h"
 #include "store/remote/s3/account.h"
 #include "store/remote/s3/names.h"
 #include "store/remote/s3/reply.h"
@@ -75,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     if (n < 1) return 0;
-    char *s = malloc(n);
+    char *s = (char *)exact_new(n);
     memcpy(s, data + 1, n - 1);
     s[n - 1] = '\0';
     switch (data[0] % 4) {
@@ -92,6 +93,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         read_url(s);
         break;
     }
-    free(s);
+    exact_free((uint8_t *)s, n);
     return 0;
 }

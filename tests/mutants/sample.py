@@ -1,34 +1,47 @@
 """Makes random one-token bugs in src, and says which share of them the tests notice, by folder.
 
-    python tests/mutants/sample.py [--n 200] [--seed 1] [--folder SUBSTRING] [--again] [--report]
+    python tests/mutants/sample.py [--n 200] [--seed 1] [--folder SUBSTRING] [--jobs 2] [--again] [--report]
 
 A bug is another operator, constant or condition, or a call left out, in a line of src that some test reaches. Which
-tests reach a line is known from one run of all of them in a build with gcov (kept in build/mutants/reach.json; --reach
-makes it again). A bug is built in a copy of the tree, and the tests that reach its line run, those of its own folder
-and the quickest first, until one fails or --seconds are over. A bug in equivalent.txt changes nothing that anybody
-could notice, and is left out. Results are kept in build/mutants/sample.txt while the file is the same: the command can
-be stopped and started again; --again retries those that survived, --report only prints.
+tests reach a line is known from one run of each in a build with gcov. What a test reached is kept in
+build/mutants/reach.json, and is found out again when the test, or with --reach anything, changes; a file of src that
+has changed since is left out. A bug is built in a copy of the tree, and the tests that reach its line run, those of
+its own folder and the quickest first, until one fails or --seconds are over. A bug in equivalent.txt changes nothing
+that anybody could notice, and is left out. Results are kept in build/mutants/sample.txt while the file is the same: the
+command can be stopped and started again; --again retries those that survived, --report only prints.
+
+The share has a 95 % interval (Wilson). Python tests are those of PYTHON_TESTS: all of them take an hour.
 """
 import argparse
 import collections
+import concurrent.futures
 import gzip
 import hashlib
 import json
+import math
 import os
 import pathlib
 import random
 import re
+import resource
 import shutil
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HOME = ROOT / "build" / "mutants"
-COPY, REACH, RESULTS = HOME / "sample", HOME / "reach.json", HOME / "sample.txt"
+REACH, RESULTS = HOME / "reach.json", HOME / "sample.txt"
 EQUIVALENT = pathlib.Path(__file__).parent / "equivalent.txt"
 PYTHON = str(ROOT / ".venv/bin/python")
-MAKE = ["make", "-s", f"CC={ROOT / 'tests/mutants/cc'}"]
+# As the build with gcov (Makefile): its objects serve for the bugs, too, so that the tree is built once.
+MAKE = ["make", "-s", f"CC={ROOT / 'tests/mutants/cc'}", "BUILD=build/cov", "SIMD=", "LDFLAGS=--coverage"]
+# A C program that takes more of the CPU, in the build with gcov, is left out.
+LONGEST_S = 2
+# One or two for each folder that the program alone uses.
+PYTHON_TESTS = ["test_program", "test_server", "test_server_fields", "test_server_http", "test_ask", "test_config"]
 
 # -- which test reaches which line -----------------------------------------------------------------
 
@@ -39,14 +52,17 @@ def command_of(test, build):
     return [str(build / "tests" / test)]
 
 
-def run_test(test, folder, build, seconds):
-    """Whether it passed, and the seconds it took."""
-    started = time.time()
-    env = {**os.environ, "SPOLIA_BUILD": str(build), "XDG_CACHE_HOME": str(HOME / "cache")}
-    process = subprocess.Popen(command_of(test, build), cwd=folder, env=env, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL, start_new_session=True)
+def run_test(test, folder, counters, seconds):
+    """Whether it passed, and the seconds it took. What gcov counts goes below `counters`. seconds: of a C program, on the
+    CPU, so that a busy machine has the same tests."""
+    started, most = time.time(), int(seconds) + 1
+    limit = None if test.endswith(".py") else lambda: resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+    env = {**os.environ, "SPOLIA_BUILD": str(folder / "build/cov"), "XDG_CACHE_HOME": str(HOME / "cache"),
+           "GCOV_PREFIX": str(counters)}
+    process = subprocess.Popen(command_of(test, folder / "build/cov"), cwd=folder, env=env, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=limit)
     try:
-        passed = process.wait(seconds) == 0
+        passed = process.wait(60 + 30 * seconds) == 0
     except subprocess.TimeoutExpired:
         passed = False
     try:
@@ -57,42 +73,81 @@ def run_test(test, folder, build, seconds):
     return passed, time.time() - started
 
 
-def lines_of(objects):
-    """Lines of src that were executed since the counters were deleted: {file: [numbers]}."""
+def lines_of(counters):
+    """Lines of src that were executed: {file: [numbers]}."""
     found = collections.defaultdict(set)
-    counters = [str(p) for p in objects.rglob("*.gcda")]
-    for i in range(0, len(counters), 50):
-        shutil.rmtree(HOME / "gcov", ignore_errors=True)
-        (HOME / "gcov").mkdir()
-        subprocess.run(["gcov", "--json-format", *counters[i:i + 50]], cwd=HOME / "gcov", capture_output=True)
-        for report in (HOME / "gcov").glob("*.gz"):
-            for file in json.loads(gzip.open(report).read())["files"]:
+    made = list(counters.rglob("*.gcda"))
+    for counter in made:  # gcov expects the notes of the compiler beside the counters
+        notes = pathlib.Path("/", counter.relative_to(counters)).with_suffix(".gcno")
+        if notes.exists():
+            counter.with_suffix(".gcno").symlink_to(notes)
+    for i in range(0, len(made), 50):
+        done = subprocess.run(["gcov", "--json-format", "--stdout", *made[i:i + 50]], cwd=counters,
+                              capture_output=True, text=True)
+        for report in done.stdout.splitlines():
+            for file in json.loads(report)["files"]:
                 name = file["file"]
                 if name.startswith("src/") and name.endswith(".c"):
                     found[name] |= {line["line_number"] for line in file["lines"] if line["count"]}
     return {file: sorted(lines) for file, lines in found.items() if lines}
 
 
-def find_reach(with_python):
-    """Runs every test in the build with gcov. The file is written as it grows, and continued."""
-    build = ROOT / "build" / "cov"
+def reach_of(test):
+    with tempfile.TemporaryDirectory(dir=HOME) as counters:
+        passed, seconds = run_test(test, ROOT, pathlib.Path(counters), LONGEST_S)
+        return {"passed": passed, "seconds": round(seconds, 2),
+                "lines": lines_of(pathlib.Path(counters)) if passed else {}}
+
+
+def hash_of(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def source_of(test):
+    return ROOT / "tests" / (test if test.endswith(".py") else f"{test}.c")
+
+
+def find_reach(with_python, jobs):
+    """Runs every test that reach.json does not know. The file is written as it grows."""
     reach = json.loads(REACH.read_text()) if REACH.exists() else {}
-    tests = sorted(str(p.relative_to(build / "tests")) for p in (build / "tests").rglob("test_*")
-                   if p.is_file() and not p.suffix)
+    built = ROOT / "build/cov/tests"
+    tests = sorted(str(p.relative_to(built)) for p in built.rglob("test_*") if p.is_file() and not p.suffix)
     if with_python:
-        tests += sorted(str(p.relative_to(ROOT / "tests")) for p in (ROOT / "tests/e2e").glob("test_*.py"))
-    for test in tests:
-        if test in reach:
-            continue
-        for counter in (build / "obj").rglob("*.gcda"):
-            counter.unlink()
-        passed, seconds = run_test(test, ROOT, build, 400)
-        lines = lines_of(build / "obj") if passed else {}
-        reach[test] = {"passed": passed, "seconds": round(seconds, 2), "lines": lines}
-        REACH.write_text(json.dumps(reach))
-        print(f"{test:45} {'ok' if passed else 'FAILED'} {seconds:6.1f} s, {sum(map(len, lines.values()))} lines",
-              flush=True)
+        tests += [f"e2e/{name}.py" for name in PYTHON_TESTS]
+    missing = [t for t in tests if source_of(t).exists() and reach.get(t, {}).get("source") != hash_of(source_of(t))]
+    turns = collections.Counter()
+    for test in list(missing):
+        folder = test.rsplit("/", 1)[0]
+        turns[folder] += 1
+        missing[missing.index(test)] = (turns[folder], test)
+    missing = [test for _, test in sorted(missing)]  # the folders in turn, so that a part of the map is useful, too
+    sources = {str(p.relative_to(ROOT)): hash_of(p) for p in (ROOT / "src").rglob("*.c")} if missing else {}
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        running = {pool.submit(reach_of, test): test for test in missing}
+        for done in concurrent.futures.as_completed(running):
+            test, r = running[done], done.result()
+            r["files"] = {file: sources[file] for file in r["lines"]}
+            reach[test] = {**r, "source": hash_of(source_of(test))}
+            REACH.with_suffix(".new").write_text(json.dumps(reach))
+            REACH.with_suffix(".new").replace(REACH)
+            print(f"{test:45} {'ok' if r['passed'] else 'FAILED'} {r['seconds']:6.1f} s, "
+                  f"{sum(map(len, r['lines'].values()))} lines", flush=True)
     return reach
+
+
+def without_changed(reach):
+    """Tests that passed, without the lines of files that have changed since."""
+    now, changed = {}, set()
+    for r in reach.values():
+        for file, was in r["files"].items():
+            if file not in now:
+                now[file] = hash_of(ROOT / file) if (ROOT / file).exists() else None
+            if now[file] != was:
+                changed.add(file)
+    if changed:
+        print(f"{len(changed)} files have changed since and are left out (--reach: finds out again)")
+    return {test: {**r, "lines": {f: lines for f, lines in r["lines"].items() if f not in changed}}
+            for test, r in reach.items() if r["passed"]}
 
 # -- bugs ------------------------------------------------------------------------------------------
 
@@ -145,8 +200,7 @@ def bugs_of(line):
 
 
 def folder_of(file):
-    parts = file.split("/")
-    return "/".join(parts[1:-1][:2] if parts[1] in ("serve", "server") else parts[1:2])
+    return file.split("/")[1]
 
 
 def candidates(reach, only):
@@ -191,37 +245,57 @@ def tests_for(reach, file, number):
     return [test for _, _, test in sorted(found)]
 
 
-def make(*targets):
-    return subprocess.run([*MAKE, *targets], cwd=COPY, capture_output=True, text=True)
+class Tree:
+    """A copy of the sources, and of what is built of them: only what a bug changes is compiled."""
 
+    def __init__(self, number):
+        self.top = HOME / f"tree{number}"
+        self.top.mkdir(parents=True, exist_ok=True)
+        skipped = {".git", ".venv", ".venv-clients", ".venv-chroma", "build", "__pycache__"}
+        for old in self.top.iterdir():
+            if old.name != "build":
+                shutil.rmtree(old) if old.is_dir() and not old.is_symlink() else old.unlink()
+        shutil.copytree(ROOT, self.top, symlinks=True, dirs_exist_ok=True,
+                        ignore=lambda folder, names: skipped & set(names) if folder == str(ROOT) else set())
+        shutil.rmtree(self.top / "build", ignore_errors=True)
+        shutil.copytree(ROOT / "build/cov", self.top / "build/cov",
+                        ignore=lambda _, names: {n for n in names if n.endswith((".gcno", ".gcda"))})
+        (self.top / ".venv").symlink_to(ROOT / ".venv")
 
-def try_bug(reach, bug, args):
-    file, number, new = bug
-    path = COPY / file
-    text = path.read_text()
-    lines = text.split("\n")
-    lines[number - 1] = new
-    path.write_text("\n".join(lines))
-    try:
-        obj = "build/obj/" + file[:-2] + ".o"
-        made = make(obj)
-        if made.returncode != 0:
-            return "broken"  # the compiler notices it
-        left, n_run = args.seconds, 0
+    def make(self, target):
+        return subprocess.run([*MAKE, "OPT=-O1", target], cwd=self.top, capture_output=True, text=True).returncode == 0
+
+    def run_tests(self, reach, file, number, seconds):
+        left, n_run = seconds, 0
         for test in tests_for(reach, file, number):
             if left <= 0:
                 break
-            target = "build/spolia" if test.endswith(".py") else f"build/tests/{test}"
-            if make(target).returncode != 0:
+            if not self.make("build/cov/spolia" if test.endswith(".py") else f"build/cov/tests/{test}"):
                 return "broken"
-            passed, took = run_test(test, COPY, COPY / "build", 30 + 5 * reach[test]["seconds"])
+            with tempfile.TemporaryDirectory(dir=HOME) as counters:
+                passed, took = run_test(test, self.top, counters, 30 + 5 * reach[test]["seconds"])
             if not passed:
                 return f"caught by {test}"
             left -= took
             n_run += 1
         return f"SURVIVED {n_run} tests"
-    finally:
-        path.write_text(text)
+
+    def try_bug(self, reach, bug, seconds):
+        file, number, new = bug
+        path = self.top / file
+        obj = self.top / "build/cov/obj" / f"{file[:-2]}.o"
+        text, times, was = path.read_text(), path.stat(), obj.read_bytes()
+        lines = text.split("\n")
+        lines[number - 1] = new
+        path.write_text("\n".join(lines))
+        try:
+            if not self.make(str(obj.relative_to(self.top))):
+                return "broken"  # the compiler notices it
+            return self.run_tests(reach, file, number, seconds)
+        finally:
+            path.write_text(text)
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+            obj.write_bytes(was)  # newer than the library, which takes it
 
 
 def key_of(bug):
@@ -230,19 +304,11 @@ def key_of(bug):
     return hashlib.sha256(repr((file, number, new, lines)).encode()).hexdigest()[:16]
 
 
-def copy_tree():
-    """The sources, and what is built of them: only what a bug changes is compiled."""
-    skipped = {".git", ".venv", ".venv-clients", ".venv-chroma", "build", "__pycache__"}
-    COPY.mkdir(parents=True, exist_ok=True)
-    for old in COPY.iterdir():
-        if old.name != "build":
-            shutil.rmtree(old) if old.is_dir() and not old.is_symlink() else old.unlink()
-    shutil.copytree(ROOT, COPY, ignore=lambda folder, names: skipped & set(names) if folder == str(ROOT) else set(),
-                    symlinks=True, dirs_exist_ok=True)
-    if not (COPY / "build").exists():
-        shutil.copytree(ROOT / "build" / "obj", COPY / "build" / "obj")
-    if not (COPY / ".venv").exists():
-        (COPY / ".venv").symlink_to(ROOT / ".venv")
+def interval(k, n):
+    """95 % of a share of k in n (Wilson)."""
+    z, p = 1.96, k / n
+    middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
 
 
 def report(results):
@@ -252,7 +318,8 @@ def report(results):
             by[folder][result.split()[0]] += 1
     for folder, c in sorted(by.items(), key=lambda x: (x[0] == "all", x[0])):
         n = c["caught"] + c["SURVIVED"]
-        share = f"{c['caught'] / n:5.0%}" if n else "    -"
+        low, high = interval(c["caught"], n) if n else (0, 1)
+        share = f"{c['caught'] / n:5.0%} ({low:.0%} to {high:.0%})" if n else "    -"
         print(f"{folder:20} {c['caught']:4} of {n:4} caught {share}; {c['broken']} do not compile, "
               f"{c['equivalent']} change nothing")
 
@@ -263,12 +330,45 @@ def known_results():
     return {r["key"]: r["result"] for r in map(json.loads, RESULTS.read_text().splitlines())}
 
 
+def try_all(reach, bugs, known, args):
+    """[(file, result)] of the bugs, and a line for each as it ends."""
+    equivalent = set(EQUIVALENT.read_text().splitlines()) if EQUIVALENT.exists() else set()
+    trees, lock, results = [], threading.Lock(), []
+
+    def one(bug):
+        file, number, new = bug
+        result = known.get(key_of(bug))
+        if f"{file}: {new.strip()}" in equivalent:
+            result = "equivalent"
+        elif not args.report and (result is None or (args.again and result.startswith("SURVIVED"))):
+            with lock:
+                tree = trees.pop()
+            try:
+                result = tree.try_bug(reach, bug, args.seconds)
+            finally:
+                trees.append(tree)
+            with lock, RESULTS.open("a") as f:
+                f.write(json.dumps({"key": key_of(bug), "result": result, "bug": bug}) + "\n")
+        if result:
+            results.append((file, result))
+            if result.startswith("SURVIVED") or not args.report:
+                print(f"{result:45} {file}:{number}: {new.strip()}", flush=True)
+
+    if not args.report:
+        trees += [Tree(i) for i in range(args.jobs)]
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for done in [pool.submit(one, bug) for bug in bugs]:
+            done.result()
+    return results
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--n", type=int, default=200)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--folder", default="", help="only files whose path contains this")
     parser.add_argument("--seconds", type=float, default=60, help="of tests for one bug")
+    parser.add_argument("--jobs", type=int, default=2, help="tests, and bugs, at a time")
     parser.add_argument("--again", action="store_true", help="try those again that survived")
     parser.add_argument("--report", action="store_true", help="only print what is known")
     parser.add_argument("--reach", action="store_true", help="find out again which test reaches which line")
@@ -277,29 +377,9 @@ def main():
     HOME.mkdir(parents=True, exist_ok=True)
     if args.reach:
         REACH.unlink(missing_ok=True)
-    reach = json.loads(REACH.read_text()) if args.report else find_reach(not args.no_python)
-    reach = {test: r for test, r in reach.items() if r["passed"]}
-    equivalent = set(EQUIVALENT.read_text().splitlines()) if EQUIVALENT.exists() else set()
-    known = known_results()
-    if not args.report:
-        copy_tree()
-    results = []
-    for bug in sample(reach, args.n, args.seed, args.folder):
-        file, number, new = bug
-        key, result = key_of(bug), None
-        if f"{file}: {new.strip()}" in equivalent:
-            result = "equivalent"
-        elif key in known and not (args.again and known[key].startswith("SURVIVED")):
-            result = known[key]
-        elif not args.report:
-            result = try_bug(reach, bug, args)
-            with RESULTS.open("a") as f:
-                f.write(json.dumps({"key": key, "result": result, "bug": bug}) + "\n")
-        if result:
-            results.append((file, result))
-            if result.startswith("SURVIVED") or not args.report:
-                print(f"{result:45} {file}:{number}: {new.strip()}", flush=True)
-    report(results)
+    reach = json.loads(REACH.read_text()) if args.report else find_reach(not args.no_python, args.jobs)
+    reach = {test: r for test, r in without_changed(reach).items() if not (args.no_python and test.endswith(".py"))}
+    report(try_all(reach, sample(reach, args.n, args.seed, args.folder), known_results(), args))
     return 0
 
 

@@ -19,6 +19,8 @@ enum {
     NODE,
     RELATION,
     SOURCE,
+    BEGIN,
+    END,
     N_STATEMENTS
 };
 
@@ -46,6 +48,8 @@ static const char *const statements[N_STATEMENTS] = {
     [RELATION] = "SELECT name FROM graph_relations WHERE id = ?1",
     [SOURCE] = "SELECT s.name FROM graph_triples AS t JOIN graph_sources AS s ON s.id = t.source"
                " WHERE t.subject = ?1 AND t.relation = ?2 AND t.object = ?3",
+    [BEGIN] = "BEGIN",
+    [END] = "COMMIT",
 };
 
 typedef struct sqlite_graph {
@@ -83,6 +87,7 @@ static sp_err column(sqlite3_stmt *s, int i, sp_arena *strings, const char **out
 {
     const char *text = (const char *)sqlite3_column_text(s, i);
     size_t n = (size_t)sqlite3_column_bytes(s, i);
+    if (!text && sqlite3_errcode(sqlite3_db_handle(s)) == SQLITE_NOMEM) return sp_fail_nomem(n + 1, "a name");
     return sp_graph_copy(strings, text ? text : "", text ? n : 0, out);
 }
 
@@ -98,17 +103,20 @@ static void close_graph(sp_graph *base)
 }
 
 /* A read transaction: statements in it need no locks of their own, and see one state of the file. A
- * writer commits when no transaction is open, so none outlives a question. */
+ * writer commits when no transaction is open, so none outlives a question, though memory be short: both statements are
+ * compiled already. */
 static sp_err begin(sp_graph *base)
 {
     sqlite_graph *g = own(base);
-    if (sqlite3_exec(g->db, "BEGIN", NULL, NULL, NULL) == SQLITE_OK) return SP_OK;
-    return fail(g);
+    if (sqlite3_get_autocommit(g->db)) return done(g, g->run[BEGIN], sqlite3_step(g->run[BEGIN]));
+    return SP_OK; /* END failed */
 }
 
 static void end(sp_graph *base)
 {
-    sqlite3_exec(own(base)->db, "COMMIT", NULL, NULL, NULL); /* of reads: nothing to lose */
+    sqlite_graph *g = own(base);
+    sqlite3_step(g->run[END]); /* of reads: nothing to lose */
+    sqlite3_reset(g->run[END]);
 }
 
 static sp_err describe(sp_graph *base, sp_graph_info *out, sp_arena *strings)

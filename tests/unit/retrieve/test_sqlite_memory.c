@@ -1,0 +1,169 @@
+/* test_sqlite_memory.c -- registered documents and graphs while SQLite's allocations fail: a call fails as a whole, and
+ * the next one works. */
+#include "graph_fixture.h"
+
+#include "retrieve/shelf_collections.h"
+#include "retrieve/shelf_int.h"
+
+static sqlite3_mem_methods usual;
+static int n_left = -1, n_failing; /* allocations until the next failure, then how many fail; -1: none does */
+
+static bool fails(void)
+{
+    if (n_left < 0) return false;
+    if (n_left > 0) return n_left--, false;
+    if (n_failing == 0) return n_left = -1, false;
+    return n_failing--, true;
+}
+
+static void *failing_malloc(int n)
+{
+    return fails() ? NULL : usual.xMalloc(n);
+}
+
+static void *failing_realloc(void *p, int n)
+{
+    return fails() ? NULL : usual.xRealloc(p, n);
+}
+
+/* set_up -- every allocation is one of malloc. */
+static int set_up(void **state)
+{
+    if (sqlite3_config(SQLITE_CONFIG_GETMALLOC, &usual) != SQLITE_OK) return -1;
+    sqlite3_mem_methods m = usual;
+    m.xMalloc = failing_malloc;
+    m.xRealloc = failing_realloc;
+    return sqlite3_config(SQLITE_CONFIG_MALLOC, &m) == SQLITE_OK &&
+                   sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 0, 0) == SQLITE_OK
+               ? 0
+               : -1;
+}
+
+static void fail_from(int at, int n)
+{
+    n_left = at;
+    n_failing = n;
+}
+
+static sp_err put(sp_shelf *s, const char *id)
+{
+    char path[16];
+    snprintf(path, sizeof path, "c/%s", id);
+    const sp_shelf_row row = {.tenant = "t", .id = path, .title = id};
+    sp_shelf_chunk c = {.title = "T", .text = "a text", .n_tokens = 2};
+    snprintf((char *)c.ids[0].b, sizeof c.ids[0].b, "%s", id);
+    return sp_shelf_put(s, &row, &c, 1);
+}
+
+static bool is_there(sp_shelf *s, const char *id)
+{
+    char path[16];
+    sp_hits h = {0};
+    snprintf(path, sizeof path, "c/%s", id);
+    const sp_err err = sp_shelf_chunks(s, "t", path, &h);
+    assert_true(err == SP_OK || err == SP_E_NOTFOUND);
+    sp_hits_fini(&h);
+    return err == SP_OK;
+}
+
+/* try_put -- with allocations that fail; whether all that it needed were had. */
+static bool try_put(sp_shelf *s, int at, int n)
+{
+    fail_from(at, n);
+    const sp_err err = put(s, "a");
+    const bool none_failed = n_failing == n;
+    fail_from(-1, 0);
+    if (err != SP_OK && err != SP_E_NOMEM) fail_msg("at %d: %d %s", at, err, sp_error_detail());
+    assert_int_equal(is_there(s, "a"), err == SP_OK);
+    assert_int_equal(put(s, "b"), SP_OK);
+    if (err == SP_OK) assert_int_equal(sp_shelf_doom(s, "t", "c/a"), SP_OK);
+    assert_int_equal(sp_shelf_doom(s, "t", "c/b"), SP_OK);
+    return none_failed;
+}
+
+static void a_document_is_registered_after_another_failed_at(int n)
+{
+    char dir[] = "/tmp/shelf-XXXXXX", path[64];
+    sp_shelf *s;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/documents.db", dir);
+    assert_int_equal(sp_shelf_open(path, &s), SP_OK);
+    assert_int_equal(sqlite3_exec(s->db, "PRAGMA synchronous = OFF", NULL, NULL, NULL), SQLITE_OK); /* no power is lost */
+    assert_int_equal(sp_shelf_add_collection(s, "t", "c", 1), SP_OK);
+    int at = 0;
+    while (!try_put(s, at, n)) at++;
+    assert_true(at > 100);
+    sp_shelf_close(s);
+    unlink(path);
+    rmdir(dir);
+}
+
+static void after_any_allocation_fails_the_next_document_is_registered(void **state)
+{
+    a_document_is_registered_after_another_failed_at(1);
+}
+
+static void after_three_allocations_fail_the_next_document_is_registered(void **state)
+{
+    a_document_is_registered_after_another_failed_at(3);
+}
+
+/* Until the call ends: neither COMMIT nor ROLLBACK can be compiled. */
+static void after_all_allocations_fail_the_next_document_is_registered(void **state)
+{
+    a_document_is_registered_after_another_failed_at(1 << 30);
+}
+
+/* -- graphs ------------------------------------------------------------------------------------ */
+
+static bool has_paths(sp_graph *g, sp_err *err)
+{
+    sp_graph_answer a = {0};
+    *err = sp_graph_find_paths(g, "Where is Elm?", &(sp_graph_paths_opts){0}, &a);
+    const bool good = *err == SP_OK && a.n_paths == 1 && strcmp(a.paths[0].text, "Elm -near-> Oak") == 0;
+    if (*err == SP_OK) sp_graph_answer_fini(&a);
+    return good;
+}
+
+static void check_answers_while_fail(folder *f, int n)
+{
+    sp_err err;
+    bool none_failed = false;
+    graph_make(f, "a.tsv", "Elm\tnear\tOak\n");
+    sp_graph *g = graph_open(f);
+    int at = 0;
+    for (; !none_failed; at++) {
+        fail_from(at, n);
+        const bool good = has_paths(g, &err);
+        none_failed = n_failing == n;
+        fail_from(-1, 0);
+        if (!good && err != SP_E_NOMEM) fail_msg("at %d: %d %s", at, err, sp_error_detail());
+        assert_true(has_paths(g, &err));
+        graph_make(f, "b.tsv", at % 2 ? "Fir\tnear\tAsh\n" : "Fir\tby\tAsh\n"); /* no reader keeps it from that */
+    }
+    assert_true(at > 10);
+    sp_graph_close(g);
+}
+
+static void a_graph_loses_no_name_when_an_allocation_fails(void **state)
+{
+    check_answers_while_fail(*state, 1);
+}
+
+/* Neither BEGIN nor COMMIT needs memory. */
+static void a_graph_answers_after_all_allocations_failed(void **state)
+{
+    check_answers_while_fail(*state, 1 << 30);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(after_any_allocation_fails_the_next_document_is_registered),
+        cmocka_unit_test(after_three_allocations_fail_the_next_document_is_registered),
+        cmocka_unit_test(after_all_allocations_fail_the_next_document_is_registered),
+        FOLDER_TEST(a_graph_loses_no_name_when_an_allocation_fails),
+        FOLDER_TEST(a_graph_answers_after_all_allocations_failed),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
