@@ -1,18 +1,27 @@
 #include "retrieve/archive_int.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <string.h>
+
+/* no_memory -- whether that is why libzip failed. Not every failing allocation is ZIP_ER_MEMORY: some make a good
+ * archive a damaged one. malloc sets errno, which was 0 before the call. */
+static bool no_memory(const zip_error_t *why)
+{
+    return errno == ENOMEM || zip_error_code_zip(why) == ZIP_ER_MEMORY;
+}
 
 sp_err sp_archive_open(const char *data, size_t n, sp_archive *out)
 {
     zip_error_t why;
     zip_error_init(&why);
+    errno = 0;
     zip_source_t *source = zip_source_buffer_create(data, n, 0, &why);
     zip_t *zip = source ? zip_open_from_source(source, ZIP_RDONLY, &why) : NULL;
-    bool no_memory = zip_error_code_zip(&why) == ZIP_ER_MEMORY;
+    const bool short_of_memory = !zip && no_memory(&why);
     if (!zip) zip_source_free(source);
     zip_error_fini(&why);
-    if (!zip && no_memory) return sp_fail_nomem(n, "an archive");
+    if (short_of_memory) return sp_fail_nomem(n, "an archive");
     if (!zip) return sp_fail(SP_E_UNSUPPORTED, "not a zip archive, or a damaged one");
     *out = (sp_archive){.zip = zip, .left = SP_DOC_MAX_BYTES};
     return SP_OK;
@@ -27,7 +36,7 @@ void sp_archive_close(sp_archive *a)
 /* unreadable -- why a file in the archive cannot be read. */
 static sp_err unreadable(const zip_error_t *why, const char *name)
 {
-    if (zip_error_code_zip(why) == ZIP_ER_MEMORY) return sp_fail_nomem(1, name);
+    if (no_memory(why)) return sp_fail_nomem(1, name);
     return sp_fail(SP_E_UNSUPPORTED, "%s in the archive is damaged or encrypted", name);
 }
 
@@ -35,6 +44,7 @@ static sp_err read_all(sp_archive *a, zip_file_t *f, const char *name, sp_bytes 
 {
     for (;;) {
         SP_TRY(sp_vec_reserve(out, 1 << 16));
+        errno = 0;
         zip_int64_t n = zip_fread(f, out->v + out->n, 1 << 16);
         if (n < 0) return unreadable(zip_file_get_error(f), name);
         if (n == 0) return SP_OK;
@@ -48,7 +58,9 @@ static sp_err read_all(sp_archive *a, zip_file_t *f, const char *name, sp_bytes 
 
 sp_err sp_archive_read(sp_archive *a, const char *name, sp_bytes *out)
 {
+    errno = 0;
     zip_int64_t at = zip_name_locate(a->zip, name, 0);
+    if (at < 0 && no_memory(zip_get_error(a->zip))) return sp_fail_nomem(1, name);
     if (at < 0) return sp_fail(SP_E_NOTFOUND, "no %s in the archive", name);
     zip_file_t *f = zip_fopen_index(a->zip, (zip_uint64_t)at, 0);
     if (!f) return unreadable(zip_get_error(a->zip), name);

@@ -1,6 +1,6 @@
 /* The header of a stored copy and a line of a store's index: as they are, and once more with their checksum
- * made right, so that what follows it is reached. What is read must be the bytes given, and a header that ends early is
- * refused whatever follows it. */
+ * made right, so that what follows it is reached. What is read must be the bytes given, and a header that ends early
+ * is refused whatever follows it. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,18 +4,18 @@
 
 A bug is another operator, constant or condition, or a call left out, in a line of src that some test reaches. Which
 tests reach a line is known from one run of each in a build with gcov. What a test reached is kept in
-build/mutants/reach.json, and is found out again when the test, or with --reach anything, changes; a file of src that
-has changed since is left out. A bug is built in a copy of the tree, and the tests that reach its line run, those of
-its own folder and the quickest first, until one fails or --seconds are over. A bug in equivalent.txt changes nothing
-that anybody could notice, and is left out. Results are kept in build/mutants/sample.txt while the file is the same: the
-command can be stopped and started again; --again retries those that survived, --report only prints.
+build/mutants/reach.json, and is found out again when the test changes, or with --reach; a file of src that has changed
+since is left out. --known: no test but those that are known so far. A bug is built in a copy of the tree, and of the
+tests that reach its line --tests run, those of its own folder and the quickest first, until one fails. A bug in
+equivalent.txt changes nothing that anybody could notice, and is left out. Results are kept in build/mutants/sample.txt
+while the file is the same: the command can be stopped and started again; --again retries those that survived, --report
+only prints.
 
 The share has a 95 % interval (Wilson). Python tests are those of PYTHON_TESTS: all of them take an hour.
 """
 import argparse
 import collections
 import concurrent.futures
-import gzip
 import hashlib
 import json
 import math
@@ -53,8 +53,8 @@ def command_of(test, build):
 
 
 def run_test(test, folder, counters, seconds):
-    """Whether it passed, and the seconds it took. What gcov counts goes below `counters`. seconds: of a C program, on the
-    CPU, so that a busy machine has the same tests."""
+    """Whether it passed, and the seconds it took. What gcov counts goes below `counters`. seconds: of a C program, on
+    the CPU, so that a busy machine has the same tests."""
     started, most = time.time(), int(seconds) + 1
     limit = None if test.endswith(".py") else lambda: resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     env = {**os.environ, "SPOLIA_BUILD": str(folder / "build/cov"), "XDG_CACHE_HOME": str(HOME / "cache"),
@@ -265,22 +265,18 @@ class Tree:
     def make(self, target):
         return subprocess.run([*MAKE, "OPT=-O1", target], cwd=self.top, capture_output=True, text=True).returncode == 0
 
-    def run_tests(self, reach, file, number, seconds):
-        left, n_run = seconds, 0
-        for test in tests_for(reach, file, number):
-            if left <= 0:
-                break
+    def run_tests(self, reach, file, number, most):
+        tests = tests_for(reach, file, number)[:most]
+        for test in tests:
             if not self.make("build/cov/spolia" if test.endswith(".py") else f"build/cov/tests/{test}"):
                 return "broken"
             with tempfile.TemporaryDirectory(dir=HOME) as counters:
-                passed, took = run_test(test, self.top, counters, 30 + 5 * reach[test]["seconds"])
+                passed, _ = run_test(test, self.top, counters, 30 if test.endswith(".py") else 5 * LONGEST_S)
             if not passed:
                 return f"caught by {test}"
-            left -= took
-            n_run += 1
-        return f"SURVIVED {n_run} tests"
+        return f"SURVIVED {len(tests)} tests"
 
-    def try_bug(self, reach, bug, seconds):
+    def try_bug(self, reach, bug, most):
         file, number, new = bug
         path = self.top / file
         obj = self.top / "build/cov/obj" / f"{file[:-2]}.o"
@@ -291,7 +287,7 @@ class Tree:
         try:
             if not self.make(str(obj.relative_to(self.top))):
                 return "broken"  # the compiler notices it
-            return self.run_tests(reach, file, number, seconds)
+            return self.run_tests(reach, file, number, most)
         finally:
             path.write_text(text)
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -344,7 +340,7 @@ def try_all(reach, bugs, known, args):
             with lock:
                 tree = trees.pop()
             try:
-                result = tree.try_bug(reach, bug, args.seconds)
+                result = tree.try_bug(reach, bug, args.tests)
             finally:
                 trees.append(tree)
             with lock, RESULTS.open("a") as f:
@@ -367,17 +363,18 @@ def main():
     parser.add_argument("--n", type=int, default=200)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--folder", default="", help="only files whose path contains this")
-    parser.add_argument("--seconds", type=float, default=60, help="of tests for one bug")
+    parser.add_argument("--tests", type=int, default=15, help="for one bug: the nearest of those that reach its line")
     parser.add_argument("--jobs", type=int, default=2, help="tests, and bugs, at a time")
     parser.add_argument("--again", action="store_true", help="try those again that survived")
     parser.add_argument("--report", action="store_true", help="only print what is known")
     parser.add_argument("--reach", action="store_true", help="find out again which test reaches which line")
+    parser.add_argument("--known", action="store_true", help="no tests but those whose lines are known")
     parser.add_argument("--no-python", action="store_true", help="C programs only")
     args = parser.parse_args()
     HOME.mkdir(parents=True, exist_ok=True)
     if args.reach:
         REACH.unlink(missing_ok=True)
-    reach = json.loads(REACH.read_text()) if args.report else find_reach(not args.no_python, args.jobs)
+    reach = json.loads(REACH.read_text()) if args.report or args.known else find_reach(not args.no_python, args.jobs)
     reach = {test: r for test, r in without_changed(reach).items() if not (args.no_python and test.endswith(".py"))}
     report(try_all(reach, sample(reach, args.n, args.seed, args.folder), known_results(), args))
     return 0
