@@ -36,7 +36,7 @@ KERNELS_INTEGER_arm64  := arm64/roofline
 KERNELS_INTEGER_x86_64 := x86/roofline x86/summary
 FLOAT_x86_64     := avx2 avx512
 INTEGER_x86_64   := avx2 avxvnni avx512 vnni
-SPECIAL_x86_64   := x86/tiles_amx x86/roofline_bf16_amx
+SPECIAL_x86_64   := x86/tiles_amx x86/attend_tiles_amx simd/attend_amx x86/roofline_bf16_amx
 FLOAT_arm64      := neon
 INTEGER_arm64    := neon i8mm
 ARCH        := $(patsubst aarch64,arm64,$(SIMD))
@@ -101,7 +101,7 @@ DEFINE_avx2    := -DSP_CPU=avx2 -DSP_VL=8 -DSP_DOT=0
 DEFINE_avxvnni := -DSP_CPU=avxvnni -DSP_VL=8 -DSP_DOT=1
 DEFINE_avx512  := -DSP_CPU=avx512 -DSP_VL=16 -DSP_DOT=0
 DEFINE_vnni    := -DSP_CPU=vnni -DSP_VL=16 -DSP_DOT=1
-DEFINE_amx     := -DSP_CPU=amx -DSP_VL=16 -DSP_DOT=1
+DEFINE_amx     := -DSP_CPU=amx -DSP_VL=16 -DSP_DOT=1 -DSP_AMX=1
 DEFINE_neon    := -DSP_CPU=neon -DSP_VL=8 -DSP_DOT=1 -DSP_ARM64=1
 DEFINE_i8mm    := -DSP_CPU=i8mm -DSP_VL=8 -DSP_DOT=1 -DSP_ARM64=1 -DSP_MMLA=1
 ALLOW_avx2     := -mavx2 -mfma -mf16c

@@ -149,6 +149,9 @@ typedef struct sp_machine_opts {
                                VNNI's kernels replace it */
     bool amx_f16;           /* "amx" also rounds F16 weights to bf16 and multiplies them in tiles; otherwise they are
                                multiplied as floats. SP_E_UNSUPPORTED on a CPU without AMX and with other kernels */
+    bool amx_attend;        /* "amx" also rounds queries, keys, values and probabilities to bf16 while it multiplies
+                               them, where keys and values are in q16; they are stored as without. Otherwise as
+                               amx_f16 */
     const char *packs;      /* folder that keeps packed weights, created if missing: the next context maps them
                                instead of packing again; NULL: none */
     size_t packs_max_bytes; /* size limit of that folder; the least recently used files are removed; 0: 20 GiB */

@@ -69,6 +69,7 @@ static int machine_options(model_options *m, opt *to)
         OPT_CPU(&c->machine.cpu),
         OPT_EXACT_PRODUCTS(&c->machine.exact_products),
         OPT_AMX_F16(&c->machine.amx_f16),
+        OPT_AMX_ATTEND(&c->machine.amx_attend),
         {OPT_FLAG, "no-pack-cache", 0, NULL, &m->no_pack_cache,
          "pack weights at every start (kept in ~/.cache/spolia/packs, for a faster start)"},
         {OPT_MIB, "pack-cache-max", 0, "MiB", &c->machine.packs_max_bytes,

@@ -17,7 +17,7 @@ typedef struct model_options {
     bool verbose, no_pack_cache;
     char packs[1024]; /* the default of ctx.packs */
     char recompute_help[128];
-    opt table[53];
+    opt table[54];
 } model_options;
 
 /* Rows of a table: the kernels. */
@@ -30,6 +30,9 @@ typedef struct model_options {
 #define OPT_AMX_F16(to)                                                                                               \
     {OPT_FLAG, "amx-f16", 0, NULL, to,                                                                                \
      "kernels of amx, with F16 weights rounded to bf16; without it they are multiplied as floats"}
+#define OPT_AMX_ATTEND(to)                                                                                            \
+    {OPT_FLAG, "amx-attend", 0, NULL, to,                                                                             \
+     "kernels of amx, with attention over keys and values in q16 rounded to bf16; without it in 16-bit integers"}
 
 /* model_options_init -- defaults, and the table for opt_parse. */
 void model_options_init(model_options *m);

@@ -137,6 +137,7 @@ int cmd_embed(int argc, char **argv)
         OPT_CPU(&e.machine.cpu),
         OPT_EXACT_PRODUCTS(&e.machine.exact_products),
         OPT_AMX_F16(&e.machine.amx_f16),
+        OPT_AMX_ATTEND(&e.machine.amx_attend),
         {OPT_INT, "batch", 'b', "N", &e.step, "tokens computed together (1024)"},
         {OPT_FLAG, "json", 0, NULL, &e.as_json, "print JSON"},
         {0},

@@ -149,7 +149,8 @@ static bool open_encoder(const serving *s, const char *path, bool scores, sp_emb
         .machine = {.n_threads = m->n_threads,
                     .cpu = m->cpu,
                     .exact_products = m->exact_products,
-                    .amx_f16 = m->amx_f16}};
+                    .amx_f16 = m->amx_f16,
+                    .amx_attend = m->amx_attend}};
     if (!path) return true;
     *name = file_name(path);
     const sp_err err = sp_embedder_open(&o, out);

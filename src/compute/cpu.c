@@ -152,15 +152,17 @@ static const sp_device_calls calls = {
 };
 
 /* select_ops -- exact products need kernels that do not round weights: VNNI's in place of AMX's, unless
- * AMX's are asked for by name. F16 in bf16 is a set of its own. */
+ * AMX's are asked for by name. F16 in bf16, and attention in bf16, are sets of their own. */
 static sp_err SP_MUST_CHECK select_ops(const sp_device_opts *o, const sp_ops **out)
 {
     const sp_ops *ops;
-    if (o->amx_f16 && o->kernels && *o->kernels && strcmp(o->kernels, "amx") != 0)
-        return sp_fail(SP_E_UNSUPPORTED, "F16 weights in bf16: CPU variant '%s' has no tiles; 'amx' has", o->kernels);
-    SP_TRY(sp_ops_select(o->amx_f16 ? "amx-f16" : o->kernels, &ops));
+    const bool tiles = o->amx_f16 || o->amx_attend;
+    if (tiles && o->kernels && *o->kernels && strcmp(o->kernels, "amx") != 0)
+        return sp_fail(SP_E_UNSUPPORTED, "%s in bf16: CPU variant '%s' has no tiles; 'amx' has",
+                       o->amx_f16 ? "F16 weights" : "attention", o->kernels);
+    SP_TRY(sp_ops_select(sp_ops_amx(o->kernels, o->amx_f16, o->amx_attend), &ops));
     if (o->exact_products && ops->rounds_weights) {
-        if (o->amx_f16 || (o->kernels && *o->kernels))
+        if (tiles || (o->kernels && *o->kernels))
             return sp_fail(SP_E_UNSUPPORTED, "exact products: CPU variant '%s' rounds weights; 'vnni' does not",
                            ops->name);
         SP_TRY(sp_ops_select("vnni", &ops));

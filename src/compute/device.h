@@ -111,7 +111,7 @@ struct sp_device {
 typedef struct sp_device_opts {
     const char *kernels; /* which of a device's kernels, by name; NULL: the best */
     int n_threads;       /* 0: one for each core */
-    bool exact_products, amx_f16; /* see sp_machine_opts */
+    bool exact_products, amx_f16, amx_attend; /* see sp_machine_opts */
 } sp_device_opts;
 
 /* sp_device_open -- name: "cpu", or NULL for it. Errors: SP_E_ARG for an unknown device or kernels,

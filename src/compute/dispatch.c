@@ -74,14 +74,27 @@ TABLE(avx2, avx2);
 TABLE(avxvnni, avx2);
 TABLE(avx512, avx512);
 TABLE(vnni, avx512);
-/* Attention keeps keys and values as they are. The two differ in what they pack. */
+/* "amx" and "amx-f16" differ in what they pack. The other two also round what attention multiplies. */
 TABLE_OF(amx, "amx", avx512, vnni, amx, true);
 TABLE_OF(amx_f16, "amx-f16", avx512, vnni, amx, true);
+#define sp_x_bits_amx_attend         sp_x_bits_amx
+#define sp_pack_bytes_amx_attend     sp_pack_bytes_amx
+#define sp_pack_amx_attend           sp_pack_amx
+#define sp_x_bits_amx_f16_attend     sp_x_bits_amx_f16
+#define sp_pack_bytes_amx_f16_attend sp_pack_bytes_amx_f16
+#define sp_pack_amx_f16_attend       sp_pack_amx_f16
+TABLE_OF(amx_attend, "amx-attend", avx512, amx, amx, true);
+TABLE_OF(amx_f16_attend, "amx-f16-attend", avx512, amx, amx, true);
 #define X86(variant) HERE(variant)
-#define AMX          {"amx", &amx, cpu_has_amx, true}, {"amx-f16", &amx_f16, cpu_has_amx, true}
+#define AMX                                                                                        \
+    {"amx", &amx, cpu_has_amx, true}, {"amx-f16", &amx_f16, cpu_has_amx, true},                    \
+        {"amx-attend", &amx_attend, cpu_has_amx, true},                                            \
+        {"amx-f16-attend", &amx_f16_attend, cpu_has_amx, true}
 #else
 #define X86(variant) ELSEWHERE(variant)
-#define AMX          {"amx", NULL, never, false}, {"amx-f16", NULL, never, false}
+#define AMX                                                                                        \
+    {"amx", NULL, never, false}, {"amx-f16", NULL, never, false}, {"amx-attend", NULL, never, false}, \
+        {"amx-f16-attend", NULL, never, false}
 #endif
 
 #if SP_HAVE_ARM64
@@ -100,6 +113,12 @@ static const struct {
     bool is_asked_for; /* never chosen by itself: AMX reads prompts faster, but answers slower with 4-bit weights */
 } variants[] = {{"ref", &ref, always, false}, X86(avx2), X86(avxvnni), X86(avx512), X86(vnni),
                 AMX,             ARM64(neon), ARM64(i8mm)};
+
+const char *sp_ops_amx(const char *name, bool f16, bool attend)
+{
+    if (f16) return attend ? "amx-f16-attend" : "amx-f16";
+    return attend ? "amx-attend" : name;
+}
 
 sp_err sp_ops_select(const char *name, const sp_ops **out)
 {

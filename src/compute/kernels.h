@@ -49,7 +49,8 @@ typedef struct sp_matmul_packed_args {
 /* -- the table ------------------------------------------------------------------------------ */
 
 typedef struct sp_ops {
-    const char *name; /* "ref", "avx2", "avxvnni", "avx512", "vnni", "amx", "amx-f16", "neon", "i8mm" */
+    const char *name; /* "ref", "avx2", "avxvnni", "avx512", "vnni", "amx", "amx-f16", "amx-attend", "amx-f16-attend",
+                         "neon", "i8mm" */
     /* Multiplies packed F32, F16 and BF16 where the variant packs them; leaves the rest to ref. */
     void (*matmul)(const sp_matmul_args *a, int part, int n_parts);
     void (*embed)(const sp_embed_args *a, int part, int n_parts);
@@ -82,10 +83,13 @@ static inline bool sp_in_integers(const sp_ops *ops, const sp_mat *w)
 
 /* sp_ops_select -- the best table for this CPU, or the one named: "ref", "avx2", "avxvnni" (AVX2
  * and AVX-VNNI), "avx512", "vnni" (AVX-512 and its VNNI), "amx" (tiles of bf16), "amx-f16" (also for F16
- * weights, rounded); on 64-bit ARM "neon" (NEON with dot products) and "i8mm" (with products of matrices,
- * too). NULL: the environment variable SPOLIA_CPU, else the best but "amx" and "amx-f16". Errors:
+ * weights, rounded), "amx-attend" and "amx-f16-attend" (attention over Q16 in tiles, too); on 64-bit ARM
+ * "neon" (NEON with dot products) and "i8mm" (with products of matrices, too). NULL: the environment
+ * variable SPOLIA_CPU, else the best but those of AMX. Errors:
  * SP_E_UNSUPPORTED when the CPU or the operating system lacks it, SP_E_ARG for an unknown name. Thread: any. */
 sp_err sp_ops_select(const char *name, const sp_ops **out) SP_MUST_CHECK;
+/* sp_ops_amx -- the name of AMX's kernels with these choices (sp_machine_opts); without any, `name`. */
+const char *sp_ops_amx(const char *name, bool f16, bool attend);
 
 /* -- scratch -------------------------------------------------------------------------------- */
 

@@ -100,8 +100,8 @@ static void say_kernels(doctor *d)
 {
     const sp_ops *ops;
     const sp_machine_opts *m = &d->o->ctx.machine;
-    if (sp_ops_select(m->amx_f16 ? "amx-f16" : m->cpu, &ops) != SP_OK) {
-        doctor_say(d, DOCTOR_PROBLEM, "kernels", "leave --cpu, --amx-f16 and SPOLIA_CPU out", "%s",
+    if (sp_ops_select(sp_ops_amx(m->cpu, m->amx_f16, m->amx_attend), &ops) != SP_OK) {
+        doctor_say(d, DOCTOR_PROBLEM, "kernels", "leave --cpu, --amx-f16, --amx-attend and SPOLIA_CPU out", "%s",
                    sp_error_detail());
         return;
     }

@@ -272,7 +272,8 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
             &(sp_device_opts){.kernels = o->machine.cpu,
                               .n_threads = o->machine.n_threads,
                               .exact_products = o->machine.exact_products,
-                              .amx_f16 = o->machine.amx_f16},
+                              .amx_f16 = o->machine.amx_f16,
+                              .amx_attend = o->machine.amx_attend},
             &c->own_device));
     if (!c->device) c->device = c->own_device;
     SP_TRY(open_pool(c, o));

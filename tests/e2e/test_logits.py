@@ -22,6 +22,7 @@ from reference.random_model import MIXES, TINY
 # tenth of what their rounding amounts to on these models; a reference without it would fail.
 BOUND = {"f32": 1e-11, "f16": 4e-8, "bf16": 2e-6, "q16": 2e-9, "q8_0": 2e-5}
 WORDS = 4e-8                     # q16 where queries and probabilities are rounded, too: not by ref
+TILES = 1e-4                     # q16 where all that attention multiplies is rounded to bf16
 ROUNDED = {16: 2e-7, 8: 2e-2}    # by the bits of activations; 8 bits on models of 64 channels
 TOKENS = np.random.default_rng(7).integers(0, 299, 40)
 
@@ -82,6 +83,18 @@ def test_f16_in_tiles_is_rounded_by_choice_only(make_model, reference, tmp_path)
     assert BOUND["f32"] < nmse(found, reference(model)) < ROUNDED[8]
     cut = logits(tmp_path, model, TOKENS, more=["--amx-f16", "-b", 3])
     assert np.array_equal(cut, found)
+
+
+def test_attention_in_tiles_is_rounded_by_choice_only(make_model, reference, tmp_path):
+    model = make_model("tiny-wide-qwen2")
+    if not (EMULATED or cpus.runs_here("amx")):
+        refuse("logits", "-m", model, "--tokens", "1,2", "--amx-attend", naming=["amx-attend"])
+        return
+    found = logits(tmp_path, model, TOKENS, "q16", more=["--amx-attend"])
+    assert WORDS < nmse(found, reference(model)) < TILES
+    cut = logits(tmp_path, model, TOKENS, "q16", more=["--amx-attend", "-b", 3])
+    assert np.array_equal(cut, found)
+    assert nmse(logits(tmp_path, model, TOKENS, "f32", more=["--amx-attend"]), reference(model)) < BOUND["f32"]
 
 
 @pytest.mark.parametrize("kind", ["f16", "q8_0", "q4_k"])

@@ -16,7 +16,8 @@
 #include "compute/kernels.h"
 
 /* Runs a test function once for each variant, whose name is the test's state. Where instructions
- * are emulated (Makefile), all variants but avx2 run on any CPU with AVX2. PRODUCT: the variants of products alone. */
+ * are emulated (Makefile), all variants but avx2 run on any CPU with AVX2. PRODUCT, ATTEND: with
+ * those that differ in products, or in attention, alone. */
 #define ON_VARIANT(name, f)                                                                        \
     {                                                                                              \
         name ": " #f, f, NULL, NULL, name                                                          \
@@ -25,15 +26,18 @@
 #define ON_EVERY_WIDTH(f)   ON_VARIANT("avx512", f)
 #define ON_EVERY_VARIANT(f) ON_VARIANT("avxvnni", f), ON_EVERY_WIDTH(f), ON_VARIANT("vnni", f)
 #define ON_EVERY_PRODUCT(f) ON_EVERY_VARIANT(f), ON_VARIANT("amx", f)
+#define ON_EVERY_ATTEND(f)  ON_EVERY_VARIANT(f), ON_VARIANT("amx-attend", f)
 #elif defined(__aarch64__)
 #define ON_EVERY_WIDTH(f)   ON_VARIANT("neon", f)
 #define ON_EVERY_VARIANT(f) ON_EVERY_WIDTH(f), ON_VARIANT("i8mm", f)
 #define ON_EVERY_PRODUCT(f) ON_EVERY_VARIANT(f)
+#define ON_EVERY_ATTEND(f)  ON_EVERY_VARIANT(f)
 #else
 #define ON_EVERY_WIDTH(f) ON_VARIANT("avx2", f), ON_VARIANT("avx512", f)
 #define ON_EVERY_VARIANT(f)                                                                        \
     ON_VARIANT("avx2", f), ON_VARIANT("avxvnni", f), ON_VARIANT("avx512", f), ON_VARIANT("vnni", f)
 #define ON_EVERY_PRODUCT(f) ON_EVERY_VARIANT(f), ON_VARIANT("amx", f)
+#define ON_EVERY_ATTEND(f)  ON_EVERY_VARIANT(f), ON_VARIANT("amx-attend", f)
 #endif
 
 /* The table under test; skips the test if the CPU cannot run it. */
@@ -150,11 +154,12 @@ static inline double nmse(const float *a, const float *b, int64_t n)
     return ratio == ratio ? ratio : INFINITY;
 }
 
-#define assert_close(a, b, n)                                                                      \
+#define assert_within(bound, a, b, n)                                                              \
     do {                                                                                           \
         double distance = nmse(a, b, n);                                                           \
-        if (!(distance <= 1e-6)) fail_msg("NMSE %g", distance);                                    \
+        if (!(distance <= (bound))) fail_msg("NMSE %g", distance);                                 \
     } while (0)
+#define assert_close(a, b, n) assert_within(1e-6, a, b, n)
 
 #define assert_same_bits(a, b, n) assert_memory_equal(a, b, (size_t)(n) * sizeof(float))
 

@@ -9,16 +9,28 @@
 
 /* -- checks ------------------------------------------------------------------------------------ */
 
+/* Whether operands are rounded to 8 bits. */
+static bool is_rounded(const sp_ops *ops, sp_dtype type)
+{
+    return type == SP_Q16 && strcmp(ops->name, "amx-attend") == 0;
+}
+
+/* NMSE to ref. */
+static double bound_of(const sp_ops *ops, sp_dtype type)
+{
+    return is_rounded(ops, type) ? 1e-4 : 1e-6;
+}
+
 static void check_ref(const sp_ops *ops, world *w, uint64_t *seed)
 {
     const int64_t n = M * w->s.H * w->s.D, n_mass = M * w->s.H * N_SPANS;
     /* Integer products also round the query: errors of 1e-4 in a score are usual at D = 256. */
-    const float lse_bound = w->kv.type == SP_Q16 ? 1e-3f : 1e-4f;
+    const float lse_bound = is_rounded(ops, w->kv.type) ? 0.1f : w->kv.type == SP_Q16 ? 1e-3f : 1e-4f;
     SP_UNUSED(seed);
     attend_all(reference(), w, w->expected, w->expected_mass, 1);
     attend_all(ops, w, w->out, w->mass, 1);
-    assert_close(w->out, w->expected, n);
-    assert_close(w->mass, w->expected_mass, n_mass);
+    assert_within(bound_of(ops, w->kv.type), w->out, w->expected, n);
+    assert_within(bound_of(ops, w->kv.type), w->mass, w->expected_mass, n_mass);
     for (int64_t qh = 0; qh < M * w->s.H; qh++) {
         assert_true(fabsf(w->lse[qh] - w->expected_lse[qh]) < lse_bound);
     }
@@ -122,8 +134,8 @@ static void check_windows(const sp_ops *ops, world *w, uint64_t *seed)
         w->cap = some[i].cap;
         attend_all(reference(), w, w->expected, w->expected_mass, 1);
         attend_all(ops, w, w->out, w->mass, 1);
-        assert_close(w->out, w->expected, n);
-        assert_close(w->mass, w->expected_mass, n_mass);
+        assert_within(bound_of(ops, w->kv.type), w->out, w->expected, n);
+        assert_within(bound_of(ops, w->kv.type), w->mass, w->expected_mass, n_mass);
         check_pieces(ops, w, seed);
     }
 }
@@ -151,7 +163,7 @@ static void check_window_is_stale(const sp_ops *ops, world *w, uint64_t *seed)
     w->window = 0;
     req.out = w->expected + q * n;
     attend(ops, w, &req, 1, 1);
-    assert_close(w->out + q * n, w->expected + q * n, n);
+    assert_within(bound_of(ops, w->kv.type), w->out + q * n, w->expected + q * n, n);
 }
 
 static void a_window_hides_what_is_before_it(void **state)
@@ -177,8 +189,8 @@ static void check_sinks(const sp_ops *ops, world *w, uint64_t *seed)
         for (int d = 0; d < w->s.D; d++) w->expected[qh * w->s.D + d] *= share;
         for (int i = 0; i < N_SPANS; i++) w->expected_mass[qh * N_SPANS + i] *= share;
     }
-    assert_close(w->out, w->expected, n);
-    assert_close(w->mass, w->expected_mass, n_mass);
+    assert_within(bound_of(ops, w->kv.type), w->out, w->expected, n);
+    assert_within(bound_of(ops, w->kv.type), w->mass, w->expected_mass, n_mass);
     check_pieces(ops, w, seed);
     check_windows(ops, w, seed);
     sp_free(sinks);
@@ -221,13 +233,13 @@ static void check_long(const sp_ops *ops, world *w, uint64_t *seed)
         const int64_t q = queries[i];
         sp_attend_req req = request(w, q, 1, w->expected, w->expected_mass);
         attend(reference(), w, &req, 1, 1);
-        assert_close(w->out + q * n, w->expected + q * n, n);
-        assert_close(w->mass + q * n_mass, w->expected_mass + q * n_mass, n_mass);
+        assert_within(bound_of(ops, w->kv.type), w->out + q * n, w->expected + q * n, n);
+        assert_within(bound_of(ops, w->kv.type), w->mass + q * n_mass, w->expected_mass + q * n_mass, n_mass);
         for (int64_t h = q * w->s.H; h < (q + 1) * w->s.H; h++) {
             double sum = 0;
             for (int s = 0; s < N_SPANS; s++) sum += (double)w->mass[h * N_SPANS + s];
             assert_true(fabs(sum - 1) < 1e-5);
-            assert_true(fabsf(w->lse[h] - w->expected_lse[h]) < 1e-4f);
+            assert_true(fabsf(w->lse[h] - w->expected_lse[h]) < (is_rounded(ops, w->kv.type) ? 0.1f : 1e-4f));
         }
     }
 }
@@ -466,7 +478,7 @@ static void words_do_not_overflow(void **state)
         ops->attend(&a, 0, 1);
         req.out = want;
         reference()->attend(&a, 0, 1);
-        assert_close(out, want, D);
+        assert_within(bound_of(ops, SP_Q16), out, want, D);
         for (int d = 0; d < D; d++) assert_true(fabsf(out[d] + size) < 1e-3f * size);
     }
     sp_free(scratch);
@@ -517,22 +529,22 @@ static void words_that_are_not_finite_stay_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_EVERY_VARIANT(equals_ref),
+        ON_EVERY_ATTEND(equals_ref),
         {"ref: sees_what_the_definition_says", sees_what_the_definition_says, NULL, NULL, "ref"},
-        ON_EVERY_VARIANT(sees_what_the_definition_says),
-        ON_EVERY_VARIANT(query_does_not_depend_on_others),
-        ON_EVERY_VARIANT(parts_make_the_whole),
-        ON_EVERY_VARIANT(requests_do_not_mix),
-        ON_EVERY_VARIANT(windows_and_caps_equal_ref),
-        ON_EVERY_VARIANT(a_window_hides_what_is_before_it),
-        ON_EVERY_VARIANT(a_sink_takes_its_share),
-        ON_EVERY_VARIANT(long_equals_ref),
-        ON_EVERY_VARIANT(threads_give_equal_bits),
-        ON_EVERY_VARIANT(pieces_and_tiles_do_not_mix),
-        ON_EVERY_VARIANT(words_do_not_overflow),
-        ON_EVERY_VARIANT(words_that_are_not_finite_stay_apart),
+        ON_EVERY_ATTEND(sees_what_the_definition_says),
+        ON_EVERY_ATTEND(query_does_not_depend_on_others),
+        ON_EVERY_ATTEND(parts_make_the_whole),
+        ON_EVERY_ATTEND(requests_do_not_mix),
+        ON_EVERY_ATTEND(windows_and_caps_equal_ref),
+        ON_EVERY_ATTEND(a_window_hides_what_is_before_it),
+        ON_EVERY_ATTEND(a_sink_takes_its_share),
+        ON_EVERY_ATTEND(long_equals_ref),
+        ON_EVERY_ATTEND(threads_give_equal_bits),
+        ON_EVERY_ATTEND(pieces_and_tiles_do_not_mix),
+        ON_EVERY_ATTEND(words_do_not_overflow),
+        ON_EVERY_ATTEND(words_that_are_not_finite_stay_apart),
         {"ref: position_is_free", position_is_free, NULL, NULL, "ref"},
-        ON_EVERY_VARIANT(position_is_free),
+        ON_EVERY_ATTEND(position_is_free),
     };
     return cmocka_run_group_tests_name("attend", tests, NULL, NULL);
 }

@@ -1,9 +1,14 @@
-/* test_tiles.c -- products of "amx" against their definition in plain C (compute/x86/tiles.h), bit for bit:
- * emulated, and on CPUs that have AMX. */
+/* test_tiles.c -- products of "amx", and those of its attention, against their definition in plain C
+ * (compute/x86/tiles.h), bit for bit: emulated, and on CPUs that have AMX. */
 #include <float.h>
 
 #include "compute/device.h"
+#include "compute/kernel/kv.h"
+#include "compute/kernel/ops.h"
 #include "kernel/kernels.h"
+#if SP_HAVE_X86
+#include "compute/x86/attend_tiles.h"
+#endif
 
 /* Rows of x for both ways to compute, ends of tiles, of runs of 256 rows and of stretches of 2560 columns. */
 static const struct {
@@ -180,6 +185,189 @@ static void f16_in_tiles_is_a_set_of_kernels(void **state)
     assert_null(d);
 }
 
+#if SP_HAVE_X86
+
+/* -- attention --------------------------------------------------------------------------------- */
+
+enum { KEYS = 64, ROWS = SP_STEP_ROWS, WIDEST = 256 };
+
+/* A step of random keys and values in Q16, and 16 rows of queries, probabilities and outputs. */
+typedef struct step_world {
+    sp_tile_step step;
+    float query[ROWS][WIDEST], prob[ROWS][KEYS], scale[KEYS], out[ROWS][WIDEST]; /* query, out: rows of `width` */
+    uint64_t mask[ROWS];
+    float *keys[KEYS], *values[KEYS]; /* words, as floats */
+    uint8_t *blocks;
+} step_world;
+
+static int16_t word_at(const uint8_t *p, size_t at)
+{
+    int16_t word;
+    memcpy(&word, p + at, sizeof word);
+    return word;
+}
+
+static void read_words(step_world *w, int key, const uint8_t *block, size_t head_bytes)
+{
+    w->keys[key] = sp_alloc(WIDEST, sizeof(float));
+    w->values[key] = sp_alloc(WIDEST, sizeof(float));
+    assert_true(w->keys[key] && w->values[key]);
+    for (int d = 0; d < w->step.width; d++) {
+        w->keys[key][d] = block ? word_at(block, sp_q16_key_at(d, key % 16)) : 0;
+        w->values[key][d] = block ? word_at(block + head_bytes, sp_q16_value_at(d, key % 16)) : 0;
+    }
+}
+
+static void step_open(step_world *w, uint64_t *seed, int width, int n_blocks, float size)
+{
+    const size_t head_bytes = sp_kv_head_bytes(SP_Q16, width);
+    memset(w, 0, sizeof *w);
+    w->step = (sp_tile_step){.n_blocks = n_blocks, .width = width};
+    w->blocks = sp_alloc(SP_STEP_BLOCKS, 2 * head_bytes);
+    w->step.keys = sp_alloc_aligned(256 * (size_t)width);
+    w->step.values = sp_alloc_aligned(256 * (size_t)width);
+    assert_true(w->blocks && w->step.keys && w->step.values);
+    memset(w->step.keys, 0xff, 256 * (size_t)width);
+    memset(w->step.values, 0xff, 256 * (size_t)width);
+    for (int k = 0; k < KEYS; k++) {
+        uint8_t *block = w->blocks + (size_t)(k / 16) * 2 * head_bytes;
+        float x[WIDEST];
+        const bool is_there = k / 16 < n_blocks;
+        fill(seed, x, width, size);
+        if (is_there) sp_kv_put_key(SP_Q16, width, x, block, k % 16);
+        fill(seed, x, width, size);
+        if (is_there) sp_kv_put_value(SP_Q16, width, x, block + head_bytes, k % 16);
+        read_words(w, k, is_there ? block : NULL, head_bytes);
+        if (is_there) memcpy(&w->scale[k], block + head_bytes + (size_t)(k % 16) * 4, 4);
+        w->step.key_block[k / 16] = w->step.next[k / 16] = is_there ? block : NULL;
+        w->step.value_block[k / 16] = is_there ? block + head_bytes : NULL;
+    }
+    for (int r = 0; r < ROWS; r++) w->mask[r] = r == 3 ? 0 : r == 4 ? ~(uint64_t)0 : next_random(seed);
+    fill(seed, w->query[0], ROWS * WIDEST, size);
+    for (int r = 0; r < ROWS; r++)
+        for (int k = 0; k < KEYS; k++) w->prob[r][k] = uniform(seed, 0, 256);
+    fill(seed, w->out[0], ROWS * WIDEST, 1);
+}
+
+static void step_close(step_world *w)
+{
+    for (int k = 0; k < KEYS; k++) {
+        sp_free(w->keys[k]);
+        sp_free(w->values[k]);
+    }
+    sp_free(w->blocks);
+    sp_free(w->step.keys);
+    sp_free(w->step.values);
+}
+
+static void assert_bits(float got, float want, const step_world *w, int row, int at)
+{
+    if (memcmp(&got, &want, sizeof got) != 0)
+        fail_msg("width %d, %d blocks, row %d, %d: %a, not %a", w->step.width, w->step.n_blocks, row, at, (double)got,
+                 (double)want);
+}
+
+/* The definition: chains over words and operands that are rounded to bf16, 32 channels a group. */
+static void check_scores(step_world *w)
+{
+    const int width = w->step.width, whole = SP_ROUND_UP(width, 32);
+    float *rows = w->query[0], score[ROWS][KEYS], query[ROWS][WIDEST] = {{0}};
+    for (int r = 0; r < ROWS; r++) memcpy(query[r], rows + r * width, (size_t)width * sizeof(float));
+    for (int r = 0; r < ROWS; r++) sp_bf16_of_query(rows + r * width, width);
+    sp_tile_scores(&w->step, rows, score[0]);
+    for (int r = 0; r < ROWS; r++)
+        for (int k = 0; k < w->step.n_blocks * 16; k++) {
+            float key[WIDEST] = {0}, scale;
+            memcpy(key, w->keys[k], (size_t)width * sizeof(float));
+            memcpy(&scale, w->step.key_block[k / 16] + (size_t)(k % 16) * 4, sizeof scale);
+            assert_bits(score[r][k], two_chains(key, query[r], whole, 0) * scale, w, r, k);
+        }
+}
+
+/* The same over 64 keys, and weights that a row does not see are 0. */
+static void check_outputs(step_world *w, int from, int to)
+{
+    const int width = w->step.width;
+    float *out = w->out[0], weight[ROWS][KEYS], factor[ROWS], was[ROWS * WIDEST];
+    for (int r = 0; r < ROWS; r++)
+        for (int k = 0; k < KEYS; k++) weight[r][k] = w->mask[r] >> k & 1 ? w->prob[r][k] * w->scale[k] : 0;
+    for (int r = 0; r < ROWS; r++) factor[r] = sp_bf16_of_probs(w->prob[r], w->scale, w->mask[r]);
+    memcpy(was, out, sizeof was);
+    sp_tile_outputs(&w->step, w->prob[0], factor, from, to, out);
+    for (int r = 0; r < ROWS; r++)
+        for (int d = 0; d < width; d++) {
+            float value[KEYS];
+            for (int k = 0; k < KEYS; k++) value[k] = w->values[k][d];
+            const float old = was[r * width + d];
+            const float want = fmaf(two_chains(value, weight[r], KEYS, 0), factor[r], old);
+            assert_bits(out[r * width + d], r < from || r >= to ? old : want, w, r, d);
+        }
+}
+
+/* A factor makes up for what rounding did to the sum of a row's weights. */
+static void check_factors(const step_world *w)
+{
+    for (int r = 0; r < ROWS; r++) {
+        float prob[KEYS];
+        double all = 0, rounded = 0;
+        memcpy(prob, w->prob[r], sizeof prob);
+        const float factor = sp_bf16_of_probs(prob, w->scale, w->mask[r]);
+        for (int k = 0; k < KEYS; k++) {
+            const float weight = w->mask[r] >> k & 1 ? w->prob[r][k] * w->scale[k] : 0;
+            all += (double)weight;
+            rounded += (double)to_bf16(weight);
+        }
+        if (rounded == 0)
+            assert_true(factor == 0);
+        else
+            assert_true(fabs((double)factor - all / rounded) < 1e-6);
+    }
+}
+
+static void attention_has_the_bits_of_two_chains(void **state)
+{
+    static const int widths[] = {16, 32, 64, 80, 112, 256};
+    uint64_t seed = 25;
+    step_world *w = SP_NEW(step_world);
+    assert_non_null(w);
+    (void)variant(state);
+    for (size_t i = 0; i < SP_COUNT(widths); i++)
+        for (int n = 1; n <= SP_STEP_BLOCKS; n++) {
+            step_open(w, &seed, widths[i], n, n == 3 ? 1e-20f : 1); /* then sums of the first are denormals */
+            sp_tiles_open();
+            sp_tile_step_open(&w->step);
+            check_factors(w);
+            check_scores(w);
+            check_outputs(w, n - 1, n == 4 ? 9 : ROWS);
+            sp_tiles_close();
+            step_close(w);
+        }
+    sp_free(w);
+}
+
+static void attention_in_tiles_is_a_set_of_kernels(void **state)
+{
+    sp_device *d = NULL;
+    (void)variant(state);
+    const sp_device_opts attend = {.n_threads = 1, .amx_attend = true};
+    assert_int_equal(sp_device_open("cpu", &attend, &d), SP_OK);
+    assert_string_equal(d->kernels, "amx-attend");
+    sp_device_close(d);
+    const sp_device_opts both = {.kernels = "amx", .n_threads = 1, .amx_attend = true, .amx_f16 = true};
+    assert_int_equal(sp_device_open("cpu", &both, &d), SP_OK);
+    assert_string_equal(d->kernels, "amx-f16-attend");
+    sp_device_close(d);
+    d = NULL;
+    const sp_device_opts other = {.kernels = "avx2", .n_threads = 1, .amx_attend = true};
+    assert_int_equal(sp_device_open("cpu", &other, &d), SP_E_UNSUPPORTED);
+    assert_non_null(strstr(sp_error_detail(), "attention in bf16"));
+    const sp_device_opts exact = {.n_threads = 1, .amx_attend = true, .exact_products = true};
+    assert_int_equal(sp_device_open("cpu", &exact, &d), SP_E_UNSUPPORTED);
+    assert_null(d);
+}
+
+#endif
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -190,6 +378,10 @@ int main(void)
         ON_VARIANT("amx", amx_is_chosen_by_name_only),
         ON_VARIANT("amx", exact_products_are_refused),
         ON_VARIANT("amx", f16_in_tiles_is_a_set_of_kernels),
+#if SP_HAVE_X86
+        ON_VARIANT("amx-attend", attention_has_the_bits_of_two_chains),
+        ON_VARIANT("amx-attend", attention_in_tiles_is_a_set_of_kernels),
+#endif
     };
     return cmocka_run_group_tests_name("tiles", tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@
  * once for all of them. Many rows: the step is first decoded to f32 panels; a product takes six
  * rows at a time, and 24 rows finish the step together, so that their scores stay in L1. Up to
  * eight rows (decode): elements are decoded in registers (attend_floats.h). Q16: blocks already
- * are panels of integers, for any number of rows (attend_words.h).
+ * are panels of integers, for any number of rows (attend_words.h; with AMX x86/attend_tiles.h).
  *
  * A step of joined spans (kernel/attend.h) is gathered into blocks of the same layout, unless it is in
  * such blocks already (attend_join.h).
@@ -51,7 +51,11 @@
 #include "compute/simd/attend_join.h"
 #include "compute/simd/attend_math.h"
 #include "compute/simd/attend_step.h"
+#if SP_AMX
+#include "compute/x86/attend_tiles.h"
+#else
 #include "compute/simd/attend_words.h"
+#endif
 
 /* -- steps ------------------------------------------------------------------------------------- */
 
@@ -131,6 +135,32 @@ static void open_next(const state *t, const sp_span *s, int32_t next, step *x)
     }
 }
 
+#if SP_AMX
+/* Q16 with AMX: words of a step become bf16 once, for 16 rows at a time (x86/attend_tiles.h). */
+static void step_q16(const state *t, step *x, int32_t index)
+{
+    enum { ROWS = SP_STEP_ROWS };
+    const int32_t at = index * STEP;
+    _Alignas(64) float scale[STEP] = {0};
+    sp_tile_step s = {.n_blocks = x->n_blocks, .width = t->width, .keys = t->keys, .values = t->values};
+    for (int b = 0; b < x->n_blocks; b++) {
+        s.key_block[b] = x->keys[b];
+        s.value_block[b] = x->keys[b] + t->head_bytes;
+        s.next[b] = b < x->n_next ? x->next[b] : x->keys[b];
+        memcpy(scale + b * B, s.value_block[b], SP_Q16_SCALES);
+    }
+    sp_tile_step_open(&s);
+    for (int near = x->first / ROWS * ROWS; near < t->n_rows; near += ROWS) {
+        const int from = SP_MAX(near, x->first), end = SP_MIN(near + ROWS, t->n_rows);
+        sp_tile_scores(&s, t->rotated + near * t->width, t->score + near * STEP);
+        softmax(t, x, at, from, end);
+        for (int r = from; r < end; r++)
+            t->prob_word[r] = sp_bf16_of_probs(t->score + r * STEP, scale, mask_of(t, x->live, at, r));
+        sp_tile_outputs(&s, t->score + near * STEP, t->prob_word + near, from - near, end - near,
+                        t->piece.out + near * t->width);
+    }
+}
+#else
 /* Q16: blocks are panels of words, for any number of rows. The first rows prefetch the next step;
  * the others prefetch what is already there. */
 static void open_words(const state *t, const step *x, word_step *w)
@@ -145,7 +175,7 @@ static void open_words(const state *t, const step *x, word_step *w)
     }
 }
 
-static void step_words(const state *t, step *x, int32_t index)
+static void step_q16(const state *t, step *x, int32_t index)
 {
     const int32_t at = index * STEP;
     _Alignas(64) float scale[STEP];
@@ -174,6 +204,7 @@ static void step_words(const state *t, step *x, int32_t index)
         }
     }
 }
+#endif
 
 /* Runs steps from .. to-1 of a run. */
 static void run_steps(state *t, const sp_span *s, int32_t from, int32_t to)
@@ -184,7 +215,7 @@ static void run_steps(state *t, const sp_span *s, int32_t from, int32_t to)
         if (!open_step(type, t, s, i, &x)) continue;
         open_next(t, s, i + 1, &x);
         if (type == SP_Q16) {
-            step_words(t, &x, i);
+            step_q16(t, &x, i);
         } else if (type == SP_F16 || type == SP_BF16) {
             SP_WIDTH(sp_attend_f16)(t, &x, i * STEP);
         } else {
@@ -215,7 +246,11 @@ static void rotate_queries(state *t, int first, int32_t shift)
     }
     if (t->a->kv->type != SP_Q16) return;
     for (int r = first; r < t->n_rows; r++) {
+#if SP_AMX
+        sp_bf16_of_query(t->rotated + (size_t)r * row, t->width);
+#else
         t->query_word[r] = words_of_query(t->rotated + (size_t)r * row, t->width);
+#endif
     }
 }
 
@@ -472,8 +507,14 @@ void SP_VARIANT(sp_attend)(const sp_attend_args *a, int part, int n_parts)
     sp_deal deal;
     sp_unit unit;
     sp_deal_open(&deal, a, n_parts);
+#if SP_AMX
+    sp_tiles_open();
+#endif
     while (sp_deal_unit(&deal, sp_turns_next(a), &unit)) {
         attend_unit(&t, &unit, sp_attend_share(a, n_parts));
     }
+#if SP_AMX
+    sp_tiles_close();
+#endif
     sp_turns_close(a, n_parts);
 }

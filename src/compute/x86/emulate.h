@@ -27,6 +27,7 @@ EMULATE_HALVES(emulate_cvtph_ps, __m512, __m256, __m256i, __m128i, _mm256_cvtph_
 EMULATE_HALVES(emulate_cvtps_epi32, __m512i, __m256i, __m512, __m256, _mm256_cvtps_epi32)
 EMULATE_HALVES(emulate_cvtepi32_ps, __m512, __m256, __m512i, __m256i, _mm256_cvtepi32_ps)
 EMULATE_HALVES(emulate_cvtepu16_epi32, __m512i, __m256i, __m256i, __m128i, _mm256_cvtepu16_epi32)
+EMULATE_HALVES(emulate_cvtepi16_epi32, __m512i, __m256i, __m256i, __m128i, _mm256_cvtepi16_epi32)
 
 static inline __m512i emulate_cvtepi8_epi32(__m128i a)
 {
@@ -112,6 +113,8 @@ static inline __m512i emulate_cvtepu8_epi32(__m128i a)
 #define _mm512_cvtepi8_epi32  emulate_cvtepi8_epi32
 #define _mm512_cvtepu16_epi32 emulate_cvtepu16_epi32
 #define _mm512_cvtepu8_epi32  emulate_cvtepu8_epi32
+#undef _mm512_cvtepi16_epi32
+#define _mm512_cvtepi16_epi32 emulate_cvtepi16_epi32
 #define _mm512_cvtps_epi32    emulate_cvtps_epi32
 #define _mm512_cvtepi32_ps    emulate_cvtepi32_ps
 #undef _mm512_cvtsepi32_epi16

@@ -208,16 +208,6 @@ INLINE void unpack16(sp_dtype type, const panel *p, int64_t first, int n, block1
     }
 }
 
-/* -- sums -------------------------------------------------------------------------------------- */
-
-/* Denormals count as zero while the vector unit computes, as they do in tiles. Returns the state to restore. */
-INLINE unsigned flush(void)
-{
-    const unsigned state = _mm_getcsr();
-    _mm_setcsr(state | 0x8040);
-    return state;
-}
-
 /* -- few rows ---------------------------------------------------------------------------------- */
 
 /* The product of `rows` rows with a panel. */

@@ -1,4 +1,4 @@
-/* tiles.h -- AMX's tile operations as tiles.c uses them; in plain C where instructions are emulated.
+/* tiles.h -- AMX's tile operations as tiles.c and attend_tiles.c use them; in plain C where instructions are emulated.
  *
  * A tile is 16 rows of 64 bytes. A tile of x is 16 rows of 32 columns in bf16; one of weights is 16 pairs of columns,
  * each of 16 outputs by 2 columns; one of sums is 16 rows by 16 outputs in f32:
@@ -21,6 +21,14 @@
 
 enum { TILE_ROWS = 16, TILE_BYTES = 64, N_TILES = 8 };
 
+/* Denormals count as zero while the vector unit computes, as they do in tiles. Returns the state to restore. */
+INLINE unsigned flush(void)
+{
+    const unsigned state = _mm_getcsr();
+    _mm_setcsr(state | 0x8040);
+    return state;
+}
+
 #if SP_EMULATE
 
 typedef struct emulated_tile {
@@ -42,6 +50,11 @@ INLINE void tile_load(int t, const void *p, size_t stride)
 {
     for (int i = 0; i < TILE_ROWS; i++)
         memcpy(emulated_tiles[t].row[i], (const uint8_t *)p + (size_t)i * stride, TILE_BYTES);
+}
+
+INLINE void tile_zero(int t)
+{
+    memset(&emulated_tiles[t], 0, sizeof emulated_tiles[t]);
 }
 
 INLINE void tile_store(int t, void *p, size_t stride)
@@ -99,6 +112,7 @@ INLINE void tiles_end(void)
 }
 
 #define tile_load(t, p, stride)  _tile_loadd(t, p, stride)
+#define tile_zero(t)             _tile_zero(t)
 #define tile_store(t, p, stride) _tile_stored(t, p, stride)
 #define tile_dot(sums, x, w)     _tile_dpbf16ps(sums, x, w)
 

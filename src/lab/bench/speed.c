@@ -187,6 +187,7 @@ int speed_bench_run(speed_bench *b, const speed_kind *kind, const opt *own, int 
         OPT_CPU(&b->cpu),
         OPT_EXACT_PRODUCTS(&b->mo.m.ctx.machine.exact_products),
         OPT_AMX_F16(&b->mo.m.ctx.machine.amx_f16),
+        OPT_AMX_ATTEND(&b->mo.m.ctx.machine.amx_attend),
         {OPT_STRING, "csv", 0, "FILE", &b->csv_path, "write a line for each run"},
         {0},
     };

@@ -20,7 +20,8 @@ static sp_err open_all(sp_embedder *e, const sp_embedder_opts *o)
     const sp_device_opts d = {.kernels = o->machine.cpu,
                               .n_threads = o->machine.n_threads,
                               .exact_products = o->machine.exact_products,
-                              .amx_f16 = o->machine.amx_f16};
+                              .amx_f16 = o->machine.amx_f16,
+                              .amx_attend = o->machine.amx_attend};
     SP_TRY(sp_encoder_open(o->model, &e->encoder));
     SP_TRY(sp_device_open(o->machine.device, &d, &e->device));
     SP_TRY(sp_encoder_load(e->encoder, e->device));
