@@ -218,7 +218,14 @@ static void read_words(step_world *w, int key, const uint8_t *block, size_t head
     }
 }
 
-static void step_open(step_world *w, uint64_t *seed, int width, int n_blocks, float size)
+/* A row of keys or values; tiny: all words but the first are small, so that sums can cancel to denormals. */
+static void fill_row(uint64_t *seed, float *x, int width, bool tiny)
+{
+    fill(seed, x, width, tiny ? 1e-4f : 1);
+    if (tiny) x[0] = 1;
+}
+
+static void step_open(step_world *w, uint64_t *seed, int width, int n_blocks, bool tiny)
 {
     const size_t head_bytes = sp_kv_head_bytes(SP_Q16, width);
     memset(w, 0, sizeof *w);
@@ -233,9 +240,9 @@ static void step_open(step_world *w, uint64_t *seed, int width, int n_blocks, fl
         uint8_t *block = w->blocks + (size_t)(k / 16) * 2 * head_bytes;
         float x[WIDEST];
         const bool is_there = k / 16 < n_blocks;
-        fill(seed, x, width, size);
+        fill_row(seed, x, width, tiny);
         if (is_there) sp_kv_put_key(SP_Q16, width, x, block, k % 16);
-        fill(seed, x, width, size);
+        fill_row(seed, x, width, tiny);
         if (is_there) sp_kv_put_value(SP_Q16, width, x, block + head_bytes, k % 16);
         read_words(w, k, is_there ? block : NULL, head_bytes);
         if (is_there) memcpy(&w->scale[k], block + head_bytes + (size_t)(k % 16) * 4, 4);
@@ -243,9 +250,10 @@ static void step_open(step_world *w, uint64_t *seed, int width, int n_blocks, fl
         w->step.value_block[k / 16] = is_there ? block + head_bytes : NULL;
     }
     for (int r = 0; r < ROWS; r++) w->mask[r] = r == 3 ? 0 : r == 4 ? ~(uint64_t)0 : next_random(seed);
-    fill(seed, w->query[0], ROWS * WIDEST, size);
+    fill(seed, w->query[0], ROWS * WIDEST, tiny ? 6e-38f : 1);
+    for (int r = 0; r < ROWS && tiny; r++) w->query[0][r * width] = 0;
     for (int r = 0; r < ROWS; r++)
-        for (int k = 0; k < KEYS; k++) w->prob[r][k] = uniform(seed, 0, 256);
+        for (int k = 0; k < KEYS; k++) w->prob[r][k] = uniform(seed, 0, tiny ? 2e-33f : 256);
     fill(seed, w->out[0], ROWS * WIDEST, 1);
 }
 
@@ -333,7 +341,7 @@ static void attention_has_the_bits_of_two_chains(void **state)
     (void)variant(state);
     for (size_t i = 0; i < SP_COUNT(widths); i++)
         for (int n = 1; n <= SP_STEP_BLOCKS; n++) {
-            step_open(w, &seed, widths[i], n, n == 3 ? 1e-20f : 1); /* then sums of the first are denormals */
+            step_open(w, &seed, widths[i], n, n == 3);
             sp_tiles_open();
             sp_tile_step_open(&w->step);
             check_factors(w);
