@@ -67,7 +67,8 @@ class World:
         status, answer = self.server.call(path, body, method)
         self.counts[status] += 1
         if status == 0 or status >= 500:
-            check(self.noisy, "without faults", path, "is", status, answer)
+            check(self.noisy, "without faults", path, "is", status, answer, self.server.process.poll(),
+                  (self.folder / "log").read_text()[-600:])
             check(self.server.is_alive(), "the server died:", (self.folder / "log").read_text()[-3000:])
         return status, answer
 

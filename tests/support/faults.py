@@ -135,7 +135,7 @@ class Server:
         self.url = line.split()[-1] if self.started else ""
 
     def call(self, path, body=None, method=None, timeout=300):
-        """(status, object); status 0: no answer came."""
+        """(status, object); status 0: no answer came, the object says why."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)
         try:
@@ -143,8 +143,8 @@ class Server:
                 status, text = r.status, r.read()
         except urllib.error.HTTPError as e:
             status, text = e.code, e.read()
-        except (OSError, http.client.HTTPException):
-            return 0, None
+        except (OSError, http.client.HTTPException) as e:
+            return 0, repr(e)
         try:
             return status, json.loads(text)
         except ValueError:

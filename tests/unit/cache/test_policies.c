@@ -348,6 +348,8 @@ static void costs_are_interpolated(void **state)
     assert_true(fabs(sp_cost_us(&p, 100, 31) - 160) < 1e-9); /* beyond the end: linear */
     assert_true(fabs(sp_cost_us(&p, 200, 1) - 210) < 1e-9);
     assert_true(sp_cost_us(NULL, 100, 10) > sp_cost_us(NULL, 0, 10));
+    const double whole = sp_cost_us(NULL, 0, 2000), halves = sp_cost_us(NULL, 0, 1000) + sp_cost_us(NULL, 1000, 1000);
+    assert_true(fabs(whole - halves) < 1e-6 * whole); /* each token looks at those before it */
 }
 
 static void names_may_ask_for_ghosts(void **state)

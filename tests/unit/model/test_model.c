@@ -363,6 +363,30 @@ static void identity_follows_the_weights(void **state)
     sp_vec_fini(&other);
 }
 
+/* The same numbers under another architecture, or with another constant, are another model. */
+static void identity_follows_the_parameters(void **state)
+{
+    enum { ARCH, LAYERS, EPS, ROPE, N_CHANGES };
+    const sp_tensor_dir none = {0};
+    sp_bytes file = {0};
+    sp_model *m;
+    tiny_file(&(tiny_spec){0}, &file);
+    assert_int_equal(tiny_open(&file, &m), SP_OK);
+    sp_model first = *m;
+    assert_int_equal(sp_model_identify(&first, &none), SP_OK);
+    for (int i = 0; i < N_CHANGES; i++) {
+        sp_model other = *m;
+        if (i == ARCH) other.hp.arch = "another";
+        if (i == LAYERS) other.hp.n_layers++;
+        if (i == EPS) other.hp.norm_eps *= 2;
+        if (i == ROPE) other.rope.magnitude += 1;
+        assert_int_equal(sp_model_identify(&other, &none), SP_OK);
+        assert_memory_not_equal(first.id, other.id, sizeof other.id);
+    }
+    sp_model_close(m);
+    sp_vec_fini(&file);
+}
+
 static void opens_from_disk(void **state)
 {
     char path[] = "/tmp/spolia-model-XXXXXX";
@@ -404,6 +428,7 @@ int main(void)
         cmocka_unit_test(every_flipped_bit_is_harmless),
         cmocka_unit_test(every_failed_allocation_is_reported),
         cmocka_unit_test(identity_follows_the_weights),
+        cmocka_unit_test(identity_follows_the_parameters),
         cmocka_unit_test(opens_from_disk),
     };
     return cmocka_run_group_tests_name("model/model", tests, NULL, NULL);
