@@ -29,7 +29,7 @@ typedef struct serving {
      .is_model = true}
 
 #define AHEAD_OPTION                                                                                       \
-    {OPT_INT, "ahead", 0, "N", &s->o.n_ahead,                                                              \
+    {OPT_INT, "ahead", 0, "N", &s->o.limits.n_ahead,                                                              \
      "where searches in a collection take long, answers begin with the passages found so far, as long as " \
      "fewer than N prompts wait or are computed; 0: never (1)"}
 
@@ -59,16 +59,16 @@ static void make_table(serving *s)
         {OPT_STRING, "cors-origins", 0, "ORIGINS", &o->cors_origins,
          "web pages that may use it, such as https://chat.example.com, separated by commas; *: any (none)"},
         {OPT_STRING, "alias", 0, "NAME", &o->alias, "name of the model in answers (its file name)"},
-        {OPT_INT, "parallel", 0, "N", &o->n_parallel, "requests that run at the same time (8)",
+        {OPT_INT, "parallel", 0, "N", &o->limits.n_parallel, "requests that run at the same time (8)",
          .common = true},
-        {OPT_INT, "queue", 0, "N", &o->n_queue,
+        {OPT_INT, "queue", 0, "N", &o->limits.n_queue,
          "requests that may wait; more are refused with status 429 (256)"},
         {OPT_INT, "token-gap", 0, "MS", &s->model.ctx.queue.gap_ms,
          "most time between two tokens of an answer while other prompts are computed; 0: no limit (60)"},
         {OPT_FLAG, "no-page", 0, NULL, &o->no_page, "serve only the API, without the web page at /"},
         {OPT_STRING, "log-format", 0, "FORMAT", &s->log,
          "a line on standard error for each request: text, json, none (text)"},
-        {OPT_INT, "drain", 0, "S", &o->drain_seconds,
+        {OPT_INT, "drain", 0, "S", &o->limits.drain_seconds,
          "seconds for running requests to finish after SIGTERM (30)"},
         {OPT_GROUP, "Documents"},
         {OPT_STRING, "documents", 0, "FILE", &o->documents_path,
@@ -88,14 +88,14 @@ static void make_table(serving *s)
         EMBEDDING_OPTION, RERANKER_OPTION, COLLECTION_OPTION,
         AHEAD_OPTION, IDLE_OPTION,
         {OPT_GROUP, "Limits"},
-        {OPT_INT, "connections", 0, "N", &o->n_connections, "open connections (1024)"},
-        {OPT_INT, "address-connections", 0, "N", &o->n_address_connections,
+        {OPT_INT, "connections", 0, "N", &o->limits.n_connections, "open connections (1024)"},
+        {OPT_INT, "address-connections", 0, "N", &o->limits.n_address_connections,
          "open connections of one address (half of --connections)"},
-        {OPT_MIB, "body", 0, "MiB", &o->body_bytes, "largest body of a request (16)"},
-        {OPT_MIB, "bodies", 0, "MiB", &o->bodies_bytes,
+        {OPT_MIB, "body", 0, "MiB", &o->limits.body_bytes, "largest body of a request (16)"},
+        {OPT_MIB, "bodies", 0, "MiB", &o->limits.bodies_bytes,
          "largest total of the bodies that are being received (256)"},
-        {OPT_INT, "read-timeout", 0, "S", &o->read_seconds, "seconds to receive a request (30)"},
-        {OPT_INT, "stall-timeout", 0, "S", &o->stall_seconds,
+        {OPT_INT, "read-timeout", 0, "S", &o->limits.read_seconds, "seconds to receive a request (30)"},
+        {OPT_INT, "stall-timeout", 0, "S", &o->limits.stall_seconds,
          "seconds that a client may neither send nor read (60)"},
         {OPT_END, NULL, 0, NULL, NULL, NULL},
     };
@@ -109,15 +109,15 @@ static bool check(const srv_options *o, int gap_ms)
         const char *name;
         int value, least, most;
     } limits[] = {{"port", o->port, 0, 65535},
-                  {"parallel", o->n_parallel, 1, 4096},
-                  {"queue", o->n_queue, 0, 1000000},
-                  {"connections", o->n_connections, 1, 65536},
-                  {"address-connections", o->n_address_connections, 0, 65536},
-                  {"read-timeout", o->read_seconds, 1, 86400},
-                  {"stall-timeout", o->stall_seconds, 1, 86400},
+                  {"parallel", o->limits.n_parallel, 1, 4096},
+                  {"queue", o->limits.n_queue, 0, 1000000},
+                  {"connections", o->limits.n_connections, 1, 65536},
+                  {"address-connections", o->limits.n_address_connections, 0, 65536},
+                  {"read-timeout", o->limits.read_seconds, 1, 86400},
+                  {"stall-timeout", o->limits.stall_seconds, 1, 86400},
                   {"token-gap", gap_ms, 0, 60000},
-                  {"drain", o->drain_seconds, 0, 86400},
-                  {"ahead", o->n_ahead, 0, 4096},
+                  {"drain", o->limits.drain_seconds, 0, 86400},
+                  {"ahead", o->limits.n_ahead, 0, 4096},
                   {"predict", o->max_tokens, 0, 1000000},
                   {"chunk-size", o->size_words, 0, 100000},
                   {"chunk-overlap", o->overlap_words, 0, 100000}};
@@ -129,9 +129,9 @@ static bool check(const srv_options *o, int gap_ms)
         }
     if (!(o->idle_share >= 0 && o->idle_share <= 0.9f))
         return cli_fail_with("serve: --idle-copies %g: must be between 0 and 0.9", (double)o->idle_share), false;
-    if (o->body_bytes == 0) cli_fail_with("serve: --body 0: must be at least 1");
-    if (o->body_bytes > o->bodies_bytes) cli_fail_with("serve: --bodies is less than --body");
-    return o->body_bytes > 0 && o->body_bytes <= o->bodies_bytes;
+    if (o->limits.body_bytes == 0) cli_fail_with("serve: --body 0: must be at least 1");
+    if (o->limits.body_bytes > o->limits.bodies_bytes) cli_fail_with("serve: --bodies is less than --body");
+    return o->limits.body_bytes > 0 && o->limits.body_bytes <= o->limits.bodies_bytes;
 }
 
 static const char *file_name(const char *path)
@@ -164,14 +164,14 @@ static bool open_encoder(const serving *s, const char *path, bool scores, sp_emb
 
 static bool open_encoders(serving *s)
 {
-    return open_encoder(s, s->embedding, false, &s->o.embedder, &s->o.embedder_name) &&
-           open_encoder(s, s->reranker, true, &s->o.reranker, &s->o.reranker_name);
+    return open_encoder(s, s->embedding, false, &s->o.models.embedder, &s->o.models.embedder_name) &&
+           open_encoder(s, s->reranker, true, &s->o.models.reranker, &s->o.models.reranker_name);
 }
 
 static void close_encoders(serving *s)
 {
-    sp_embedder_close(s->o.embedder);
-    sp_embedder_close(s->o.reranker);
+    sp_embedder_close(s->o.models.embedder);
+    sp_embedder_close(s->o.models.reranker);
 }
 
 /* takes_chunks -- the policy uses copies of chunks wherever they are in a prompt. */
@@ -211,16 +211,16 @@ int cmd_serve(int argc, char **argv)
 {
     serving s = {.o = {.host = "127.0.0.1",
                        .port = 8080,
-                       .n_parallel = 8,
-                       .n_queue = 256,
-                       .n_connections = 1024,
-                       .body_bytes = 16 << 20,
-                       .bodies_bytes = 256 << 20,
-                       .n_ahead = 1,
+                       .limits.n_parallel = 8,
+                       .limits.n_queue = 256,
+                       .limits.n_connections = 1024,
+                       .limits.body_bytes = 16 << 20,
+                       .limits.bodies_bytes = 256 << 20,
+                       .limits.n_ahead = 1,
                        .idle_share = 0.5f,
-                       .read_seconds = 30,
-                       .stall_seconds = 60,
-                       .drain_seconds = 30},
+                       .limits.read_seconds = 30,
+                       .limits.stall_seconds = 60,
+                       .limits.drain_seconds = 30},
                  .log = "text",
                  .find = "known"};
     model_options_init(&s.model);
@@ -243,7 +243,7 @@ int cmd_serve(int argc, char **argv)
     if (!check(&s.o, s.model.ctx.queue.gap_ms)) return 2;
     if (!srv_log_format_of(s.log, &s.o.log))
         return cli_fail_with("serve: --log-format %s: text, json or none", s.log), 2;
-    s.model.ctx.max_requests = s.o.n_parallel;
+    s.model.ctx.max_requests = s.o.limits.n_parallel;
     if (!srv_find_of(s.find, &s.o.find))
         return cli_fail_with("serve: --find-chunks %s: none, known or repeats", s.find), 2;
     return serve(&s);

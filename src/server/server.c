@@ -47,7 +47,7 @@ static bool open_server(srv_server *s, const srv_options *o, sp_context *c, int 
     *s = (srv_server){.o = *o,
                       .ctx = c,
                       .routes = srv_routes,
-                      .bodies = {.most_each = o->body_bytes, .most_all = o->bodies_bytes},
+                      .bodies = {.most_each = o->limits.body_bytes, .most_all = o->limits.bodies_bytes},
                       .vocab = sp_context_vocab(c),
                       .info = sp_context_describe(c),
                       .n_cores = n_cores(),
@@ -55,12 +55,12 @@ static bool open_server(srv_server *s, const srv_options *o, sp_context *c, int 
     s->most_text = srv_room_most(s->vocab, &s->info);
     srv_metrics_init(&s->metrics);
     srv_pace_init(&s->pace);
-    pthread_mutex_init(&s->graph_lock, NULL);
+    pthread_mutex_init(&s->graph.lock, NULL);
     pthread_mutex_init(&s->counting, NULL);
-    pthread_mutex_init(&s->job_lock, NULL);
+    pthread_mutex_init(&s->jobs.lock, NULL);
     if (o->keys_path && !srv_keys_open(o->keys_path, &s->keys)) return false;
     s->explain = srv_explain_open();
-    s->quotas = srv_quotas_open(o->n_parallel + o->n_queue);
+    s->quotas = srv_quotas_open(o->limits.n_parallel + o->limits.n_queue);
     if (!s->explain || !s->quotas) return cli_fail_with("out of memory for the server"), false;
     sp_err err = sp_context_start(c);
     if (err != SP_OK) return cli_fail(err), false;
@@ -75,8 +75,8 @@ static bool open_server(srv_server *s, const srv_options *o, sp_context *c, int 
 static void drain(srv_server *s, const sigset_t *signals)
 {
     const struct timespec tick = {.tv_nsec = 50000000};
-    int64_t end = srv_now_us() + (int64_t)s->o.drain_seconds * 1000000;
-    while (s->n_active > 0 && srv_now_us() < end) {
+    int64_t end = srv_now_us() + (int64_t)s->o.limits.drain_seconds * 1000000;
+    while (s->counts.n_active > 0 && srv_now_us() < end) {
         int n = sigtimedwait(signals, NULL, &tick);
         if (n == SIGINT || n == SIGTERM) break;
     }
@@ -99,7 +99,7 @@ static void close_server(srv_server *s)
     srv_keys_close(s->keys);
     srv_quotas_close(s->quotas);
     pthread_mutex_destroy(&s->counting);
-    pthread_mutex_destroy(&s->job_lock);
+    pthread_mutex_destroy(&s->jobs.lock);
     srv_metrics_fini(&s->metrics);
     srv_pace_fini(&s->pace);
 }
@@ -142,7 +142,7 @@ int srv_run(const srv_options *o, sp_context *c)
                port);
         good = fflush(stdout) == 0;
         wait_for_end(&s, &signals);
-        s.draining = true;
+        s.counts.draining = true;
         srv_log_event(o->log, "draining");
         drain(&s, &signals);
     }

@@ -15,7 +15,7 @@ const char *srv_answer_finish(sp_finish f)
 
 const sp_result *srv_answer_failure(const srv_job *j)
 {
-    for (int i = 0; i < j->n_started; i++)
+    for (int i = 0; i < j->run.n_started; i++)
         if (srv_job_result(j, i)->finish == SP_FINISH_ERROR) return srv_job_result(j, i);
     return NULL;
 }
@@ -36,7 +36,7 @@ json_t *srv_answer_frame(const srv_job *j, const char *object, json_t *choices)
 json_t *srv_answer_usage(const srv_job *j)
 {
     int n_generated = 0, n_prompt = 0, n_reused = 0, n_recomputed = 0;
-    for (int i = 0; i < j->n_started; i++) {
+    for (int i = 0; i < j->run.n_started; i++) {
         const sp_result *r = srv_job_result(j, i);
         bool first = i % j->task.n == 0; /* a prompt counts once */
         n_generated += r->n_generated;
@@ -127,7 +127,7 @@ json_t *srv_answer_account(const srv_job *j)
     const sp_result *r = srv_job_result(j, 0);
     json_t *documents = json_array(), *segments = json_array();
     for (size_t i = 0; i < j->documents.n; i++)
-        json_array_append_new(documents, document_json(&j->documents.v[i], r, j->task.citations));
+        json_array_append_new(documents, document_json(&j->documents.v[i], r, j->task.reply.citations));
     srv_citations_rate(j, documents);
     for (int i = 0; i < r->n_segments; i++)
         json_array_append_new(segments, segment_json(&r->segments[i]));
@@ -224,7 +224,7 @@ static json_t *choice_json(const srv_job *j, int i)
 json_t *srv_answer(const srv_job *j)
 {
     json_t *choices = json_array();
-    for (int i = 0; i < j->n_started; i++) json_array_append_new(choices, choice_json(j, i));
+    for (int i = 0; i < j->run.n_started; i++) json_array_append_new(choices, choice_json(j, i));
     json_t *o = srv_answer_frame(j, j->task.chat ? "chat.completion" : "text_completion", choices);
     json_object_set_new(o, "usage", srv_answer_usage(j));
     json_object_set_new(o, "timings", srv_answer_timings(srv_job_result(j, 0)));

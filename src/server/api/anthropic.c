@@ -98,22 +98,22 @@ static bool send_event(srv_job *j, const char *type, json_t *o)
 /* n_items is the index of the block that is open or comes next; in_message: a block is open. */
 static bool open_block(srv_job *j, json_t *block)
 {
-    j->in_message = true;
+    j->stream.in_message = true;
     return send_event(j, "content_block_start",
-                json_pack("{s:i, s:o}", "index", j->n_items, "content_block", block));
+                json_pack("{s:i, s:o}", "index", j->stream.n_items, "content_block", block));
 }
 
 static bool close_block(srv_job *j)
 {
-    if (!j->in_message) return true;
-    j->in_message = false;
-    return send_event(j, "content_block_stop", json_pack("{s:i}", "index", j->n_items++));
+    if (!j->stream.in_message) return true;
+    j->stream.in_message = false;
+    return send_event(j, "content_block_stop", json_pack("{s:i}", "index", j->stream.n_items++));
 }
 
 static bool send_delta(srv_job *j, const char *type, const char *name, const char *s, size_t n)
 {
     return send_event(j, "content_block_delta",
-                json_pack("{s:i, s:{s:s, s:o}}", "index", j->n_items, "delta", "type", type, name,
+                json_pack("{s:i, s:{s:s, s:o}}", "index", j->stream.n_items, "delta", "type", type, name,
                           srv_text_json(s, n)));
 }
 
@@ -121,11 +121,11 @@ static bool send_thought(srv_job *j, srv_choice *c, const srv_said *said)
 {
     const size_t from = c->thought_taken;
     if (said->n_thought <= from) return true;
-    if (!j->in_thought && !close_block(j)) return false;
-    if (!j->in_message &&
+    if (!j->stream.in_thought && !close_block(j)) return false;
+    if (!j->stream.in_message &&
         !open_block(j, json_pack("{s:s, s:s, s:s}", "type", "thinking", "thinking", "", "signature", "")))
         return false;
-    j->in_thought = true;
+    j->stream.in_thought = true;
     c->thought_taken = said->n_thought;
     return send_delta(j, "thinking_delta", "thinking", said->thought + from, said->n_thought - from);
 }
@@ -134,9 +134,9 @@ static bool send_text(srv_job *j, srv_choice *c, const srv_said *said)
 {
     const size_t from = c->taken;
     if (said->n_text <= from) return true;
-    if (j->in_thought && !close_block(j)) return false;
-    j->in_thought = false;
-    if (!j->in_message && !open_block(j, json_pack("{s:s, s:s}", "type", "text", "text", "")))
+    if (j->stream.in_thought && !close_block(j)) return false;
+    j->stream.in_thought = false;
+    if (!j->stream.in_message && !open_block(j, json_pack("{s:s, s:s}", "type", "text", "text", "")))
         return false;
     c->taken = said->n_text;
     return send_delta(j, "text_delta", "text", said->text + from, said->n_text - from);
@@ -171,7 +171,7 @@ static bool send_end(srv_job *j, srv_choice *c)
         int status = srv_error_status(r->err, &code);
         return srv_stream_event(j, "error", error(status, code, r->detail));
     }
-    if (j->n_items == 0 && !j->in_message &&
+    if (j->stream.n_items == 0 && !j->stream.in_message &&
         !open_block(j, json_pack("{s:s, s:s}", "type", "text", "text", "")))
         return false;
     if (!close_block(j)) return false;

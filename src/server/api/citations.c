@@ -128,7 +128,7 @@ void srv_citations_rate(const srv_job *j, json_t *documents)
 {
     const sp_result *r = srv_job_result(j, 0);
     double all = 0;
-    if (!j->task.citations || !r->looks_asking) return;
+    if (!j->task.reply.citations || !r->looks_asking) return;
     for (size_t i = 0; i < j->documents.n; i++) all += asked_of(r, &j->documents.v[i]);
     for (size_t i = 0; i < j->documents.n && all > 0; i++)
         json_object_set_new(json_array_get(documents, i), "attention",
@@ -139,7 +139,7 @@ void srv_citations_add(const srv_job *j, int choice, json_t *to)
 {
     const sp_result *r = srv_job_result(j, choice);
     const srv_documents *d = &j->documents;
-    source *v = j->task.citations ? calloc(d->n + 1, sizeof *v) : NULL;
+    source *v = j->task.reply.citations ? calloc(d->n + 1, sizeof *v) : NULL;
     if (!v) return;
     json_t *list = json_array();
     for (size_t from = 0, end; r->looks && r->text[from]; from = end) {

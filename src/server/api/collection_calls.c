@@ -30,9 +30,9 @@ static json_t *add_common(const srv_call *call, const srv_found *c, json_t *o, i
     json_object_set_new(o, "retrieved", json_integer(n_retrieved));
     json_object_set_new(o, "ahead", json_pack("{s:I, s:I}", "passages", (json_int_t)ahead.n_planned, "done",
                                               (json_int_t)ahead.n_done));
-    json_object_set_new(o, "embedding", has->embedder ? json_string(has->embedder_name) : json_null());
+    json_object_set_new(o, "embedding", has->models.embedder ? json_string(has->models.embedder_name) : json_null());
     json_object_set_new(o, "embedded", json_integer(n_vectors));
-    json_object_set_new(o, "rerank", json_string(has->reranker ? has->reranker_name : has->alias));
+    json_object_set_new(o, "rerank", json_string(has->models.reranker ? has->models.reranker_name : has->alias));
     return o;
 }
 

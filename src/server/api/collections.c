@@ -68,9 +68,9 @@ static sp_err make_index(const srv_server *s, const srv_collection *c, const cha
     const sp_index_opts o = {.replace = true};
     int64_t told_us = srv_now_us();
     sp_err err = sp_index_build(&folder, 1, c->path, &o, NULL);
-    if (err != SP_OK || !s->o.embedder) return err;
-    return sp_index_embed(c->path, s->o.embedder, &(sp_index_embed_opts){.progress = on_progress, .user = &told_us},
-                          NULL);
+    if (err != SP_OK || !s->o.models.embedder) return err;
+    const sp_index_embed_opts how = {.progress = on_progress, .user = &told_us};
+    return sp_index_embed(c->path, s->o.models.embedder, &how, NULL);
 }
 
 static bool open_one(const srv_server *s, srv_collection *c, const char *given)
@@ -85,7 +85,7 @@ static bool open_one(const srv_server *s, srv_collection *c, const char *given)
     c->path = !c->name ? NULL : ready ? strdup(path) : index_path(c->name, path);
     if (!c->path) return false;
     sp_err err = ready ? SP_OK : make_index(s, c, path);
-    if (err == SP_OK) err = sp_retriever_open(c->path, s->o.embedder, &c->retriever);
+    if (err == SP_OK) err = sp_retriever_open(c->path, s->o.models.embedder, &c->retriever);
     if (err != SP_OK) return cli_fail(err), false;
     if (sp_retriever_describe(c->retriever).n_chunks == 0)
         cli_warn("serve: --collection %s: no documents with text", given);

@@ -36,7 +36,7 @@ bool srv_documents_open(srv_server *s)
     const sp_documents_opts o = {.path = s->o.documents_path,
                                  .size_words = s->o.size_words,
                                  .overlap_words = s->o.overlap_words,
-                                 .embedder = s->o.embedder};
+                                 .embedder = s->o.models.embedder};
     sp_err err = sp_documents_open(s->ctx, &o, &s->documents);
     if (err != SP_OK) return cli_fail(err), false;
     if (srv_work_open(s->documents, &s->work)) return true;
@@ -311,7 +311,7 @@ static void embed(const query *q, const char *id)
     if (!q->collection) return;
     strncat(c.name, q->collection, SRV_MAX_NAME);
     srv_idle_note(q->call, &c);
-    srv_side *side = q->call->s->o.embedder ? srv_side_begin(q->call) : NULL;
+    srv_side *side = q->call->s->o.models.embedder ? srv_side_begin(q->call) : NULL;
     if (!side) return;
     const sp_embed_opts o = srv_side_opts(side);
     const sp_err err = sp_collection_embed(q->d, q->salt, id, &o, NULL);

@@ -76,12 +76,12 @@ static sp_err on_logits(int position, const float *logits, int n_vocab, void *us
 
 static sp_err score(const srv_call *call, const srv_task *t, const json_t *prompt, srv_echo *out)
 {
-    size_t n = 0, n_each = (size_t)t->top_logprobs + 1;
+    size_t n = 0, n_each = (size_t)t->reply.top_logprobs + 1;
     int32_t *ids = ids_of(call, prompt, &n);
     sp_token_logprob *tokens = ids ? calloc(n * n_each + 1, sizeof *tokens) : NULL;
     for (size_t i = 0; tokens && i < n * n_each; i++)
         tokens[i] = (sp_token_logprob){ids[i / n_each], NAN};
-    scoring s = {.ids = ids, .n = n, .n_top = t->top_logprobs, .tokens = tokens};
+    scoring s = {.ids = ids, .n = n, .n_top = t->reply.top_logprobs, .tokens = tokens};
     sp_err err = tokens ? sp_tokens_score(call->s->ctx, ids, n, 0, on_logits, &s) : SP_E_NOMEM;
     out->tokens = tokens;
     out->n = n;
@@ -95,11 +95,11 @@ static sp_err score(const srv_call *call, const srv_task *t, const json_t *promp
 bool srv_echo_read(const srv_call *call, const srv_task *t, srv_fields *f, int i, srv_echo *out)
 {
     *out = (srv_echo){0};
-    if (!t->echo) return true;
+    if (!t->reply.echo) return true;
     const json_t *prompt = srv_prompt_item(f, i);
     out->text = text_of(call, prompt);
     if (!out->text) srv_fields_refuse(f, "echo", "out of memory for the echo");
-    if (out->text && t->logprobs && score(call, t, prompt, out) != SP_OK)
+    if (out->text && t->reply.logprobs && score(call, t, prompt, out) != SP_OK)
         srv_fields_refuse(f, "echo", "echo: %s", sp_error_detail());
     return !f->failed;
 }

@@ -102,7 +102,7 @@ static void compute(embedding *e)
     e->o.rests = beside.rests;
     e->o.user = side;
     const sp_err err =
-        side ? sp_embedder_embed(s->o.embedder, e->inputs, e->n, &e->o, e->vectors, e->n_tokens) : SP_E_NOMEM;
+        side ? sp_embedder_embed(s->o.models.embedder, e->inputs, e->n, &e->o, e->vectors, e->n_tokens) : SP_E_NOMEM;
     srv_side_end(e->call, side);
     e->us = srv_now_us() - from;
     if (err != SP_OK) srv_fields_fail(&e->f, "input", NULL, err);
@@ -114,13 +114,13 @@ static void compute(embedding *e)
 static bool run(embedding *e, srv_call *call, const char *field, bool truncate)
 {
     *e = (embedding){.call = call};
-    if (!call->s->o.embedder) {
+    if (!call->s->o.models.embedder) {
         srv_fields_refuse(&e->f, "model", "the server has no model for vectors: --embedding names one");
         return false;
     }
     e->body = srv_fields_parse(&e->f, call->body, call->n);
     if (!e->body || !read_inputs(e, field)) return false;
-    const int n_embd = sp_embedder_describe(call->s->o.embedder).n_embd;
+    const int n_embd = sp_embedder_describe(call->s->o.models.embedder).n_embd;
     e->o.dimensions = e->n_dims = (int)srv_field_int(&e->f, "dimensions", n_embd, 1, n_embd);
     e->o.refuse_long = !srv_field_bool(&e->f, "truncate", truncate);
     read_kind(e);
@@ -171,7 +171,7 @@ static void put_base64(FILE *f, const float *v, int n)
 
 static void put_name(FILE *f, const srv_server *s)
 {
-    json_t *name = srv_text_json(s->o.embedder_name, strlen(s->o.embedder_name));
+    json_t *name = srv_text_json(s->o.models.embedder_name, strlen(s->o.models.embedder_name));
     json_dumpf(name, f, JSON_ENCODE_ANY);
     json_decref(name);
 }

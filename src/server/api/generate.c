@@ -71,7 +71,7 @@ static srv_sent reply_whole(const srv_call *call, srv_job *j)
     struct MHD_Connection *c = call->connection;
     MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     bool wanted = srv_job_wait(j);
-    MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)call->s->o.stall_seconds);
+    MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)call->s->o.limits.stall_seconds);
     if (!wanted) return MHD_NO;
     srv_job_settle(j);
     const sp_result *failed = srv_answer_failure(j);
@@ -85,7 +85,7 @@ static srv_sent start(srv_call *call, srv_job *j, sp_prompt *const *prompts)
     srv_job_watch(call, j);
     sp_err err = srv_job_start(j, prompts);
     if (err != SP_OK) return refuse_result(call, j, err, sp_error_detail());
-    return j->task.stream ? reply_stream(call, j) : reply_whole(call, j);
+    return j->task.reply.stream ? reply_stream(call, j) : reply_whole(call, j);
 }
 
 /* check_ids -- biases and stop tokens are tokens of this model. */
@@ -95,10 +95,10 @@ static void check_ids(const srv_call *call, const srv_task *t, srv_fields *f)
         if (t->bias[i].id >= call->s->info.n_vocab)
             srv_fields_refuse(f, "logit_bias", "logit_bias: %d is no token; there are %d",
                               t->bias[i].id, call->s->info.n_vocab);
-    for (int i = 0; i < t->n_stop_tokens; i++)
-        if (t->stop_tokens[i] >= call->s->info.n_vocab)
+    for (int i = 0; i < t->stop.n_tokens; i++)
+        if (t->stop.tokens[i] >= call->s->info.n_vocab)
             srv_fields_refuse(f, "stop_token_ids", "stop_token_ids: %d is no token; there are %d",
-                              t->stop_tokens[i], call->s->info.n_vocab);
+                              t->stop.tokens[i], call->s->info.n_vocab);
 }
 
 /* require_calls -- in the form of the model's template. */
@@ -165,7 +165,7 @@ static void read_scope(srv_call *call, srv_fields *f, bool chat)
     if (*call->retrieval->from.name && !chat) srv_fields_refuse(f, "collection", "a collection needs a chat");
     if (!*call->retrieval->from.name) call->retrieval = NULL;
     if (srv_field_bool(f, "graph", false)) call->graph = srv_field(f, "graph");
-    if (call->graph && !call->s->graph)
+    if (call->graph && !call->s->graph.of)
         srv_fields_refuse(f, "graph", "graph: the server has none (spolia serve --graph)");
 }
 
@@ -234,8 +234,8 @@ static void read_task(srv_call *call, srv_task *t, srv_fields *f)
     if (!f->failed) require_calls(call, t, f);
     if (!f->failed) read_thoughts(call, t, f);
     read_scope(call, f, t->chat);
-    t->tenant = call->salt ? call->salt : "";
-    t->ranks = !call->salt || call->tenant->may_priority;
+    t->queue.tenant = call->salt ? call->salt : "";
+    t->queue.ranks = !call->salt || call->tenant->may_priority;
     check_ids(call, t, f);
 }
 
@@ -274,8 +274,8 @@ typedef struct ahead {
 static bool may_begin(const ahead *a)
 {
     const srv_retrieval *r = a->call->retrieval;
-    const int others = atomic_load(&a->call->s->n_prefilling) - srv_job_n_prefilling(a->job);
-    if (r->ahead == SRV_AHEAD_NEVER || others >= a->call->s->o.n_ahead) return false;
+    const int others = atomic_load(&a->call->s->counts.n_prefilling) - srv_job_n_prefilling(a->job);
+    if (r->ahead == SRV_AHEAD_NEVER || others >= a->call->s->o.limits.n_ahead) return false;
     return r->ahead == SRV_AHEAD_ALWAYS || srv_retrieval_gains(a->call);
 }
 
@@ -387,7 +387,7 @@ static srv_sent run_retrieved(srv_call *call, srv_task *t, srv_fields *f, json_t
     if (a.verdict != SRV_ADMITTED)
         sent = srv_reply_refused(call, a.verdict);
     else if (a.runs)
-        sent = t->stream ? reply_stream(call, a.job) : reply_whole(call, a.job);
+        sent = t->reply.stream ? reply_stream(call, a.job) : reply_whole(call, a.job);
     else if (a.job && srv_job_is_gone(a.job))
         sent = MHD_NO;
     else

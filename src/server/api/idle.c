@@ -116,7 +116,7 @@ static void note_all(srv_idle *i)
 
 static bool may_run(const srv_idle *i)
 {
-    return !i->stop && i->s->n_active == 0;
+    return !i->stop && i->s->counts.n_active == 0;
 }
 
 static bool go_on(void *idle)
@@ -250,7 +250,7 @@ static void wait_for_quiet(srv_idle *i, int ms)
     int64_t since = srv_now_us();
     while (!i->stop && srv_now_us() - since < ms * 1000) {
         nanosleep(&tick, NULL);
-        if (i->s->n_active > 0) since = srv_now_us();
+        if (i->s->counts.n_active > 0) since = srv_now_us();
     }
 }
 

@@ -25,7 +25,7 @@ srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, s
                    .body = body,
                    .created = time(NULL),
                    .began_us = srv_now_us(),
-                   .progress_at = -1};
+                   .stream.progress_at = -1};
     snprintf(j->tenant, sizeof j->tenant, "%s", call->salt ? call->salt : "");
     j->number = atomic_fetch_add(&call->s->next_id, 1);
     snprintf(j->id, sizeof j->id, "%s-%llx%08llx",
@@ -36,8 +36,8 @@ srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, s
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_mutex_init(&j->lock, NULL);
-    pthread_cond_init(&j->changed, &clock);
+    pthread_mutex_init(&j->run.lock, NULL);
+    pthread_cond_init(&j->run.changed, &clock);
     pthread_condattr_destroy(&clock);
     srv_jobs_enter(j);
     return j;
@@ -62,7 +62,7 @@ static bool append(srv_choice *c, const char *text, size_t n)
 /* note_begun -- its prompt is computed. */
 static void note_begun(srv_choice *c)
 {
-    if (!c->has_begun) atomic_fetch_sub(&c->job->s->n_prefilling, 1);
+    if (!c->has_begun) atomic_fetch_sub(&c->job->s->counts.n_prefilling, 1);
     c->has_begun = true;
 }
 
@@ -78,10 +78,10 @@ static bool on_text(const char *text, size_t n, void *user)
     srv_choice *c = user;
     srv_job *j = c->job;
     note_begun(c);
-    pthread_mutex_lock(&j->lock);
-    bool wanted = !j->gone && append(c, text, n);
-    pthread_cond_signal(&j->changed);
-    pthread_mutex_unlock(&j->lock);
+    pthread_mutex_lock(&j->run.lock);
+    bool wanted = !j->run.gone && append(c, text, n);
+    pthread_cond_signal(&j->run.changed);
+    pthread_mutex_unlock(&j->run.lock);
     return wanted;
 }
 
@@ -90,7 +90,7 @@ static void on_token(const sp_token_logprob *v, int n, void *user)
     srv_choice *c = user;
     srv_job *j = c->job;
     size_t n_each = (size_t)n;
-    pthread_mutex_lock(&j->lock);
+    pthread_mutex_lock(&j->run.lock);
     if (c->n_tokens == c->cap_tokens) {
         size_t cap = 2 * c->cap_tokens + 64;
         void *more = reallocarray(c->tokens, cap, n_each * sizeof *v);
@@ -102,8 +102,8 @@ static void on_token(const sp_token_logprob *v, int n, void *user)
     if (c->n_tokens < c->cap_tokens)
         memcpy(c->tokens + n_each * c->n_tokens++, v, n_each * sizeof *v);
     else
-        j->gone = true; /* out of memory: on_text ends it */
-    pthread_mutex_unlock(&j->lock);
+        j->run.gone = true; /* out of memory: on_text ends it */
+    pthread_mutex_unlock(&j->run.lock);
 }
 
 static void on_done(void *user)
@@ -111,11 +111,11 @@ static void on_done(void *user)
     srv_choice *c = user;
     srv_job *j = c->job;
     note_begun(c);
-    pthread_mutex_lock(&j->lock);
+    pthread_mutex_lock(&j->run.lock);
     c->done = true;
-    j->n_done++;
-    pthread_cond_signal(&j->changed);
-    pthread_mutex_unlock(&j->lock);
+    j->run.n_done++;
+    pthread_cond_signal(&j->run.changed);
+    pthread_mutex_unlock(&j->run.lock);
 }
 
 /* -- on the thread of the connection ------------------------------------------------------------ */
@@ -124,7 +124,7 @@ static void on_done(void *user)
 static bool begin_tokens(srv_choice *c, const srv_job *j)
 {
     const srv_echo *e = &j->echoes[c->index / j->task.n];
-    size_t size = ((size_t)j->task.top_logprobs + 1) * sizeof *c->tokens;
+    size_t size = ((size_t)j->task.reply.top_logprobs + 1) * sizeof *c->tokens;
     if (e->n == 0) return true;
     c->tokens = reallocarray(NULL, e->n, size);
     if (!c->tokens) return false;
@@ -143,42 +143,42 @@ static sp_err start_choice(srv_job *j, int i, const sp_prompt *p)
     if (!begin_tokens(c, j)) return SP_E_NOMEM;
     sp_request_opts o = {.sampling = j->task.sampling,
                          .max_tokens = j->task.max_tokens,
-                         .stop = j->task.stop,
-                         .n_stop = j->task.n_stop,
-                         .stop_tokens = j->task.stop_tokens,
-                         .n_stop_tokens = j->task.n_stop_tokens,
+                         .stop = j->task.stop.texts,
+                         .n_stop = j->task.stop.n,
+                         .stop_tokens = j->task.stop.tokens,
+                         .n_stop_tokens = j->task.stop.n_tokens,
                          .reuse = j->task.own_reuse ? &j->task.reuse : NULL,
                          .ignore_end = j->task.ignore_end,
                          .min_tokens = j->task.min_tokens,
-                         .priority = j->task.ranks ? j->task.priority : 0,
-                         .own_priority = j->task.priority,
-                         .max_wait_ms = j->task.max_wait_ms,
-                         .retain_ms = j->task.retain_ms,
-                         .n_retain = j->task.n_retain,
-                         .tenant = j->task.tenant,
+                         .priority = j->task.queue.ranks ? j->task.queue.priority : 0,
+                         .own_priority = j->task.queue.priority,
+                         .max_wait_ms = j->task.queue.max_wait_ms,
+                         .retain_ms = j->task.retain.ms,
+                         .n_retain = j->task.retain.n,
+                         .tenant = j->task.queue.tenant,
                          .grammar = j->task.grammar,
                          .decode = j->task.decode,
-                         .citations = j->task.citations,
-                         .on_token = j->task.logprobs ? on_token : NULL,
-                         .top_logprobs = j->task.top_logprobs,
-                         .on_text = j->task.stream ? on_text : on_begun,
+                         .citations = j->task.reply.citations,
+                         .on_token = j->task.reply.logprobs ? on_token : NULL,
+                         .top_logprobs = j->task.reply.top_logprobs,
+                         .on_text = j->task.reply.stream ? on_text : on_begun,
                          .on_done = on_done,
                          .user = c};
     o.sampling.seed += (uint64_t)(i % j->task.n);
-    atomic_fetch_add(&j->s->n_prefilling, 1);
+    atomic_fetch_add(&j->s->counts.n_prefilling, 1);
     sp_err err = sp_request_submit(j->s->ctx, p, &o, &request);
     if (err != SP_OK) {
-        atomic_fetch_sub(&j->s->n_prefilling, 1);
+        atomic_fetch_sub(&j->s->counts.n_prefilling, 1);
         free(c->tokens);
         return err;
     }
-    atomic_fetch_add(&j->s->n_active, 1);
+    atomic_fetch_add(&j->s->counts.n_active, 1);
     c->n_prompt = sp_prompt_n_tokens(p);
     srv_pace_begin(&j->s->pace, c->n_prompt, srv_now_us());
-    pthread_mutex_lock(&j->lock);
+    pthread_mutex_lock(&j->run.lock);
     c->request = request;
-    j->n_started++;
-    pthread_mutex_unlock(&j->lock);
+    j->run.n_started++;
+    pthread_mutex_unlock(&j->run.lock);
     return SP_OK;
 }
 
@@ -198,17 +198,17 @@ const char *srv_job_echo(const srv_job *j, int choice)
 
 bool srv_job_wait(srv_job *j)
 {
-    pthread_mutex_lock(&j->lock);
-    while (j->n_done < j->n_started) pthread_cond_wait(&j->changed, &j->lock);
-    bool wanted = !j->gone;
-    pthread_mutex_unlock(&j->lock);
+    pthread_mutex_lock(&j->run.lock);
+    while (j->run.n_done < j->run.n_started) pthread_cond_wait(&j->run.changed, &j->run.lock);
+    bool wanted = !j->run.gone;
+    pthread_mutex_unlock(&j->run.lock);
     return wanted;
 }
 
 static bool has_change(const srv_job *j)
 {
-    if (j->gone) return true;
-    for (int i = 0; i < j->n_started; i++) {
+    if (j->run.gone) return true;
+    for (int i = 0; i < j->run.n_started; i++) {
         const srv_choice *c = &j->choices[i];
         if (c->seen < c->n || (c->done && !c->ended)) return true;
     }
@@ -223,18 +223,18 @@ bool srv_job_wait_change(srv_job *j, int ms)
     end.tv_sec += ns / 1000000000;
     end.tv_nsec = ns % 1000000000;
     while (!has_change(j))
-        if (pthread_cond_timedwait(&j->changed, &j->lock, &end) != 0) return has_change(j);
+        if (pthread_cond_timedwait(&j->run.changed, &j->run.lock, &end) != 0) return has_change(j);
     return true;
 }
 
 void srv_job_leave(srv_job *j)
 {
-    pthread_mutex_lock(&j->lock);
-    j->gone = true;
-    for (int i = 0; i < j->n_started; i++)
+    pthread_mutex_lock(&j->run.lock);
+    j->run.gone = true;
+    for (int i = 0; i < j->run.n_started; i++)
         if (!j->choices[i].done) sp_request_cancel(j->choices[i].request);
-    pthread_cond_signal(&j->changed);
-    pthread_mutex_unlock(&j->lock);
+    pthread_cond_signal(&j->run.changed);
+    pthread_mutex_unlock(&j->run.lock);
 }
 
 const sp_result *srv_job_result(const srv_job *j, int i)
@@ -245,9 +245,9 @@ const sp_result *srv_job_result(const srv_job *j, int i)
 void srv_job_settle(srv_job *j)
 {
     int64_t n_generated = 0;
-    if (j->settled || j->n_started == 0) return;
+    if (j->settled || j->run.n_started == 0) return;
     j->settled = true;
-    for (int i = 0; i < j->n_started; i++) n_generated += srv_job_result(j, i)->n_generated;
+    for (int i = 0; i < j->run.n_started; i++) n_generated += srv_job_result(j, i)->n_generated;
     srv_quotas_answer(j->s->quotas, j->account, n_generated, srv_now_us());
     json_t *explanation = srv_answer_explanation(j);
     if (srv_memory_failed())
@@ -258,7 +258,7 @@ void srv_job_settle(srv_job *j)
 
 void srv_job_give_up(srv_job *wrong)
 {
-    for (int i = 0; i < wrong->n_started; i++) sp_request_cancel(wrong->choices[i].request);
+    for (int i = 0; i < wrong->run.n_started; i++) sp_request_cancel(wrong->choices[i].request);
     wrong->is_wrong = wrong->settled = true;
 }
 
@@ -273,15 +273,15 @@ int srv_job_n_prefilling(const srv_job *j)
 {
     int n = 0;
     for (; j; j = j->wrong)
-        for (int i = 0; i < j->n_started; i++) n += !j->choices[i].has_begun;
+        for (int i = 0; i < j->run.n_started; i++) n += !j->choices[i].has_begun;
     return n;
 }
 
 bool srv_job_is_gone(srv_job *j)
 {
-    pthread_mutex_lock(&j->lock);
-    const bool gone = j->gone;
-    pthread_mutex_unlock(&j->lock);
+    pthread_mutex_lock(&j->run.lock);
+    const bool gone = j->run.gone;
+    pthread_mutex_unlock(&j->run.lock);
     return gone;
 }
 
@@ -293,7 +293,7 @@ void srv_job_destroy(srv_job *j)
     srv_job_wait(j);
     srv_job_settle(j);
     srv_job_destroy(j->wrong);
-    for (int i = 0; i < j->n_started; i++) {
+    for (int i = 0; i < j->run.n_started; i++) {
         const sp_result *r = srv_job_result(j, i);
         bool answered = r->finish == SP_FINISH_STOP || r->finish == SP_FINISH_LENGTH;
         srv_pace_end(&j->s->pace, j->choices[i].n_prompt, answered, srv_now_us());
@@ -303,12 +303,12 @@ void srv_job_destroy(srv_job *j)
         free(j->choices[i].text);
         free(j->choices[i].tokens);
         json_decref(j->choices[i].call);
-        atomic_fetch_sub(&j->s->n_active, 1);
+        atomic_fetch_sub(&j->s->counts.n_active, 1);
     }
-    pthread_cond_destroy(&j->changed);
-    pthread_mutex_destroy(&j->lock);
+    pthread_cond_destroy(&j->run.changed);
+    pthread_mutex_destroy(&j->run.lock);
     srv_documents_fini(&j->documents);
-    free(j->out);
+    free(j->stream.out);
     for (int i = 0; i < j->task.n_prompts; i++) srv_echo_fini(&j->echoes[i]);
     srv_task_fini(&j->task);
     json_decref(j->body);

@@ -37,6 +37,27 @@ typedef struct srv_choice {
     bool begun, done, ended; /* ended: the stream has its last event */
 } srv_choice;
 
+/* How far a job is. */
+typedef struct srv_run {
+    pthread_mutex_t lock; /* guards n_done, gone, and text, n, tokens, done of choices */
+    pthread_cond_t changed;
+    int n_started, n_done;
+    bool gone; /* nobody reads the answer */
+} srv_run;
+
+/* What was sent of a stream. */
+typedef struct srv_stream {
+    char *out; /* [n_out] bytes ready to be sent, from out_at on */
+    size_t n_out, out_at;
+    bool closed; /* `out` has the end of the stream */
+    int progress_at,
+        to_compute; /* prompt tokens computed as last reported (-1: nothing was), of how many */
+    int n_events, n_items; /* of a response: sent */
+    bool in_message;       /* of a response: its message is being sent */
+    bool in_thought;       /* thoughts are being sent */
+    bool in_answer;        /* the prompt's progress has been reported to its end */
+} srv_stream;
+
 typedef struct srv_job {
     srv_server *s;
     srv_record *record; /* of the request, for the log */
@@ -54,24 +75,14 @@ typedef struct srv_job {
     char tenant[SRV_SALT_SIZE]; /* "": none */
     bool settled;
     _Atomic bool is_wrong; /* given up */
-    struct srv_job *older, *newer; /* of all (jobs.h) */
+    struct {
+        struct srv_job *older, *newer;
+    } all; /* jobs.h */
     long long created;    /* seconds since 1970 */
-    pthread_mutex_t lock; /* guards n_done, gone, and text, n, tokens, done of choices */
-    pthread_cond_t changed;
-    int n_started, n_done;
-    bool gone; /* nobody reads the answer */
+    srv_run run;
     srv_choice choices[SRV_MAX_N];
-    /* the stream: bytes ready to be sent */
-    char *out;
-    size_t n_out, out_at;
-    bool closed; /* `out` has the end of the stream */
+    srv_stream stream;
     int64_t began_us;
-    int progress_at,
-        to_compute; /* prompt tokens computed as last reported (-1: nothing was), of how many */
-    int n_events, n_items; /* of a response: sent */
-    bool in_message;       /* of a response: its message is being sent */
-    bool in_thought;       /* thoughts are being sent */
-    bool in_answer;        /* the prompt's progress has been reported to its end */
 } srv_job;
 
 /* srv_job_create -- takes ownership of the body, the documents and the task's data. NULL: out of memory, and nothing

@@ -8,20 +8,20 @@
 void srv_jobs_enter(srv_job *j)
 {
     srv_server *s = j->s;
-    pthread_mutex_lock(&s->job_lock);
-    j->older = s->jobs;
-    if (j->older) j->older->newer = j;
-    s->jobs = j;
-    pthread_mutex_unlock(&s->job_lock);
+    pthread_mutex_lock(&s->jobs.lock);
+    j->all.older = s->jobs.newest;
+    if (j->all.older) j->all.older->all.newer = j;
+    s->jobs.newest = j;
+    pthread_mutex_unlock(&s->jobs.lock);
 }
 
 void srv_jobs_leave(srv_job *j)
 {
     srv_server *s = j->s;
-    pthread_mutex_lock(&s->job_lock);
-    if (j->older) j->older->newer = j->newer;
-    *(j->newer ? &j->newer->older : &s->jobs) = j->older;
-    pthread_mutex_unlock(&s->job_lock);
+    pthread_mutex_lock(&s->jobs.lock);
+    if (j->all.older) j->all.older->all.newer = j->all.newer;
+    *(j->all.newer ? &j->all.newer->all.older : &s->jobs.newest) = j->all.older;
+    pthread_mutex_unlock(&s->jobs.lock);
 }
 
 /* The requests of a tenant's jobs, oldest first, and where they are. */
@@ -41,10 +41,10 @@ static bool is_listed(const srv_job *j, const srv_call *call)
 /* take_job -- its requests so far. Pre: room. */
 static void take_job(survey *v, srv_job *j)
 {
-    pthread_mutex_lock(&j->lock);
-    const int n = j->n_started;
+    pthread_mutex_lock(&j->run.lock);
+    const int n = j->run.n_started;
     for (int i = 0; i < n; i++) v->requests[v->n + i] = j->choices[i].request;
-    pthread_mutex_unlock(&j->lock);
+    pthread_mutex_unlock(&j->run.lock);
     v->jobs[v->n_jobs] = j;
     v->n_each[v->n_jobs++] = n;
     v->n += n;
@@ -55,13 +55,13 @@ static bool take_all(survey *v, const srv_call *call)
 {
     size_t n = 0;
     srv_job *oldest = NULL;
-    for (srv_job *j = call->s->jobs; j; oldest = j, j = j->older) n++;
+    for (srv_job *j = call->s->jobs.newest; j; oldest = j, j = j->all.older) n++;
     v->jobs = calloc(n + 1, sizeof *v->jobs);
     v->n_each = calloc(n + 1, sizeof *v->n_each);
     v->requests = calloc(n * SRV_MAX_N + 1, sizeof *v->requests);
     v->views = calloc(n * SRV_MAX_N + 1, sizeof *v->views);
     if (!v->jobs || !v->n_each || !v->requests || !v->views) return false;
-    for (srv_job *j = oldest; j; j = j->newer)
+    for (srv_job *j = oldest; j; j = j->all.newer)
         if (is_listed(j, call)) take_job(v, j);
     sp_requests_look(v->requests, v->n, v->views);
     return true;
@@ -94,11 +94,11 @@ static json_t *job_json(const srv_job *j, sp_request_view v)
 srv_sent srv_requests(srv_call *call)
 {
     survey v = {0};
-    pthread_mutex_lock(&call->s->job_lock);
+    pthread_mutex_lock(&call->s->jobs.lock);
     json_t *data = take_all(&v, call) ? json_array() : NULL;
     for (int i = 0, at = 0; data && i < v.n_jobs; at += v.n_each[i++])
         json_array_append_new(data, job_json(v.jobs[i], sum_of(v.views + at, v.n_each[i])));
-    pthread_mutex_unlock(&call->s->job_lock);
+    pthread_mutex_unlock(&call->s->jobs.lock);
     free(v.jobs);
     free(v.n_each);
     free(v.requests);

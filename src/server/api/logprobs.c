@@ -48,7 +48,7 @@ static json_t *chat_token(const srv_job *j, const sp_token_logprob *t)
 static json_t *chat_logprobs(const srv_choice *c, size_t from, size_t to)
 {
     const srv_job *j = c->job;
-    size_t n_each = (size_t)j->task.top_logprobs + 1;
+    size_t n_each = (size_t)j->task.reply.top_logprobs + 1;
     json_t *content = json_array();
     for (size_t i = from; i < to; i++) {
         const sp_token_logprob *v = c->tokens + i * n_each;
@@ -91,7 +91,7 @@ static json_t *top_of(const srv_job *j, const sp_token_logprob *v, size_t n)
 static json_t *text_logprobs(const srv_choice *c, size_t from, size_t to, size_t at)
 {
     const srv_job *j = c->job;
-    size_t n_top = (size_t)j->task.top_logprobs;
+    size_t n_top = (size_t)j->task.reply.top_logprobs;
     json_t *texts = json_array(), *values = json_array(), *tops = json_array(),
            *offsets = json_array();
     for (size_t i = from; i < to; i++) {
@@ -112,15 +112,15 @@ static json_t *text_logprobs(const srv_choice *c, size_t from, size_t to, size_t
 json_t *srv_logprobs(const srv_choice *c, size_t from, size_t to, size_t text_at)
 {
     const srv_task *t = &c->job->task;
-    if (!t->logprobs) return json_null();
+    if (!t->reply.logprobs) return json_null();
     return t->chat ? chat_logprobs(c, from, to) : text_logprobs(c, from, to, text_at);
 }
 
 json_t *srv_logprobs_new(srv_choice *c)
 {
-    size_t from = c->taken_tokens, at = c->text_at, n_each = (size_t)c->job->task.top_logprobs + 1;
+    size_t from = c->taken_tokens, at = c->text_at, n_each = (size_t)c->job->task.reply.top_logprobs + 1;
     c->taken_tokens = c->n_tokens;
-    if (!c->job->task.logprobs || from == c->n_tokens) return json_null();
+    if (!c->job->task.reply.logprobs || from == c->n_tokens) return json_null();
     for (size_t i = from; i < c->n_tokens; i++) {
         piece p = piece_of(c->job, c->tokens[i * n_each].id);
         c->text_at += p.n;

@@ -29,8 +29,8 @@ srv_sent srv_props(srv_call *call)
         call->connection, 200,
         json_pack("{s:{s:i, s:o}, s:i, s:s, s:s, s:{s:b, s:b}, s:b, s:I, s:o, s:s}", "default_generation_settings",
                   "n_ctx", s->info.n_ctx, "params", defaults_json(&s->o), "total_slots",
-                  s->o.n_parallel, "model_alias", s->o.alias, "chat_template", jinja ? jinja : "",
-                  "modalities", "vision", 0, "audio", 0, "graph", s->graph != NULL, "kv_bytes_per_token",
+                  s->o.limits.n_parallel, "model_alias", s->o.alias, "chat_template", jinja ? jinja : "",
+                  "modalities", "vision", 0, "audio", 0, "graph", s->graph.of != NULL, "kv_bytes_per_token",
                   (json_int_t)(s->info.kv_block_bytes / 16), "prefill", pace_json(&now),
                   "build_info", "spolia " SPOLIA_VERSION));
 }
@@ -41,7 +41,7 @@ srv_sent srv_slots(srv_call *call)
     const srv_server *s = call->s;
     json_t *list = json_array();
     int n = srv_load_of(s).n_running;
-    for (int i = 0; i < s->o.n_parallel; i++)
+    for (int i = 0; i < s->o.limits.n_parallel; i++)
         json_array_append_new(list, json_pack("{s:i, s:i, s:b}", "id", i, "n_ctx", s->info.n_ctx,
                                               "is_processing", i < n));
     return srv_reply_json(call->connection, 200, list);

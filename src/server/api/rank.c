@@ -23,7 +23,7 @@ enum { LOOK_MS = 100 /* between two looks whether the client is there */ };
 
 const char *srv_ranker_name(const srv_server *s)
 {
-    return s->o.reranker ? s->o.reranker_name : s->o.alias;
+    return s->o.models.reranker ? s->o.models.reranker_name : s->o.alias;
 }
 
 static bool fail(srv_ranking *r, srv_fields *f, sp_err err)
@@ -42,7 +42,7 @@ static bool by_encoder(srv_call *call, srv_ranking *r, srv_fields *f, srv_side *
     const sp_embed_opts o = srv_side_opts(side);
     int32_t *n_tokens = calloc(r->n + 1, sizeof *n_tokens);
     sp_err err = SP_E_NOMEM;
-    if (n_tokens) err = sp_embedder_score(call->s->o.reranker, r->pairs, r->n, &o, r->scores, n_tokens);
+    if (n_tokens) err = sp_embedder_score(call->s->o.models.reranker, r->pairs, r->n, &o, r->scores, n_tokens);
     for (size_t i = 0; i < r->n && err == SP_OK; i++) r->n_tokens += n_tokens[i];
     free(n_tokens);
     return err == SP_OK || fail(r, f, err);
@@ -99,7 +99,7 @@ static sp_err finish(srv_ranking *r, running *one, srv_side *side, srv_fields *f
 /* At most n_parallel of them are in the queue, so that other clients' requests come between. */
 static bool by_likelihood(srv_call *call, srv_ranking *r, srv_fields *f, srv_side *side)
 {
-    const size_t n_slots = (size_t)call->s->o.n_parallel;
+    const size_t n_slots = (size_t)call->s->o.limits.n_parallel;
     running *slots = calloc(n_slots, sizeof *slots);
     sp_err err = slots ? SP_OK : SP_E_NOMEM;
     for (size_t i = 0; i < r->n + n_slots && slots; i++) {
@@ -124,7 +124,7 @@ bool srv_rank(srv_call *call, srv_ranking *r, srv_fields *f)
     r->status = 503;
     r->err = SP_E_NOMEM;
     if (!side) return srv_fields_refuse(f, "", "out of memory"), false;
-    const bool good = (call->s->o.reranker ? by_encoder : by_likelihood)(call, r, f, side);
+    const bool good = (call->s->o.models.reranker ? by_encoder : by_likelihood)(call, r, f, side);
     srv_side_end(call, side);
     if (call->place->account)
         srv_quotas_answer(call->s->quotas, call->place->account, r->n_tokens, srv_now_us());

@@ -157,7 +157,7 @@ static json_t *whole(const srv_job *j)
 static bool send_event(srv_job *j, const char *type, json_t *o)
 {
     json_object_set_new(o, "type", json_string(type));
-    json_object_set_new(o, "sequence_number", json_integer(j->n_events++));
+    json_object_set_new(o, "sequence_number", json_integer(j->stream.n_events++));
     return srv_stream_event(j, type, o);
 }
 
@@ -169,7 +169,7 @@ static bool send_frame(srv_job *j, const char *type)
 /* about -- the fields that say which item, and of a message which part, an event is about. */
 static json_t *about(const srv_job *j, json_t *id, bool part)
 {
-    json_t *o = json_pack("{s:o, s:i}", "item_id", id, "output_index", j->n_items);
+    json_t *o = json_pack("{s:o, s:i}", "item_id", id, "output_index", j->stream.n_items);
     if (part) json_object_set_new(o, "content_index", json_integer(0));
     return o;
 }
@@ -177,7 +177,7 @@ static json_t *about(const srv_job *j, json_t *id, bool part)
 /* send_item -- an item (consumed) is added or done. */
 static bool send_item(srv_job *j, const char *type, json_t *item)
 {
-    return send_event(j, type, json_pack("{s:i, s:o}", "output_index", j->n_items, "item", item));
+    return send_event(j, type, json_pack("{s:i, s:o}", "output_index", j->stream.n_items, "item", item));
 }
 
 static json_t *about_message(const srv_job *j)
@@ -197,9 +197,9 @@ static json_t *about_thought(const srv_job *j, const char *name, const char *tex
 static bool send_thought(srv_job *j, srv_choice *c, const srv_said *said)
 {
     const size_t from = c->thought_taken, n = said->n_thought;
-    if (n <= from || (!j->in_thought && (j->n_items || j->in_message))) return true;
-    if (!j->in_thought && !send_item(j, "response.output_item.added", thought_item(j, NULL))) return false;
-    j->in_thought = true;
+    if (n <= from || (!j->stream.in_thought && (j->stream.n_items || j->stream.in_message))) return true;
+    if (!j->stream.in_thought && !send_item(j, "response.output_item.added", thought_item(j, NULL))) return false;
+    j->stream.in_thought = true;
     c->thought_taken = n;
     return send_event(j, "response.reasoning_text.delta", about_thought(j, "delta", said->thought + from, n - from));
 }
@@ -207,19 +207,19 @@ static bool send_thought(srv_job *j, srv_choice *c, const srv_said *said)
 /* close_thought -- it is whole when something else begins. */
 static bool close_thought(srv_job *j, const srv_choice *c, const srv_said *said)
 {
-    if (!j->in_thought) return true;
-    j->in_thought = false;
+    if (!j->stream.in_thought) return true;
+    j->stream.in_thought = false;
     const bool good =
         send_event(j, "response.reasoning_text.done", about_thought(j, "text", said->thought, c->thought_taken)) &&
         send_item(j, "response.output_item.done", thought_item(j, srv_text_json(said->thought, c->thought_taken)));
-    j->n_items++;
+    j->stream.n_items++;
     return good;
 }
 
 static bool open_message(srv_job *j)
 {
-    if (j->in_message) return true;
-    j->in_message = true;
+    if (j->stream.in_message) return true;
+    j->stream.in_message = true;
     json_t *part = about_message(j);
     json_object_set_new(part, "part", part_json("", 0, NULL));
     return send_item(j, "response.output_item.added", message_item(j, "in_progress", NULL)) &&
@@ -243,8 +243,8 @@ static bool send_text(srv_job *j, srv_choice *c, const srv_said *said)
 /* close_message -- its text is whole. */
 static bool close_message(srv_job *j, const srv_choice *c, const char *text)
 {
-    if (!j->in_message) return true;
-    j->in_message = false;
+    if (!j->stream.in_message) return true;
+    j->stream.in_message = false;
     json_t *list = content_logprobs(c), *whole = about_message(j), *part = about_message(j);
     json_object_set_new(whole, "text", srv_text_json(text, c->taken));
     json_object_set_new(whole, "logprobs", list ? json_incref(list) : json_array());
@@ -253,7 +253,7 @@ static bool close_message(srv_job *j, const srv_choice *c, const char *text)
     bool good = send_event(j, "response.output_text.done", whole) &&
                 send_event(j, "response.content_part.done", part) &&
                 send_item(j, "response.output_item.done", json_incref(item));
-    j->n_items++;
+    j->stream.n_items++;
     json_decref(item);
     return good;
 }
@@ -287,7 +287,7 @@ static bool send_call(srv_job *j, srv_choice *c, size_t k, const srv_said *said,
         json_object_set(whole, "name", json_object_get(call, "name"));
         good = send_event(j, "response.function_call_arguments.done", whole) &&
                send_item(j, "response.output_item.done", call_item(j, k, call, "completed"));
-        j->n_items++;
+        j->stream.n_items++;
     }
     json_decref(id);
     return good;
@@ -306,7 +306,7 @@ static bool send_calls(srv_job *j, srv_choice *c, const srv_said *said)
     if (!good || !c->done || !c->call_open) return good;
     good = send_item(j, "response.output_item.done",
                      call_item(j, c->n_calls - 1, c->call, "incomplete"));
-    j->n_items++;
+    j->stream.n_items++;
     return good;
 }
 

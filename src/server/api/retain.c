@@ -38,8 +38,8 @@ static void read_mark(srv_task *t, srv_fields *f, const char *where, const json_
     if (ms < 0)
         srv_fields_refuse(f, where, "%s.ttl must be a time such as 90s, 5m or 1h, at most 24h",
                           where);
-    t->n_retain = whole || (t->retain_ms && !t->n_retain) ? 0 : 1;
-    if (ms > t->retain_ms) t->retain_ms = ms;
+    t->retain.n = whole || (t->retain.ms && !t->retain.n) ? 0 : 1;
+    if (ms > t->retain.ms) t->retain.ms = ms;
 }
 
 void srv_retain_read(srv_task *t, srv_fields *f)

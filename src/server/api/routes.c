@@ -28,7 +28,7 @@ const char *srv_health_of(bool draining, int64_t step_us)
 /* health -- 503 while the server shuts down or makes no steps: a proxy sends its requests elsewhere. */
 static srv_sent health(srv_call *call)
 {
-    const char *is = srv_health_of(call->s->draining, sp_context_step_us(call->s->ctx));
+    const char *is = srv_health_of(call->s->counts.draining, sp_context_step_us(call->s->ctx));
     return srv_reply_json(call->connection, strcmp(is, "ok") == 0 ? 200 : 503,
                           json_pack("{s:s}", "status", is));
 }
@@ -53,12 +53,11 @@ static json_t *model_json(const srv_server *s)
 
 static srv_sent models(srv_call *call)
 {
+    const srv_models *m = &call->s->o.models;
     json_t *list = json_pack("[o]", model_json(call->s));
     srv_collections_models(call, list);
-    if (call->s->o.embedder)
-        json_array_append_new(list, srv_encoder_json(call->s, call->s->o.embedder, call->s->o.embedder_name));
-    if (call->s->o.reranker)
-        json_array_append_new(list, srv_encoder_json(call->s, call->s->o.reranker, call->s->o.reranker_name));
+    if (m->embedder) json_array_append_new(list, srv_encoder_json(call->s, m->embedder, m->embedder_name));
+    if (m->reranker) json_array_append_new(list, srv_encoder_json(call->s, m->reranker, m->reranker_name));
     return srv_reply_json(call->connection, 200, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
@@ -68,11 +67,11 @@ static srv_sent one_model(srv_call *call)
     srv_found c;
     if (strcmp(id, call->s->o.alias) == 0 || srv_collection_of_model(call, id, &c))
         return srv_reply_json(call->connection, 200, model_json(call->s));
-    const srv_options *o = &call->s->o;
-    if (o->embedder && strcmp(id, o->embedder_name) == 0)
-        return srv_reply_json(call->connection, 200, srv_encoder_json(call->s, o->embedder, o->embedder_name));
-    if (o->reranker && strcmp(id, o->reranker_name) == 0)
-        return srv_reply_json(call->connection, 200, srv_encoder_json(call->s, o->reranker, o->reranker_name));
+    const srv_models *m = &call->s->o.models;
+    if (m->embedder && strcmp(id, m->embedder_name) == 0)
+        return srv_reply_json(call->connection, 200, srv_encoder_json(call->s, m->embedder, m->embedder_name));
+    if (m->reranker && strcmp(id, m->reranker_name) == 0)
+        return srv_reply_json(call->connection, 200, srv_encoder_json(call->s, m->reranker, m->reranker_name));
     return srv_reply_error(call->connection, 404, "model", "model_not_found",
                            "there is no such model");
 }

@@ -38,7 +38,7 @@ srv_side *srv_side_begin(const srv_call *call)
     side->s = call->s;
     side->connection = call->connection;
     MHD_set_connection_option(call->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
-    atomic_fetch_add(&call->s->n_active, 1);
+    atomic_fetch_add(&call->s->counts.n_active, 1);
     srv_exchange_watch(call, (srv_running){.of = side, .leave = leave, .end = keep});
     return side;
 }
@@ -59,8 +59,9 @@ void srv_side_end(const srv_call *call, srv_side *side)
     if (!side) return;
     srv_exchange_watch(call, (srv_running){0});
     if (side->since_us && sp_context_n_decoding(side->s->ctx)) book(side->s, srv_now_us() - side->since_us);
-    atomic_fetch_sub(&side->s->n_active, 1);
-    MHD_set_connection_option(side->connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)side->s->o.stall_seconds);
+    atomic_fetch_sub(&side->s->counts.n_active, 1);
+    MHD_set_connection_option(side->connection, MHD_CONNECTION_OPTION_TIMEOUT,
+                              (unsigned)side->s->o.limits.stall_seconds);
     free(side);
 }
 

@@ -16,11 +16,11 @@
 /* write_bytes -- false: out of memory. */
 static bool write_bytes(srv_job *j, const char *s, size_t n)
 {
-    char *more = realloc(j->out, j->n_out + n);
+    char *more = realloc(j->stream.out, j->stream.n_out + n);
     if (!more) return false;
-    memcpy(more + j->n_out, s, n);
-    j->out = more;
-    j->n_out += n;
+    memcpy(more + j->stream.n_out, s, n);
+    j->stream.out = more;
+    j->stream.n_out += n;
     return true;
 }
 
@@ -87,7 +87,7 @@ static bool write_error(srv_job *j, const sp_result *r)
 static int n_open(const srv_job *j)
 {
     int n = 0;
-    for (int i = 0; i < j->n_started; i++) n += !j->choices[i].ended;
+    for (int i = 0; i < j->run.n_started; i++) n += !j->choices[i].ended;
     return n;
 }
 
@@ -190,9 +190,9 @@ static bool write_choice(srv_job *j, srv_choice *c)
 static bool write_close(srv_job *j)
 {
     srv_job_settle(j);
-    j->closed = true;
+    j->stream.closed = true;
     if (j->task.dialect != &srv_openai) return true; /* its last event is its end */
-    if (j->task.include_usage && !srv_answer_failure(j)) {
+    if (j->task.reply.include_usage && !srv_answer_failure(j)) {
         json_t *o = event(j, NULL);
         json_object_set_new(o, "usage", srv_answer_usage(j));
         if (!write_event(j, o)) return false;
@@ -225,26 +225,26 @@ static bool wait_for_text(srv_job *j, bool *good)
 {
     int64_t end = srv_now_us() + PING_SECONDS * 1000000;
     bool news;
-    if (j->progress_at < 0) {
-        j->progress_at = 0;
+    if (j->stream.progress_at < 0) {
+        j->stream.progress_at = 0;
         *good = write_progress(j, 0, j->n_prompt);
         return false;
     }
     while (!(news = srv_job_wait_change(j, PROGRESS_MS)) && srv_now_us() < end) {
         int done = 0, total = 0;
-        sp_request *r = j->n_started ? j->choices[0].request : NULL;
-        pthread_mutex_unlock(&j->lock);
+        sp_request *r = j->run.n_started ? j->choices[0].request : NULL;
+        pthread_mutex_unlock(&j->run.lock);
         sp_request_progress(r, &done, &total);
-        pthread_mutex_lock(&j->lock);
-        if (total == 0 || done <= j->progress_at) continue;
-        j->progress_at = done;
-        j->to_compute = total;
+        pthread_mutex_lock(&j->run.lock);
+        if (total == 0 || done <= j->stream.progress_at) continue;
+        j->stream.progress_at = done;
+        j->stream.to_compute = total;
         *good = write_progress(j, done, total);
         return false;
     }
-    if (news && !j->gone) {
-        int all = j->to_compute ? j->to_compute : j->n_prompt;
-        j->in_answer = true;
+    if (news && !j->run.gone) {
+        int all = j->stream.to_compute ? j->stream.to_compute : j->n_prompt;
+        j->stream.in_answer = true;
         *good = write_progress(j, all, all);
     }
     return news;
@@ -254,7 +254,7 @@ static bool wait_for_text(srv_job *j, bool *good)
 static bool write_choices(srv_job *j)
 {
     bool good = true;
-    for (int i = 0; i < j->n_started && good; i++) good = write_choice(j, &j->choices[i]);
+    for (int i = 0; i < j->run.n_started && good; i++) good = write_choice(j, &j->choices[i]);
     return good;
 }
 
@@ -269,15 +269,15 @@ static bool write_ping(srv_job *j)
 static bool fill(srv_job *j)
 {
     bool good = true;
-    j->n_out = j->out_at = 0;
-    pthread_mutex_lock(&j->lock);
-    bool asks = j->task.progress && !j->in_answer;
+    j->stream.n_out = j->stream.out_at = 0;
+    pthread_mutex_lock(&j->run.lock);
+    bool asks = j->task.reply.progress && !j->stream.in_answer;
     bool news = asks ? wait_for_text(j, &good) : srv_job_wait_change(j, PING_SECONDS * 1000);
-    good = good && !j->gone;
-    if (!news && good && j->n_out == 0) good = write_ping(j);
+    good = good && !j->run.gone;
+    if (!news && good && j->stream.n_out == 0) good = write_ping(j);
     if (good && news) good = j->task.dialect->write(j);
     if (good && n_open(j) == 0) good = write_close(j);
-    pthread_mutex_unlock(&j->lock);
+    pthread_mutex_unlock(&j->run.lock);
     return good && !srv_memory_failed();
 }
 
@@ -285,14 +285,14 @@ ssize_t srv_stream_read(void *job, uint64_t at, char *out, size_t size)
 {
     srv_job *j = job;
     (void)at;
-    while (j->out_at == j->n_out) {
-        if (j->closed) return MHD_CONTENT_READER_END_OF_STREAM;
+    while (j->stream.out_at == j->stream.n_out) {
+        if (j->stream.closed) return MHD_CONTENT_READER_END_OF_STREAM;
         if (!fill(j)) return MHD_CONTENT_READER_END_WITH_ERROR;
     }
-    size_t n = j->n_out - j->out_at;
+    size_t n = j->stream.n_out - j->stream.out_at;
     if (n > size) n = size;
-    memcpy(out, j->out + j->out_at, n);
-    j->out_at += n;
+    memcpy(out, j->stream.out + j->stream.out_at, n);
+    j->stream.out_at += n;
     return (ssize_t)n;
 }
 

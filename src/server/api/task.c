@@ -51,8 +51,8 @@ static void read_sampling(srv_task *t, srv_fields *f, const srv_options *o)
 /* read_place -- what its place in the queue depends on. */
 static void read_place(srv_task *t, srv_fields *f)
 {
-    t->priority = (int)srv_field_int(f, "priority", 0, -1000000, 1000000);
-    t->max_wait_ms = srv_field_int(f, "max_wait_ms", 0, 0, 86400000);
+    t->queue.priority = (int)srv_field_int(f, "priority", 0, -1000000, 1000000);
+    t->queue.max_wait_ms = srv_field_int(f, "max_wait_ms", 0, 0, 86400000);
 }
 
 /* read_max_tokens -- the field has three names; llama.cpp's -1 means no limit. */
@@ -73,8 +73,8 @@ static void read_stop(srv_task *t, srv_fields *f)
     if (!json_is_array(stop)) {
         if (!json_is_string(stop))
             srv_fields_refuse(f, "stop", "stop must be a string or a list of strings");
-        else if (*(t->stop[0] = json_string_value(stop)))
-            t->n_stop = 1;
+        else if (*(t->stop.texts[0] = json_string_value(stop)))
+            t->stop.n = 1;
         return;
     }
     if (json_array_size(stop) > SRV_MAX_STOP) {
@@ -89,7 +89,7 @@ static void read_stop(srv_task *t, srv_fields *f)
         if (!s)
             srv_fields_refuse(f, name, "%s must be a string", name);
         else if (*s)
-            t->stop[t->n_stop++] = s;
+            t->stop.texts[t->stop.n++] = s;
     }
 }
 
@@ -109,7 +109,7 @@ static void read_stop_tokens(srv_task *t, srv_fields *f)
             srv_fields_refuse(f, "stop_token_ids", "stop_token_ids: item %zu is no token id", i);
             return;
         }
-        t->stop_tokens[t->n_stop_tokens++] = (int32_t)n;
+        t->stop.tokens[t->stop.n_tokens++] = (int32_t)n;
     }
 }
 
@@ -118,7 +118,7 @@ static void read_suffix(srv_task *t, srv_fields *f)
 {
     const char *suffix = srv_field_string(f, "suffix");
     if (!suffix || !*suffix) return;
-    if (t->chat || t->echo)
+    if (t->chat || t->reply.echo)
         srv_fields_refuse(f, "suffix",
                           t->chat ? "suffix is for /v1/completions" : "suffix: not with echo");
     t->suffix = suffix;
@@ -186,15 +186,15 @@ static void read_logprobs(srv_task *t, srv_fields *f)
 {
     const json_t *given = srv_field(f, "logprobs");
     if (!t->chat && given && !json_is_boolean(given)) {
-        t->logprobs = true;
-        t->top_logprobs = (int)srv_field_int(f, "logprobs", 0, 0, SP_MAX_TOP_LOGPROBS);
+        t->reply.logprobs = true;
+        t->reply.top_logprobs = (int)srv_field_int(f, "logprobs", 0, 0, SP_MAX_TOP_LOGPROBS);
         return;
     }
-    t->logprobs = srv_field_bool(f, "logprobs", false);
+    t->reply.logprobs = srv_field_bool(f, "logprobs", false);
     json_int_t top = srv_field_int(f, "top_logprobs", 0, 0, SP_MAX_TOP_LOGPROBS);
-    if (top > 0 && !t->logprobs)
+    if (top > 0 && !t->reply.logprobs)
         srv_fields_refuse(f, "top_logprobs", "top_logprobs needs logprobs to be true");
-    t->top_logprobs = (int)top;
+    t->reply.top_logprobs = (int)top;
 }
 
 /* -- reuse ------------------------------------------------------------------------------------ */
@@ -299,15 +299,15 @@ static void read_best_of(const srv_task *t, srv_fields *f)
 
 static void read_stream(srv_task *t, srv_fields *f)
 {
-    t->stream = srv_field_bool(f, "stream", false);
-    t->progress = srv_field_bool(f, "return_progress", false);
-    t->citations = srv_field_bool(f, "citations", false);
+    t->reply.stream = srv_field_bool(f, "stream", false);
+    t->reply.progress = srv_field_bool(f, "return_progress", false);
+    t->reply.citations = srv_field_bool(f, "citations", false);
     json_t *stream_options = srv_field(f, "stream_options");
     if (stream_options && !json_is_object(stream_options)) {
         srv_fields_refuse(f, "stream_options", "stream_options must be an object");
     } else if (stream_options) {
         srv_fields inner = {.object = stream_options};
-        t->include_usage = srv_field_bool(&inner, "include_usage", false);
+        t->reply.include_usage = srv_field_bool(&inner, "include_usage", false);
         if (inner.failed) srv_fields_refuse(f, "stream_options.include_usage", "%s", inner.why);
     }
 }
@@ -321,7 +321,7 @@ void srv_task_read(srv_task *t, srv_fields *f, const srv_options *o)
     read_place(t, f);
     read_sampling(t, f, o);
     t->min_tokens = (int)srv_field_int(f, "min_tokens", 0, 0, MOST_TOKENS);
-    t->echo = !t->chat && srv_field_bool(f, "echo", false);
+    t->reply.echo = !t->chat && srv_field_bool(f, "echo", false);
     read_bias(t, f);
     read_logprobs(t, f);
     read_stop(t, f);

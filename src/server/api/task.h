@@ -8,39 +8,56 @@
 
 #define SRV_MAX_STOP 16
 
+/* What a reply has besides the text. */
+typedef struct srv_reply_opts {
+    bool stream, include_usage;
+    bool progress;  /* a stream says how much of the prompt is computed */
+    bool citations; /* chats: what each sentence looks at */
+    bool echo;      /* completions: the text begins with the prompt */
+    bool logprobs;
+    int top_logprobs;
+} srv_reply_opts;
+
+/* What ends an answer, besides end tokens. */
+typedef struct srv_stops {
+    const char *texts[SRV_MAX_STOP]; /* [n] into the body */
+    int n;
+    int32_t tokens[SRV_MAX_STOP]; /* [n_tokens] */
+    int n_tokens;
+} srv_stops;
+
+/* When a request has its turn. */
+typedef struct srv_turn {
+    int priority;        /* lower first, */
+    bool ranks;          /* among the requests of all tenants; else among its tenant's */
+    int64_t max_wait_ms; /* 0: no limit */
+    const char *tenant;  /* whose share it uses; valid until the job has started */
+} srv_turn;
+
 typedef struct srv_task {
     bool chat;      /* /v1/chat/completions; or /v1/completions */
     const struct srv_dialect *dialect; /* dialect.h */
-    bool stream, include_usage;
-    bool progress; /* a stream says how much of the prompt is computed */
-    bool citations; /* chats: what each sentence looks at */
-    bool echo;     /* completions: the text begins with the prompt */
+    srv_reply_opts reply;
     int n;         /* choices of each prompt */
     int n_prompts; /* of completions; else 1 */
     int max_tokens, min_tokens;
     srv_tools tools;
     srv_tool_form tool_form;
     thoughts_form thoughts; /* in answers; NONE: they are text */
-    bool logprobs;
-    int top_logprobs;
     sp_grammar *grammar; /* owned; NULL: any text */
     sp_logit_bias *bias; /* owned; what sampling.bias is */
     sp_sampling sampling;
-    const char *stop[SRV_MAX_STOP]; /* into the body */
-    int n_stop;
-    int32_t stop_tokens[SRV_MAX_STOP];
-    int n_stop_tokens;
+    srv_stops stop;
     const char *suffix; /* completions: text that follows the answer; NULL: none */
     bool ignore_end; /* continue after an end token */
     sp_reuse_opts reuse;
     const char *decode;  /* of the body; NULL: the context's */
     bool own_reuse;      /* `reuse` instead of the context's */
-    int priority;        /* lower first, */
-    bool ranks;          /* among the requests of all tenants; else among its tenant's */
-    int64_t retain_ms;   /* retain.h; 0: as others */
-    int n_retain;        /* segments; 0: all */
-    int64_t max_wait_ms; /* 0: no limit */
-    const char *tenant;  /* whose share it uses; valid until the job has started */
+    srv_turn queue;
+    struct {
+        int64_t ms; /* 0: as others */
+        int n;      /* segments; 0: all */
+    } retain;       /* retain.h */
 } srv_task;
 
 /* srv_task_read -- t->chat is set; errors are in *f. The body must outlive the task. Owns:

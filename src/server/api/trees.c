@@ -11,14 +11,14 @@
 bool srv_graph_open(srv_server *s)
 {
     if (!s->o.graph.where) return true;
-    sp_err err = sp_graph_open(&s->o.graph, &s->graph);
+    sp_err err = sp_graph_open(&s->o.graph, &s->graph.of);
     return err == SP_OK || (cli_fail(err), false);
 }
 
 void srv_graph_close(srv_server *s)
 {
-    sp_graph_close(s->graph);
-    pthread_mutex_destroy(&s->graph_lock);
+    sp_graph_close(s->graph.of);
+    pthread_mutex_destroy(&s->graph.lock);
 }
 
 /* -- checks ------------------------------------------------------------------------------------ */
@@ -182,9 +182,9 @@ static sp_err add_paths(sp_prompt *p, const json_t *list)
 static sp_err find(const srv_call *call, const char *question, const sp_graph_paths_opts *o, sp_graph_answer *found,
                    sp_graph_tree *tree)
 {
-    pthread_mutex_lock(&call->s->graph_lock);
-    sp_err err = sp_graph_find_paths(call->s->graph, question, o, found);
-    pthread_mutex_unlock(&call->s->graph_lock);
+    pthread_mutex_lock(&call->s->graph.lock);
+    sp_err err = sp_graph_find_paths(call->s->graph.of, question, o, found);
+    pthread_mutex_unlock(&call->s->graph.lock);
     return err == SP_OK ? sp_graph_tree_build(found->paths, found->n_paths, o->style, tree) : err;
 }
 
@@ -246,7 +246,7 @@ srv_sent srv_graph(srv_call *call)
                                    .k = (int)srv_field_int(&f, "top_k", 30, 1, 1000),
                                    .hops = (int)srv_field_int(&f, "hops", 2, 1, 8)};
     if (!query) srv_fields_refuse(&f, "query", "query must be a string");
-    if (!call->s->graph) srv_fields_refuse(&f, "", "the server has no graph (spolia serve --graph)");
+    if (!call->s->graph.of) srv_fields_refuse(&f, "", "the server has no graph (spolia serve --graph)");
     if (!f.failed && !(out = look_up(call, query, &o))) srv_fields_refuse(&f, "query", "%s", sp_error_detail());
     json_decref(body);
     return out ? srv_reply_json(call->connection, 200, out)

@@ -53,7 +53,7 @@ static bool has_changed(const watch *w, const srv_progress *p)
 static bool fill(watch *w)
 {
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
-    for (int i = 0; !w->over && !w->s->draining; i++) {
+    for (int i = 0; !w->over && !w->s->counts.draining; i++) {
         srv_progress p;
         if (!srv_work_get(w->s->work, w->salt, w->id, &p)) return false;
         if (has_changed(w, &p)) {

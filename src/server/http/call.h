@@ -50,15 +50,21 @@ typedef struct srv_server {
     struct srv_work *work;       /* api/work.h */
     struct srv_idle *idle;       /* api/idle.h */
     struct srv_explain *explain; /* api/explain.h */
-    struct srv_job *jobs;        /* under way, newest first; under job_lock (api/jobs.h) */
-    pthread_mutex_t job_lock;
+    struct {
+        struct srv_job *newest; /* of those under way; under the lock (api/jobs.h) */
+        pthread_mutex_t lock;
+    } jobs;
     pthread_mutex_t counting; /* held while documents of a key with limits are counted and one is registered */
-    pthread_mutex_t graph_lock;
-    sp_graph *graph;      /* under graph_lock; or NULL */
-    atomic_int n_active;  /* requests in the library */
-    atomic_int n_prefilling; /* of these, those whose prompt is not computed yet */
+    struct {
+        pthread_mutex_t lock;
+        sp_graph *of; /* under the lock; or NULL */
+    } graph;
+    struct {
+        atomic_int n_active;     /* requests in the library */
+        atomic_int n_prefilling; /* of these, those whose prompt is not computed yet */
+        atomic_bool draining;    /* no new requests */
+    } counts;
     _Atomic int64_t side_until_us; /* side work rests until then (api/side.h) */
-    atomic_bool draining; /* no new requests */
     atomic_ullong next_id;
     long long started; /* seconds since 1970 */
 } srv_server;

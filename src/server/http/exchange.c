@@ -61,7 +61,7 @@ int64_t srv_now_us(void)
 
 srv_load srv_load_of(const srv_server *s)
 {
-    int n = s->n_active, n_running = n < s->o.n_parallel ? n : s->o.n_parallel;
+    int n = s->counts.n_active, n_running = n < s->o.limits.n_parallel ? n : s->o.limits.n_parallel;
     return (srv_load){.n_running = n_running, .n_waiting = n - n_running};
 }
 
@@ -134,7 +134,7 @@ static int list_answering(srv_exchanges *x, struct pollfd *fds)
 
 static void shut_late(srv_exchanges *x)
 {
-    int64_t limit = srv_now_us() - (int64_t)x->s->o.read_seconds * 1000000;
+    int64_t limit = srv_now_us() - (int64_t)x->s->o.limits.read_seconds * 1000000;
     for (connection *k = x->first; k; k = k->next)
         if (!k->answering && !k->hung_up && k->since_us < limit) {
             k->hung_up = true;
@@ -158,7 +158,7 @@ static void *watch(void *arg)
 {
     srv_exchanges *x = arg;
     const short gone = POLLRDHUP | POLLHUP | POLLERR;
-    struct pollfd *fds = calloc((size_t)x->s->o.n_connections + 1, sizeof *fds);
+    struct pollfd *fds = calloc((size_t)x->s->o.limits.n_connections + 1, sizeof *fds);
     pthread_mutex_lock(&x->lock);
     while (!x->stop) {
         shut_late(x);
@@ -206,7 +206,7 @@ srv_sent srv_send(struct MHD_Connection *c, int status, struct MHD_Response *r)
         add_limit(r, "tokens", l->limits.tokens, l->tokens, l->tokens_full_s);
     }
     if (k) srv_gate_add_headers(k->s, c, r);
-    if (k && k->s->draining) MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
+    if (k && k->s->counts.draining) MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
     return MHD_queue_response(c, (unsigned)status, r);
 }
 
@@ -345,15 +345,16 @@ static int listen_on(const char *host, int port)
 static struct MHD_Daemon *start_daemon(srv_exchanges *x)
 {
     const srv_options *o = &x->s->o;
-    int of_address = o->n_address_connections ? o->n_address_connections : (o->n_connections + 1) / 2;
+    const srv_server_limits *most = &o->limits;
+    int of_address = most->n_address_connections ? most->n_address_connections : (most->n_connections + 1) / 2;
     unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
                      MHD_USE_POLL | MHD_USE_ITC | MHD_USE_ERROR_LOG;
     return MHD_start_daemon(
         flags, 0, NULL, NULL, on_request, x, MHD_OPTION_EXTERNAL_LOGGER, log_http, NULL,
         MHD_OPTION_LISTEN_SOCKET, x->listener, MHD_OPTION_NOTIFY_COMPLETED, on_completed, x,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, x, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)o->n_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)of_address,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->stall_seconds,
+        (unsigned)o->limits.n_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)of_address,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->limits.stall_seconds,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_THREAD_STACK_SIZE,
         (size_t)STACK_BYTES, MHD_OPTION_END);
 }
@@ -402,7 +403,7 @@ void srv_exchanges_close(srv_exchanges *x)
     if (!x) return;
     bool quiet = false; /* MHD closes the listener unless it was taken from it */
     if (x->daemon) {
-        quiet = x->s->draining;
+        quiet = x->s->counts.draining;
         MHD_stop_daemon(x->daemon);
     }
     if (x->listener >= 0 && (quiet || !x->daemon)) close(x->listener);

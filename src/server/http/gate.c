@@ -182,7 +182,7 @@ static bool is_type_allowed(const srv_route *route, const char *type)
 static bool announces_too_much(const srv_call *call)
 {
     const char *length = header(call, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    return length && strtoull(length, NULL, 10) > call->s->o.body_bytes;
+    return length && strtoull(length, NULL, 10) > call->s->o.limits.body_bytes;
 }
 
 /* -- heads that can be read in two ways -------------------------------------------------------- */
@@ -290,7 +290,7 @@ bool srv_gate_check(srv_call *call, srv_tenant *tenant, srv_sent *sent)
                                 "the API key is missing or unknown");
         return false;
     }
-    if (call->s->draining && strcmp(call->route->method, "GET") != 0) {
+    if (call->s->counts.draining && strcmp(call->route->method, "GET") != 0) {
         *sent = srv_reply_error(call->connection, 503, NULL, "shutting_down",
                                 "the server is shutting down");
         return false;

@@ -141,7 +141,7 @@ srv_sent srv_reply_bodies_full(const srv_call *call)
 srv_sent srv_reply_too_long(const srv_call *call)
 {
     char why[80];
-    snprintf(why, sizeof why, "the body is longer than %zu bytes", call->s->o.body_bytes);
+    snprintf(why, sizeof why, "the body is longer than %zu bytes", call->s->o.limits.body_bytes);
     return srv_reply_error(call->connection, 413, NULL, "body_too_long", why);
 }
 

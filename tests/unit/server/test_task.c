@@ -45,9 +45,9 @@ static void fields_have_defaults(void **state)
     srv_task t = good("{\"n\": null, \"stop\": null, \"unknown\": {\"x\": 1}}", &body);
     assert_int_equal(t.n, 1);
     assert_int_equal(t.max_tokens, 99);
-    assert_int_equal(t.n_stop, 0);
+    assert_int_equal(t.stop.n, 0);
     assert_true(t.sampling.temperature == 0.5f);
-    assert_false(t.stream || t.own_reuse || t.ignore_end);
+    assert_false(t.reply.stream || t.own_reuse || t.ignore_end);
     json_decref(body);
 }
 
@@ -67,9 +67,9 @@ static void fields_have_values(void **state)
     assert_int_equal(t.sampling.top_k, 0);
     assert_int_equal(t.sampling.seed, 12);
     assert_true(t.sampling.frequency_penalty == 0.5f);
-    assert_int_equal(t.n_stop, 2);
-    assert_string_equal(t.stop[1], "b");
-    assert_true(t.stream && t.include_usage && t.own_reuse);
+    assert_int_equal(t.stop.n, 2);
+    assert_string_equal(t.stop.texts[1], "b");
+    assert_true(t.reply.stream && t.reply.include_usage && t.own_reuse);
     assert_string_equal(t.reuse.policy, "fusion");
     assert_true(t.reuse.recompute > 0);
     json_decref(body);
@@ -107,8 +107,8 @@ static void lists_are_read_whole(void **state)
     assert_int_equal(t.sampling.n_bias, 2);
     assert_ptr_equal(t.sampling.bias, t.bias);
     assert_true(t.bias[0].id == 7 && t.bias[0].bias == 1.5f && isinf(t.bias[1].bias));
-    assert_true(t.logprobs && t.grammar);
-    assert_int_equal(t.top_logprobs, 3);
+    assert_true(t.reply.logprobs && t.grammar);
+    assert_int_equal(t.reply.top_logprobs, 3);
     assert_int_equal(t.min_tokens, 4);
     json_decref(body);
     srv_task_fini(&t);
