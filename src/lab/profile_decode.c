@@ -56,13 +56,15 @@ typedef struct profile {
     sp_study *heads; /* of full attention */
     bool held_out;   /* some setting reads heads */
     bool studies, compares; /* the questions that are asked now */
-    bool reference;         /* answers are those of the questions, after LEAD */
     setting *settings;
     float *full;     /* [predict, V] logits of full attention */
     int32_t *tokens; /* [predict] */
     int n_tokens, n_questions, n_prompt;
-    int n_lead, n_compared; /* tokens of LEAD; questions whose reference answers were compared */
-    double nll, sum_nll;    /* of the reference answer that runs, nats; a token with full attention, over all */
+    struct {
+        bool on;                /* answers are those of the questions, after LEAD */
+        int n_lead, n_compared; /* tokens of LEAD; questions whose reference answers were compared */
+        double nll, sum_nll;    /* of the answer that runs, nats; a token with full attention, over all */
+    } reference;
     setting *at; /* the one that runs, or NULL: full attention */
     int n_seen;  /* logits of this answer so far */
 } profile;
@@ -76,8 +78,8 @@ static sp_err see(int position, const float *logits, int n_vocab, void *user)
     const size_t row = (size_t)n_vocab;
     const int i = p->n_seen++;
     if (i >= p->predict) return SP_OK;
-    if (p->reference && i >= p->n_lead && i < p->n_tokens)
-        p->nll += log_sum_exp(logits, n_vocab) - (double)logits[p->tokens[i]];
+    if (p->reference.on && i >= p->reference.n_lead && i < p->n_tokens)
+        p->reference.nll += log_sum_exp(logits, n_vocab) - (double)logits[p->tokens[i]];
     float *full = p->full + (size_t)i * row;
     if (!p->at) {
         memcpy(full, logits, row * sizeof *full);
@@ -93,10 +95,10 @@ static sp_err answer(profile *p, const sp_prompt *prompt, setting *s)
 {
     sp_request *r = NULL;
     bool busy = true;
-    const bool along = s || p->reference;
+    const bool along = s || p->reference.on;
     p->at = s;
     p->n_seen = 0;
-    p->nll = 0;
+    p->reference.nll = 0;
     sp_study *study = !s ? (p->studies ? p->heads : NULL) : p->m.ctx.decode.context_bytes ? NULL : s->study;
     if (study) sp_study_next(study);
     const sp_measure measure = {.forced = along ? p->tokens : NULL,
@@ -106,7 +108,7 @@ static sp_err answer(profile *p, const sp_prompt *prompt, setting *s)
                                 .observer = sp_study_observer(study)};
     sp_err err = sp_measure_submit(p->ctx, prompt,
                                    &(sp_request_opts){.sampling = sp_sampling_default(),
-                                                      .max_tokens = p->reference ? p->n_tokens : p->predict,
+                                                      .max_tokens = p->reference.on ? p->n_tokens : p->predict,
                                                       .decode = s ? s->decode : "exact",
                                                       .ignore_end = true},
                                    &measure, &r);
@@ -193,8 +195,9 @@ static bool take_reference(profile *p, const char *reference)
     if (!text) return cli_fail_with("out of memory"), false;
     sprintf(text, LEAD " %s", reference);
     const int n_lead = encode(p, LEAD, &lead), n = n_lead < 0 ? -1 : encode(p, text, &all);
-    p->n_lead = 0;
-    while (p->n_lead < SP_MIN(n_lead, n) && lead[p->n_lead] == all[p->n_lead]) p->n_lead++;
+    int n_same = 0;
+    while (n_same < SP_MIN(n_lead, n) && lead[n_same] == all[n_same]) n_same++;
+    p->reference.n_lead = n_same;
     p->n_tokens = SP_MIN(n, p->predict);
     if (n >= 0) memcpy(p->tokens, all, (size_t)p->n_tokens * sizeof *all);
     sp_buffer_free(lead);
@@ -206,10 +209,10 @@ static bool take_reference(profile *p, const char *reference)
 /* note_reference -- what the answer that ended says of its reference; s NULL: with full attention. */
 static void note_reference(profile *p, setting *s, double *full)
 {
-    const int n = p->n_tokens - p->n_lead;
-    if (!p->reference || n <= 0) return;
-    if (!s) *full = p->nll / n;
-    if (s) s->more[p->n_compared] = p->nll / n - *full;
+    const int n = p->n_tokens - p->reference.n_lead;
+    if (!p->reference.on || n <= 0) return;
+    if (!s) *full = p->reference.nll / n;
+    if (s) s->more[p->reference.n_compared] = p->reference.nll / n - *full;
 }
 
 static bool ask(profile *p, const source *from, int i)
@@ -217,7 +220,7 @@ static bool ask(profile *p, const source *from, int i)
     double full = 0;
     sp_prompt *prompt = make_prompt(p, from, i);
     if (!prompt) return false;
-    if (p->reference && !take_reference(p, from->all.v[i].answers[0])) return sp_prompt_destroy(prompt), false;
+    if (p->reference.on && !take_reference(p, from->all.v[i].answers[0])) return sp_prompt_destroy(prompt), false;
     p->n_prompt += sp_prompt_n_tokens(prompt);
     sp_err err = answer(p, prompt, NULL);
     note_reference(p, NULL, &full);
@@ -225,9 +228,9 @@ static bool ask(profile *p, const source *from, int i)
         err = answer(p, prompt, &p->settings[k]);
         note_reference(p, &p->settings[k], &full);
     }
-    if (p->compares && p->reference && p->n_tokens > p->n_lead) {
-        p->sum_nll += full;
-        p->n_compared++;
+    if (p->compares && p->reference.on && p->n_tokens > p->reference.n_lead) {
+        p->reference.sum_nll += full;
+        p->reference.n_compared++;
     }
     p->n_questions += err == SP_OK;
     sp_prompt_destroy(prompt);
@@ -249,10 +252,10 @@ static void print_overlap(const profile *p)
 /* print_more -- what reference answers lose, with its interval. */
 static void print_more(const profile *p, const setting *s)
 {
-    const eval_interval range = eval_mean_interval(s->more, (size_t)p->n_compared);
+    const eval_interval range = eval_mean_interval(s->more, (size_t)p->reference.n_compared);
     double sum = 0;
-    for (int i = 0; i < p->n_compared; i++) sum += s->more[i];
-    printf("  %+8.3f (%+.3f to %+.3f)", sum / SP_MAX(p->n_compared, 1), range.low, range.high);
+    for (int i = 0; i < p->reference.n_compared; i++) sum += s->more[i];
+    printf("  %+8.3f (%+.3f to %+.3f)", sum / SP_MAX(p->reference.n_compared, 1), range.low, range.high);
 }
 
 static void print_setting(const profile *p, const setting *s)
@@ -267,7 +270,7 @@ static void print_setting(const profile *p, const setting *s)
     else
         printf("%6.1f %% %6.1f %% %6.1f %%", 100 * r.read,
                r.exact > 0 ? 100 * r.read / r.exact : 0, r.best > 0 ? 100 * r.read / r.best : 0);
-    if (p->reference) print_more(p, s);
+    if (p->reference.on) print_more(p, s);
     putchar('\n');
 }
 
@@ -279,7 +282,7 @@ static void print_settings(const profile *p)
         printf("%8s %10s", "found", "KB read");
     else
         printf("%8s %8s %8s", "mass", "of exact", "of best");
-    puts(p->reference ? "  more nats a token of the reference (95 %)" : "");
+    puts(p->reference.on ? "  more nats a token of the reference (95 %)" : "");
     for (int i = 0; i < p->decode.n; i++) print_setting(p, &p->settings[i]);
 }
 
@@ -421,9 +424,9 @@ static bool run(profile *p)
     if (!good) return false;
     printf("%d questions over %d tokens, answers of %d\n", p->n_questions,
            p->n_prompt / p->n_questions, p->predict);
-    if (p->n_compared)
-        printf("reference answers of %d questions: %.3f nats a token with full attention\n", p->n_compared,
-               p->sum_nll / p->n_compared);
+    if (p->reference.n_compared)
+        printf("reference answers of %d questions: %.3f nats a token with full attention\n", p->reference.n_compared,
+               p->reference.sum_nll / p->reference.n_compared);
     print_overlap(p);
     print_settings(p);
     sp_err err = write_heads(p);
@@ -447,7 +450,7 @@ int lab_profile_decode(int argc, char **argv)
         {OPT_INT, "most", 0, "N", &p.most, "questions (32)"},
         {OPT_LIST, "compare", 0, "HOW", &p.decode,
          "compare this --decode with full attention; may be repeated", .common = true},
-        {OPT_FLAG, "reference", 0, NULL, &p.reference,
+        {OPT_FLAG, "reference", 0, NULL, &p.reference.on,
          "follow the reference answers, and print the loss of their likelihood"},
         {OPT_STRING, "output", 'o', "FILE", &p.output, "the heads (MODEL.heads.json)"},
         {0},

@@ -123,7 +123,7 @@ static bool begin(sp_offload *o, int64_t most)
 
 static int64_t most_near(const sp_offload *o)
 {
-    return o->is_sparse ? o->max_near : o->n_budget - LEAST_NEAR;
+    return o->seats.is_sparse ? o->max_near : o->n_budget - LEAST_NEAR;
 }
 
 bool sp_offload_is_full(const sp_offload *o)
@@ -136,9 +136,9 @@ void sp_offload_turn(sp_offload *o)
     const int64_t start = sp_clock_us(), need = sp_need_blocks(o);
     const int64_t most = SP_MAX(SP_MIN(most_near(o), o->n_budget - need), LEAST_NEAR);
     /* A layer of what leaves comes back as a window: so a little less than the most, or what seats press out. */
-    const int64_t enough = o->lacked ? LEAST_NEAR : SP_MIN(most_near(o) * 3 / 4, most);
+    const int64_t enough = o->seats.lacked ? LEAST_NEAR : SP_MIN(most_near(o) * 3 / 4, most);
     sp_offload_window_drop(o);
-    if (atomic_exchange(&o->stale_seats, false)) {
+    if (atomic_exchange(&o->seats.stale, false)) {
         sp_seats_empty(o, -1);
         sp_residents_forget(o);
     }
@@ -147,7 +147,7 @@ void sp_offload_turn(sp_offload *o)
         if (sp_kv_pool_n_near(o->pool) < most) break;
         if (collect(o, true) && o->leaving.err != SP_OK) break;
     }
-    o->lacked = false;
+    o->seats.lacked = false;
     sp_seats_open(o, o->n_budget - need - SP_MAX(sp_kv_pool_n_near(o->pool) + 1, LEAST_NEAR));
     o->stats.leave_us += sp_clock_us() - start;
 }
@@ -191,7 +191,7 @@ static sp_err write_away(void *user, sp_kv_run run, const uint8_t *from)
         err = sp_pages_write(o->pages, &to);
     }
     sp_free(copy);
-    atomic_store(&o->stale_seats, true);
+    atomic_store(&o->seats.stale, true);
     return err;
 }
 
@@ -207,30 +207,30 @@ static sp_err share_out(const sp_kv_shape *shape, int64_t n_blocks, const sp_off
     const size_t taken = index + opts->resident_bytes;
     const size_t rest = opts->max_bytes > taken ? opts->max_bytes - taken : 0;
     int64_t n = (int64_t)(rest / block);
-    o->n_spare = (int32_t)SP_MIN(n / 4, n_blocks / 8);
-    n -= SP_DIV_UP(o->n_spare, shape->n_layers);
+    o->seats.n_spare = (int32_t)SP_MIN(n / 4, n_blocks / 8);
+    n -= SP_DIV_UP(o->seats.n_spare, shape->n_layers);
     if (n < 8)
         return sp_fail(
             SP_E_ARG,
             "context memory of %zu bytes: the index of %lld blocks and resident heads take %zu, "
             "which leaves no 8 blocks of %zu",
             opts->max_bytes, (long long)n_blocks, taken, block);
-    o->n_seats = opts->n_seats ? opts->n_seats : (int32_t)SP_MIN(n - LEAST_NEAR, n_blocks / 2);
-    if (o->n_seats >= n)
+    o->seats.n = opts->n_seats ? opts->n_seats : (int32_t)SP_MIN(n - LEAST_NEAR, n_blocks / 2);
+    if (o->seats.n >= n)
         return sp_fail(SP_E_ARG, "context memory of %zu bytes: %d seats take all of it",
-                       opts->max_bytes, o->n_seats);
+                       opts->max_bytes, o->seats.n);
     o->n_budget = n;
-    o->max_near = n - SP_MIN(o->n_seats, n * 3 / 4);
+    o->max_near = n - SP_MIN(o->seats.n, n * 3 / 4);
     o->max_window = n * shape->n_layers * 15 / 16; /* seats make way */
     o->max_bytes = opts->max_bytes;
-    o->resident_bytes = opts->resident_bytes;
+    o->resident.bytes = opts->resident_bytes;
     return SP_OK;
 }
 
 int64_t sp_offload_n_extra(const sp_kv_shape *shape, int64_t n_blocks, const sp_offload_opts *opts)
 {
     sp_offload share = {0};
-    return share_out(shape, n_blocks, opts, &share) == SP_OK ? (int64_t)share.n_seats + share.n_spare : 0;
+    return share_out(shape, n_blocks, opts, &share) == SP_OK ? (int64_t)share.seats.n + share.seats.n_spare : 0;
 }
 
 static sp_err open_parts(sp_offload *o, const sp_offload_opts *opts)
@@ -308,7 +308,7 @@ sp_offload_stats sp_offload_stats_of(const sp_offload *o)
     s.record_bytes = sp_pages_stride(o->pages);
     s.n_damaged = sp_pages_n_damaged(o->pages);
     s.max_bytes = o->max_bytes;
-    s.n_resident = o->n_resident * o->n_cols;
-    s.seat_bytes = (size_t)o->n_seats * sp_kv_block_bytes(&o->shape);
+    s.n_resident = o->resident.n * o->n_cols;
+    s.seat_bytes = (size_t)o->seats.n * sp_kv_block_bytes(&o->shape);
     return s;
 }

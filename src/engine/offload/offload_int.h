@@ -70,6 +70,30 @@ typedef struct sp_need {
     int64_t n_read, n_fresh;  /* blocks of each layer that come into its window, at most; blocks it writes */
 } sp_need;
 
+/* Room for records of blocks that are away. */
+typedef struct sp_offload_seats {
+    uint32_t *blocks;  /* [n + n_spare] of the pool */
+    int32_t n, n_open; /* usable while few blocks are near; usable now */
+    int32_t n_spare;   /* further seats, only for the current layer */
+    int spare_layer;
+    bool lacked;    /* a step wanted more seats than were open */
+    bool is_sparse; /* seats are in use: near blocks leave part of the budget to them */
+    sp_seat_policy policy;
+    sp_row *rows;          /* [L, G] */
+    sp_arrivals *arrivals; /* [L] */
+    uint32_t epoch;
+    bool waited;
+    _Atomic bool stale; /* a record of the file was overwritten */
+} sp_offload_seats;
+
+/* Planes whose records stay in memory. */
+typedef struct sp_offload_resident {
+    size_t bytes;
+    sp_ranked_plane *rank; /* [L n_planes] planes, the hardest first */
+    uint8_t *holds;        /* [L, n_planes] the first n of them */
+    int n;
+} sp_offload_resident;
+
 struct sp_offload {
     sp_kv_pool *pool;
     sp_kv_shape shape;
@@ -80,24 +104,9 @@ struct sp_offload {
     int n_planes, n_cols; /* of a layer in the pool; heads of a plane */
     int64_t max_window; /* blocks of a layer */
 
-    uint32_t *seats;         /* [n_seats + n_spare] blocks of the pool */
-    int32_t n_seats, n_open; /* usable while few blocks are near; usable now */
-    int32_t n_spare;         /* further seats, only for the current layer */
-    int spare_layer;
-    bool lacked; /* a step wanted more seats than were open */
-    bool is_sparse; /* seats are in use: near blocks leave part of the budget to them */
-    sp_seat_policy policy;
-    sp_row *rows;          /* [L, G] */
-    sp_arrivals *arrivals; /* [L] */
-    uint32_t epoch;
-    bool waited;
+    sp_offload_seats seats;
     int64_t damaged; /* 1 + a block that could not be read; 0: none */
-    _Atomic bool stale_seats; /* a record of the file was overwritten */
-
-    size_t resident_bytes;
-    sp_ranked_plane *rank;      /* [L n_planes] planes, the hardest first */
-    uint8_t *is_resident; /* [L, n_planes] the first n_resident of them */
-    int n_resident;
+    sp_offload_resident resident;
 
     sp_need need;
     sp_window window;
@@ -133,7 +142,7 @@ static inline sp_pages_run sp_offload_run_here(const sp_offload *o, sp_kv_run ru
 /* sp_offload_is_plane_resident -- whether the plane's records stay in memory. */
 static inline bool sp_offload_is_plane_resident(const sp_offload *o, int layer, int plane)
 {
-    return o->is_resident[layer * o->n_planes + plane];
+    return o->resident.holds[layer * o->n_planes + plane];
 }
 
 /* sp_offload_drop -- drops the memory of a layer's away blocks, except planes that stay. */

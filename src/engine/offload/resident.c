@@ -24,17 +24,17 @@ static int n_all(const sp_offload *o)
 sp_err sp_residents_create(sp_offload *o)
 {
     const size_t n = (size_t)n_all(o);
-    o->rank = SP_NEW_N(sp_ranked_plane, n);
-    o->is_resident = SP_NEW_N(uint8_t, n);
-    if (!o->rank || !o->is_resident) return sp_fail_nomem(n * sizeof *o->rank, "resident heads");
-    for (size_t i = 0; i < n; i++) o->rank[i].plane = (int32_t)i;
+    o->resident.rank = SP_NEW_N(sp_ranked_plane, n);
+    o->resident.holds = SP_NEW_N(uint8_t, n);
+    if (!o->resident.rank || !o->resident.holds) return sp_fail_nomem(n * sizeof *o->resident.rank, "resident heads");
+    for (size_t i = 0; i < n; i++) o->resident.rank[i].plane = (int32_t)i;
     return SP_OK;
 }
 
 void sp_residents_destroy(sp_offload *o)
 {
-    sp_free(o->rank);
-    sp_free(o->is_resident);
+    sp_free(o->resident.rank);
+    sp_free(o->resident.holds);
 }
 
 bool sp_offload_is_resident(const sp_offload *o, int layer, int kv_head)
@@ -45,7 +45,7 @@ bool sp_offload_is_resident(const sp_offload *o, int layer, int kv_head)
 /* leave -- a head's away blocks give back their memory. */
 static void leave(sp_offload *o, int32_t plane)
 {
-    o->is_resident[plane] = 0;
+    o->resident.holds[plane] = 0;
     sp_kv_drop_plane(o->pool, (sp_kv_run){.layer = plane / o->n_planes, .first = 0, .n = (int32_t)o->n_blocks},
                      plane % o->n_planes);
 }
@@ -53,7 +53,7 @@ static void leave(sp_offload *o, int32_t plane)
 /* stop -- the easiest of the resident heads leaves memory. */
 static void stop(sp_offload *o)
 {
-    leave(o, o->rank[--o->n_resident].plane);
+    leave(o, o->resident.rank[--o->resident.n].plane);
 }
 
 /* come -- a head's away blocks are read from the file. */
@@ -79,16 +79,16 @@ static int hardest_first(const void *a, const void *b)
 /* exchange -- the first n_resident of the new rank become resident, those that are and are not among them leave. */
 static void exchange(sp_offload *o)
 {
-    for (int i = o->n_resident; i < n_all(o); i++)
-        if (o->is_resident[o->rank[i].plane]) leave(o, o->rank[i].plane);
-    for (int i = 0; i < o->n_resident; i++) {
-        const int32_t plane = o->rank[i].plane;
-        if (o->is_resident[plane]) continue;
-        o->is_resident[plane] = 1;
+    for (int i = o->resident.n; i < n_all(o); i++)
+        if (o->resident.holds[o->resident.rank[i].plane]) leave(o, o->resident.rank[i].plane);
+    for (int i = 0; i < o->resident.n; i++) {
+        const int32_t plane = o->resident.rank[i].plane;
+        if (o->resident.holds[plane]) continue;
+        o->resident.holds[plane] = 1;
         if (come(o, plane) == SP_OK) continue;
         sp_log(SP_LOG_WARN, "no heads are resident: %s", sp_error_detail());
-        for (int k = 0; k < o->n_resident; k++) leave(o, o->rank[k].plane);
-        o->n_resident = 0;
+        for (int k = 0; k < o->resident.n; k++) leave(o, o->resident.rank[k].plane);
+        o->resident.n = 0;
         return;
     }
 }
@@ -97,27 +97,28 @@ void sp_offload_rank(sp_offload *o, const float *difficulty)
 {
     for (int i = 0; i < n_all(o); i++) {
         const float *d = difficulty + i * o->n_cols;
-        o->rank[i] = (sp_ranked_plane){d[0], i};
-        for (int k = 1; k < o->n_cols; k++) o->rank[i].difficulty = SP_MAX(o->rank[i].difficulty, d[k]);
+        float hardest = d[0];
+        for (int k = 1; k < o->n_cols; k++) hardest = SP_MAX(hardest, d[k]);
+        o->resident.rank[i] = (sp_ranked_plane){hardest, i};
     }
-    qsort(o->rank, (size_t)n_all(o), sizeof *o->rank, hardest_first);
+    qsort(o->resident.rank, (size_t)n_all(o), sizeof *o->resident.rank, hardest_first);
     exchange(o);
 }
 
 void sp_residents_begin(sp_offload *o)
 {
-    if (o->resident_bytes == 0 || sp_kv_pool_n_away(o->pool) > 0) return; /* I2 */
-    o->n_resident = n_all(o);
-    memset(o->is_resident, 1, (size_t)o->n_resident);
+    if (o->resident.bytes == 0 || sp_kv_pool_n_away(o->pool) > 0) return; /* I2 */
+    o->resident.n = n_all(o);
+    memset(o->resident.holds, 1, (size_t)o->resident.n);
 }
 
 void sp_residents_fit(sp_offload *o)
 {
     const size_t block = (size_t)o->n_cols * o->record_bytes, away = (size_t)sp_kv_pool_n_away(o->pool);
-    while (o->n_resident && (size_t)o->n_resident * away * block > o->resident_bytes) stop(o);
+    while (o->resident.n && (size_t)o->resident.n * away * block > o->resident.bytes) stop(o);
 }
 
 void sp_residents_forget(sp_offload *o)
 {
-    while (o->n_resident) stop(o);
+    while (o->resident.n) stop(o);
 }

@@ -22,48 +22,48 @@
 sp_err sp_seats_create(sp_offload *o)
 {
     const int n_lists = o->shape.n_layers * o->shape.n_heads;
-    const size_t n = (size_t)(o->n_seats + o->n_spare);
-    o->seats = SP_NEW_N(uint32_t, n);
-    o->rows = SP_NEW_N(sp_row, (size_t)n_lists);
-    o->arrivals = SP_NEW_N(sp_arrivals, (size_t)o->shape.n_layers);
-    if (!o->seats || !o->rows || !o->arrivals)
+    const size_t n = (size_t)(o->seats.n + o->seats.n_spare);
+    o->seats.blocks = SP_NEW_N(uint32_t, n);
+    o->seats.rows = SP_NEW_N(sp_row, (size_t)n_lists);
+    o->seats.arrivals = SP_NEW_N(sp_arrivals, (size_t)o->shape.n_layers);
+    if (!o->seats.blocks || !o->seats.rows || !o->seats.arrivals)
         return sp_fail_nomem(n * sizeof(uint32_t), "seats for KV records");
     for (int i = 0; i < n_lists; i++) {
-        o->rows[i].seats = SP_NEW_N(sp_seat, n);
-        o->rows[i].seat_of = SP_NEW_N(uint32_t, (size_t)o->n_blocks);
-        if (!o->rows[i].seats || !o->rows[i].seat_of)
+        o->seats.rows[i].seats = SP_NEW_N(sp_seat, n);
+        o->seats.rows[i].seat_of = SP_NEW_N(uint32_t, (size_t)o->n_blocks);
+        if (!o->seats.rows[i].seats || !o->seats.rows[i].seat_of)
             return sp_fail_nomem(n * sizeof(sp_seat), "seats for KV records");
     }
     for (int l = 0; l < o->shape.n_layers; l++) {
-        o->arrivals[l].list = SP_NEW_N(sp_pending, n * (size_t)o->shape.n_heads);
-        if (!o->arrivals[l].list)
+        o->seats.arrivals[l].list = SP_NEW_N(sp_pending, n * (size_t)o->shape.n_heads);
+        if (!o->seats.arrivals[l].list)
             return sp_fail_nomem(n * sizeof(sp_pending), "seats for KV records");
     }
-    SP_TRY(sp_kv_acquire(o->pool, (int64_t)n, o->seats));
-    o->n_open = o->n_seats;
-    o->epoch = 1;
+    SP_TRY(sp_kv_acquire(o->pool, (int64_t)n, o->seats.blocks));
+    o->seats.n_open = o->seats.n;
+    o->seats.epoch = 1;
     return SP_OK;
 }
 
 void sp_seats_destroy(sp_offload *o)
 {
-    for (int l = 0; o->arrivals && l < o->shape.n_layers; l++) {
-        sp_pages_wait(o->pages, &o->arrivals[l].group);
-        sp_free(o->arrivals[l].list);
+    for (int l = 0; o->seats.arrivals && l < o->shape.n_layers; l++) {
+        sp_pages_wait(o->pages, &o->seats.arrivals[l].group);
+        sp_free(o->seats.arrivals[l].list);
     }
-    for (int i = 0; o->rows && i < o->shape.n_layers * o->shape.n_heads; i++) {
-        sp_free(o->rows[i].seats);
-        sp_free(o->rows[i].seat_of);
+    for (int i = 0; o->seats.rows && i < o->shape.n_layers * o->shape.n_heads; i++) {
+        sp_free(o->seats.rows[i].seats);
+        sp_free(o->seats.rows[i].seat_of);
     }
-    if (o->epoch) sp_kv_release(o->pool, o->seats, o->n_seats + o->n_spare);
-    sp_free(o->arrivals);
-    sp_free(o->rows);
-    sp_free(o->seats);
+    if (o->seats.epoch) sp_kv_release(o->pool, o->seats.blocks, o->seats.n + o->seats.n_spare);
+    sp_free(o->seats.arrivals);
+    sp_free(o->seats.rows);
+    sp_free(o->seats.blocks);
 }
 
 static sp_row *row_of(const sp_offload *o, int layer, int kv_head)
 {
-    return &o->rows[layer * o->shape.n_heads + kv_head];
+    return &o->seats.rows[layer * o->shape.n_heads + kv_head];
 }
 
 /* forget -- the records in seats from .. to - 1 of a layer, and gives their memory back. */
@@ -72,8 +72,8 @@ static void forget(sp_offload *o, int layer, int32_t from, int32_t to)
     for (int g = 0; g < o->shape.n_heads; g++)
         for (int32_t s = from; s < to; s++) row_of(o, layer, g)->seats[s] = (sp_seat){0};
     for (int32_t s = from, n; s < to; s += n) {
-        for (n = 1; s + n < to && o->seats[s + n] == o->seats[s] + (uint32_t)n; n++) continue;
-        sp_kv_drop_contents(o->pool, (sp_kv_run){.layer = layer, .first = o->seats[s], .n = n});
+        for (n = 1; s + n < to && o->seats.blocks[s + n] == o->seats.blocks[s] + (uint32_t)n; n++) continue;
+        sp_kv_drop_contents(o->pool, (sp_kv_run){.layer = layer, .first = o->seats.blocks[s], .n = n});
     }
 }
 
@@ -81,34 +81,34 @@ static void forget_spares(sp_offload *o)
 {
     int32_t most = 0;
     for (int g = 0; g < o->shape.n_heads; g++) {
-        sp_row *row = row_of(o, o->spare_layer, g);
+        sp_row *row = row_of(o, o->seats.spare_layer, g);
         most = SP_MAX(most, row->n_spare);
         row->n_spare = 0;
     }
-    forget(o, o->spare_layer, o->n_seats, o->n_seats + most);
+    forget(o, o->seats.spare_layer, o->seats.n, o->seats.n + most);
 }
 
 void sp_seats_empty(sp_offload *o, int but_layer)
 {
     for (int l = 0; l < o->shape.n_layers; l++) {
         if (l == but_layer) continue;
-        sp_pages_wait(o->pages, &o->arrivals[l].group);
-        o->arrivals[l].n = 0;
-        forget(o, l, 0, o->n_seats);
+        sp_pages_wait(o->pages, &o->seats.arrivals[l].group);
+        o->seats.arrivals[l].n = 0;
+        forget(o, l, 0, o->seats.n);
     }
-    if (o->spare_layer != but_layer) forget_spares(o);
+    if (o->seats.spare_layer != but_layer) forget_spares(o);
 }
 
 void sp_seats_open(sp_offload *o, int64_t n)
 {
-    const int32_t n_open = (int32_t)SP_MAX(SP_MIN(n, o->n_seats), 0);
-    for (int l = 0; l < o->shape.n_layers && n_open < o->n_open; l++) {
+    const int32_t n_open = (int32_t)SP_MAX(SP_MIN(n, o->seats.n), 0);
+    for (int l = 0; l < o->shape.n_layers && n_open < o->seats.n_open; l++) {
         sp_err err =
             sp_offload_wait(o, l); /* of a step that failed; what did not arrive does not count */
         SP_UNUSED(err);
-        forget(o, l, n_open, o->n_open);
+        forget(o, l, n_open, o->seats.n_open);
     }
-    o->n_open = n_open;
+    o->seats.n_open = n_open;
 }
 
 /* -- seats of a row ------------------------------------------------------------------------- */
@@ -124,14 +124,14 @@ static int32_t seat_with(const sp_offload *o, const sp_row *row, uint32_t block)
 /* may_take -- I1. */
 static bool may_take(const sp_offload *o, const sp_seat *s)
 {
-    return !s->pending && !(s->birth && s->epoch == o->epoch);
+    return !s->pending && !(s->birth && s->epoch == o->seats.epoch);
 }
 
 /* oldest_seat -- a free one, or that whose record was wanted longest ago, or -1. */
 static int32_t oldest_seat(const sp_offload *o, const sp_row *row)
 {
     int32_t best = -1;
-    for (int32_t at = 0; at < o->n_open; at++) {
+    for (int32_t at = 0; at < o->seats.n_open; at++) {
         const sp_seat *s = &row->seats[at];
         if (!may_take(o, s)) continue;
         if (!s->birth) return at;
@@ -144,9 +144,9 @@ static int32_t oldest_seat(const sp_offload *o, const sp_row *row)
  * the hand passes nothing: wrong ones must not drive out what is used. */
 static int32_t take_seat(const sp_offload *o, sp_row *row, bool guess)
 {
-    if (o->policy == SP_SEATS_LRU) return oldest_seat(o, row);
-    for (int32_t i = 0; i < (guess ? 1 : 2) * o->n_open; i++) {
-        const int32_t at = row->hand < o->n_open ? row->hand : 0;
+    if (o->seats.policy == SP_SEATS_LRU) return oldest_seat(o, row);
+    for (int32_t i = 0; i < (guess ? 1 : 2) * o->seats.n_open; i++) {
+        const int32_t at = row->hand < o->seats.n_open ? row->hand : 0;
         sp_seat *s = &row->seats[at];
         row->hand = at + 1;
         if (!may_take(o, s)) continue;
@@ -159,12 +159,12 @@ static int32_t take_seat(const sp_offload *o, sp_row *row, bool guess)
 /* take_spare -- a seat for this layer only, or -1. */
 static int32_t take_spare(const sp_offload *o, sp_row *row)
 {
-    return row->n_spare < o->n_spare ? o->n_seats + row->n_spare++ : -1;
+    return row->n_spare < o->seats.n_spare ? o->seats.n + row->n_spare++ : -1;
 }
 
 static uint8_t *bytes_of(const sp_offload *o, int layer, int kv_head, int32_t seat)
 {
-    return sp_kv_pool_bytes_at(o->pool, layer, kv_head / o->n_cols, o->seats[seat]) +
+    return sp_kv_pool_bytes_at(o->pool, layer, kv_head / o->n_cols, o->seats.blocks[seat]) +
            (size_t)(kv_head % o->n_cols) * o->record_bytes;
 }
 
@@ -172,11 +172,11 @@ static uint8_t *bytes_of(const sp_offload *o, int layer, int kv_head, int32_t se
 static void load(sp_offload *o, int layer, int kv_head, uint32_t block, int32_t at)
 {
     sp_row *row = row_of(o, layer, kv_head);
-    sp_arrivals *a = &o->arrivals[layer];
+    sp_arrivals *a = &o->seats.arrivals[layer];
     sp_pages_fetch(o->pages, sp_offload_record(o, layer, block, kv_head),
                    bytes_of(o, layer, kv_head, at), &a->group);
     row->seats[at] = (sp_seat){
-        .block = block, .birth = sp_kv_birth(o->pool, block), .epoch = o->epoch, .pending = true};
+        .block = block, .birth = sp_kv_birth(o->pool, block), .epoch = o->seats.epoch, .pending = true};
     row->seat_of[block] = (uint32_t)at + 1;
     a->list[a->n++] = (sp_pending){kv_head, at};
     o->stats.n_fetched++;
@@ -190,7 +190,7 @@ static int32_t load_wanted(sp_offload *o, int layer, int kv_head, uint32_t block
     sp_row *row = row_of(o, layer, kv_head);
     int32_t at = take_seat(o, row, false);
     if (at < 0) {
-        o->lacked = true;
+        o->seats.lacked = true;
         at = take_spare(o, row);
     }
     if (at >= 0) load(o, layer, kv_head, block, at);
@@ -203,7 +203,7 @@ static int32_t find(const sp_offload *o, const sp_row *row, uint32_t block)
 {
     const int32_t s = seat_with(o, row, block);
     const bool kept = s >= 0 && !row->seats[s].pending;
-    return kept && o->policy == SP_SEATS_FORGET ? -1 : s;
+    return kept && o->seats.policy == SP_SEATS_FORGET ? -1 : s;
 }
 
 /* Two passes: what is found must not lose its seat to what is fetched. */
@@ -211,10 +211,10 @@ void sp_offload_want(sp_offload *o, int layer, int kv_head, uint32_t *blocks, in
 {
     sp_row *row = row_of(o, layer, kv_head);
     const bool is_resident = sp_offload_is_plane_resident(o, layer, kv_head / o->n_cols);
-    if (o->waited) o->epoch++;
-    o->waited = false;
-    if (o->spare_layer != layer) forget_spares(o);
-    o->spare_layer = layer;
+    if (o->seats.waited) o->seats.epoch++;
+    o->seats.waited = false;
+    if (o->seats.spare_layer != layer) forget_spares(o);
+    o->seats.spare_layer = layer;
     int32_t n_missed = 0;
     for (int32_t i = 0; i < n; i++) {
         if (!sp_kv_is_away(o->pool, blocks[i])) continue;
@@ -227,15 +227,15 @@ void sp_offload_want(sp_offload *o, int layer, int kv_head, uint32_t *blocks, in
         n_missed += s < 0;
         if (s < 0) continue;
         o->stats.n_found++;
-        row->seats[s].epoch = o->epoch;
+        row->seats[s].epoch = o->seats.epoch;
         row->seats[s].used = true;
-        blocks[i] = o->seats[s];
+        blocks[i] = o->seats.blocks[s];
     }
     for (int32_t i = 0; n_missed && i < n; i++) {
         if (!sp_kv_is_away(o->pool, blocks[i])) continue;
         int32_t s = find(o, row, blocks[i]); /* one block may be in the list twice */
         if (s < 0) s = load_wanted(o, layer, kv_head, blocks[i]);
-        if (s >= 0) blocks[i] = o->seats[s];
+        if (s >= 0) blocks[i] = o->seats.blocks[s];
     }
 }
 
@@ -269,9 +269,9 @@ static sp_err read_again(sp_offload *o, int layer, sp_pending p)
 
 sp_err sp_offload_wait(sp_offload *o, int layer)
 {
-    sp_arrivals *a = &o->arrivals[layer];
+    sp_arrivals *a = &o->seats.arrivals[layer];
     sp_err err = SP_OK;
-    o->waited = true;
+    o->seats.waited = true;
     if (a->n == 0) return SP_OK;
     const int64_t start = sp_clock_us();
     const bool failed = sp_pages_wait(o->pages, &a->group) > 0;
@@ -303,7 +303,7 @@ static void ahead(void *user, int layer, int kv_head, const uint32_t *blocks, in
 
 sp_block_source sp_offload_source(sp_offload *o, sp_seat_policy policy)
 {
-    o->policy = policy;
-    o->is_sparse = true;
+    o->seats.policy = policy;
+    o->seats.is_sparse = true;
     return (sp_block_source){.want = want, .wait = wait_for, .ahead = ahead, .user = o};
 }

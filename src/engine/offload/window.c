@@ -84,7 +84,7 @@ static sp_err make_room(sp_offload *o, int64_t n)
 
 int64_t sp_offload_max_context(const sp_offload *o)
 {
-    return o->max_window + o->n_budget + (int64_t)(o->resident_bytes / sp_kv_block_bytes(&o->shape));
+    return o->max_window + o->n_budget + (int64_t)(o->resident.bytes / sp_kv_block_bytes(&o->shape));
 }
 
 static sp_err load_all(sp_offload *o, int layer, const uint32_t *blocks, int64_t n)

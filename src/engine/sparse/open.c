@@ -129,14 +129,14 @@ static sp_err take_lists(sp_sparse *s, const opening *o)
     size_t tail = 0;
     for (int i = 0; i < o->plan->n_spans; i++)
         if (i == o->query->span) tail = (size_t)sp_blocks_for(o->plan->slots[i].room);
-    s->cap_blocks = (size_t)(s->k + s->n_keep) + tail;
-    s->cap_words = s->cap_blocks / 4 + (size_t)o->plan->n_spans + 1;
+    s->rewritten.cap_blocks = (size_t)(s->k + s->n_keep) + tail;
+    s->rewritten.cap_words = s->rewritten.cap_blocks / 4 + (size_t)o->plan->n_spans + 1;
     s->keep = sp_arena_take(&s->arena, n, sizeof *s->keep);
     s->block_of = sp_arena_take(&s->arena, n, sizeof *s->block_of);
     s->runs = sp_arena_take(&s->arena, (size_t)o->plan->n_spans, sizeof *s->runs);
-    s->blocks = sp_arena_take(&s->arena, heads * s->cap_blocks, sizeof *s->blocks);
-    s->stale = sp_arena_take(&s->arena, heads * s->cap_words, sizeof *s->stale);
-    if (!s->keep || !s->block_of || !s->runs || !s->blocks || !s->stale)
+    s->rewritten.blocks = sp_arena_take(&s->arena, heads * s->rewritten.cap_blocks, sizeof *s->rewritten.blocks);
+    s->rewritten.stale = sp_arena_take(&s->arena, heads * s->rewritten.cap_words, sizeof *s->rewritten.stale);
+    if (!s->keep || !s->block_of || !s->runs || !s->rewritten.blocks || !s->rewritten.stale)
         return sp_fail_nomem(n * sizeof *s->keep, "sparse decoding");
     sp_device *d = o->e->device;
     const size_t lists = (size_t)s->n_layers * heads;

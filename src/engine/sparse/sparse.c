@@ -294,8 +294,8 @@ void sp_sparse_rewrite(sp_sparse *s, int layer, int kv_head, sp_span *spans)
 {
     const size_t at = (size_t)(layer * s->n_heads + kv_head) * (size_t)s->k;
     cursor c = {.picked = (const uint32_t *)s->picked.host + at,
-                .blocks = s->blocks + (size_t)kv_head * s->cap_blocks,
-                .stale = s->stale + (size_t)kv_head * s->cap_words};
+                .blocks = s->rewritten.blocks + (size_t)kv_head * s->rewritten.cap_blocks,
+                .stale = s->rewritten.stale + (size_t)kv_head * s->rewritten.cap_words};
     uint32_t *first = c.blocks;
     for (int i = 0; i < s->plan->n_spans; i++) {
         s->account.n_keys += spans[i].n;

@@ -37,9 +37,11 @@ struct sp_sparse {
     sp_mirror guess;  /* [G, k] of the next layer, then [G] hits; none without `ahead` */
     sp_mirror tau;    /* [L, G] thresholds of reuse, then [L, H] weights of heads; or none */
     sp_mem labels;    /* [L, H, D] rotated queries that made the choices; or none */
-    uint32_t *blocks; /* [G, cap_blocks] of the rewritten spans */
-    uint64_t *stale;  /* [G, cap_words] */
-    size_t cap_blocks, cap_words;
+    struct {
+        uint32_t *blocks; /* [G, cap_blocks] */
+        uint64_t *stale;  /* [G, cap_words] */
+        size_t cap_blocks, cap_words;
+    } rewritten; /* spans of a layer */
 };
 
 /* sp_sparse_open -- what a request may choose from, into an object whose plan is set; s->active: false

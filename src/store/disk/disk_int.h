@@ -33,6 +33,19 @@ typedef struct sp_disk_pending {
     int64_t bytes; /* of a put */
 } sp_disk_pending;
 
+/* What only the writing thread uses. */
+typedef struct sp_disk_writing {
+    sp_op_queue queue;
+    pthread_t thread;
+    bool has_thread;
+    sp_aio *aio;
+    sp_segment_file *active; /* pinned; NULL: the next put begins one */
+    bool new_segment;        /* its name is not synced yet */
+    uint32_t next_segment;
+    sp_disk_pending pending[SP_DISK_BATCH];
+    int n_pending;
+} sp_disk_writing;
+
 struct sp_disk_tier {
     sp_tier base; /* first */
     sp_digest space;
@@ -54,16 +67,7 @@ struct sp_disk_tier {
     pthread_mutex_t journal_lock;
     sp_journal journal;
 
-    /* -- for the writing thread only */
-    sp_op_queue writes;
-    pthread_t writer;
-    bool has_writer;
-    sp_aio *aio;
-    sp_segment_file *active; /* pinned; NULL: the next put begins one */
-    bool new_segment;        /* its name is not synced yet */
-    uint32_t next_segment;
-    sp_disk_pending pending[SP_DISK_BATCH];
-    int n_pending;
+    sp_disk_writing writing;
 
     sp_op_queue reads;
     sp_disk_reader readers[SP_DISK_MAX_READERS];

@@ -40,7 +40,7 @@ static sp_err live_extents(const sp_disk_tier *d, const sp_segment_file *f, exte
 static sp_err write_zeros(sp_disk_tier *d, int fd, uint64_t from, uint64_t n)
 {
     uint8_t *zeros;
-    SP_TRY(sp_aio_arena(d->aio, ZERO_BYTES, &zeros));
+    SP_TRY(sp_aio_arena(d->writing.aio, ZERO_BYTES, &zeros));
     memset(zeros, 0, ZERO_BYTES);
     for (uint64_t at = 0; at < n; at += ZERO_BYTES)
         SP_TRY(
@@ -76,7 +76,7 @@ static sp_err erase_gaps(sp_disk_tier *d, const sp_segment_file *f, const extent
 static sp_err erase_segment(sp_disk_tier *d, sp_segment_file *f, extents *live)
 {
     pthread_mutex_lock(&d->lock);
-    bool has_dead = f->live < f->end || f == d->active;
+    bool has_dead = f->live < f->end || f == d->writing.active;
     sp_err err = has_dead ? live_extents(d, f, live) : SP_OK;
     bool pinned = false;
     if (err == SP_OK && has_dead) {

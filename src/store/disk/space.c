@@ -22,7 +22,7 @@ static bool delete_empty(sp_disk_tier *d)
     bool some = false;
     for (size_t i = d->segments.list.n; i-- > 0;) {
         sp_segment_file *f = d->segments.list.v[i];
-        if (f == d->active || f->first != SP_NO_ENTRY) continue;
+        if (f == d->writing.active || f->first != SP_NO_ENTRY) continue;
         sp_segments_remove(&d->segments, f, true, &d->lock);
         some = true;
     }
@@ -34,7 +34,7 @@ static sp_segment_file *most_dead(const sp_disk_tier *d, bool half)
     sp_segment_file *most = NULL;
     for (size_t i = 0; i < d->segments.list.n; i++) {
         sp_segment_file *f = d->segments.list.v[i];
-        if (half && (f == d->active || 2 * dead_of(f) < f->end)) continue;
+        if (half && (f == d->writing.active || 2 * dead_of(f) < f->end)) continue;
         if (dead_of(f) && (!most || dead_of(f) > dead_of(most))) most = f;
     }
     return most;
@@ -61,9 +61,9 @@ static sp_err transfer(sp_disk_tier *d, bool write, int fd, uint64_t offset, uin
                                    .offset = offset + at,
                                    .data = data + at,
                                    .n = (uint32_t)SP_MIN(n - at, (uint64_t)SP_AIO_PIECE_BYTES)};
-        sp_aio_submit(d->aio, &pieces[i]);
+        sp_aio_submit(d->writing.aio, &pieces[i]);
     }
-    for (sp_aio_piece *p; (p = sp_aio_wait(d->aio));)
+    for (sp_aio_piece *p; (p = sp_aio_wait(d->writing.aio));)
         if (p->error && err == SP_OK)
             err = sp_fail(p->error == ENODATA ? SP_E_FORMAT : SP_E_IO, "%s: cannot %s: %s",
                           d->folder, write ? "write" : "read", strerror(p->error));
@@ -76,11 +76,11 @@ static sp_err copy_bytes(sp_disk_tier *d, int fd, const sp_disk_place *from,
 {
     uint8_t *arena;
     const uint64_t n = (uint64_t)from->pages * SP_PAGE;
-    SP_TRY(sp_aio_arena(d->aio, ARENA_BYTES, &arena));
+    SP_TRY(sp_aio_arena(d->writing.aio, ARENA_BYTES, &arena));
     for (uint64_t at = 0; at < n; at += ARENA_BYTES) {
         uint64_t part = SP_MIN(n - at, (uint64_t)ARENA_BYTES);
         SP_TRY(transfer(d, false, fd, (uint64_t)from->page * SP_PAGE + at, part, arena));
-        SP_TRY(transfer(d, true, d->active->fd, (uint64_t)to->page * SP_PAGE + at, part, arena));
+        SP_TRY(transfer(d, true, d->writing.active->fd, (uint64_t)to->page * SP_PAGE + at, part, arena));
     }
     return SP_OK;
 }
@@ -142,7 +142,7 @@ static sp_err move_some(sp_disk_tier *d, sp_segment_file *f)
 /* empty -- moves all copies out of a segment, and deletes it. */
 static sp_err empty(sp_disk_tier *d, sp_segment_file *f)
 {
-    if (f == d->active) sp_disk_leave_segment(d);
+    if (f == d->writing.active) sp_disk_leave_segment(d);
     for (;;) {
         pthread_mutex_lock(&d->lock);
         bool is_empty = f->first == SP_NO_ENTRY;
@@ -227,7 +227,7 @@ sp_err sp_disk_shorten_index(sp_disk_tier *d, bool always)
                                            d->table.entries.v[i].place};
     }
     pthread_mutex_unlock(&d->lock);
-    if (lines) err = sp_journal_rewrite(&d->journal, lines, n, d->next_segment);
+    if (lines) err = sp_journal_rewrite(&d->journal, lines, n, d->writing.next_segment);
     pthread_mutex_unlock(&d->journal_lock);
     sp_free(lines);
     return err;

@@ -227,7 +227,7 @@ static sp_err check_segments(sp_disk_tier *d)
             sp_log(SP_LOG_WARN, "%s: %s: %lld copies are lost", path,
                    pages ? "ends early" : "not there", (long long)n_lost);
         f->end = SP_MIN(f->end, pages);
-        d->next_segment = SP_MAX(d->next_segment, f->number + 1);
+        d->writing.next_segment = SP_MAX(d->writing.next_segment, f->number + 1);
         if (f->first == SP_NO_ENTRY) sp_segments_remove(&d->segments, f, d->lock_fd >= 0, NULL);
         sp_free(path);
     }
@@ -239,11 +239,11 @@ static sp_err sweep(sp_disk_tier *d)
 {
     DIR *dir = opendir(d->folder);
     if (!dir) return sp_fail(SP_E_IO, "%s: %s", d->folder, strerror(errno));
-    d->next_segment = SP_MAX(d->journal.next_segment, d->next_segment);
+    d->writing.next_segment = SP_MAX(d->journal.next_segment, d->writing.next_segment);
     for (struct dirent *e; (e = readdir(dir));) {
         uint32_t number = sp_segment_number_of(e->d_name);
         if (number == 0) continue;
-        d->next_segment = SP_MAX(d->next_segment, number + 1);
+        d->writing.next_segment = SP_MAX(d->writing.next_segment, number + 1);
         const sp_segment_file *f = sp_segments_find(&d->segments, number);
         char *path = sp_segments_path(&d->segments, number);
         if (path && !f) unlink(path);
@@ -262,7 +262,7 @@ static sp_err continue_segment(sp_disk_tier *d)
     sp_segment_file *f = d->segments.list.v[d->segments.list.n - 1];
     if (f->end >= d->segment_pages) return SP_OK;
     SP_TRY(sp_segments_pin(&d->segments, f, true, false, NULL));
-    d->active = f;
+    d->writing.active = f;
     return SP_OK;
 }
 
@@ -331,7 +331,7 @@ static sp_err open_folder(sp_disk_tier *d, const sp_disk_tier_opts *o)
 static sp_err start_threads(sp_disk_tier *d, const sp_disk_tier_opts *o)
 {
     int n = SP_MIN(o->n_readers ? o->n_readers : READERS, (int)SP_DISK_MAX_READERS);
-    SP_TRY(sp_aio_open(o->io, &d->aio));
+    SP_TRY(sp_aio_open(o->io, &d->writing.aio));
     for (int i = 0; i < n; i++) {
         sp_disk_reader *r = &d->readers[i];
         r->tier = d;
@@ -342,20 +342,20 @@ static sp_err start_threads(sp_disk_tier *d, const sp_disk_tier_opts *o)
         }
         d->n_readers++;
     }
-    d->has_writer = pthread_create(&d->writer, NULL, sp_disk_write_thread, d) == 0;
-    return d->has_writer ? SP_OK : sp_fail(SP_E_NOMEM, "cannot start a thread of the store");
+    d->writing.has_thread = pthread_create(&d->writing.thread, NULL, sp_disk_write_thread, d) == 0;
+    return d->writing.has_thread ? SP_OK : sp_fail(SP_E_NOMEM, "cannot start a thread of the store");
 }
 
 static void stop_threads(sp_disk_tier *d)
 {
-    sp_op_queue_close(&d->writes);
-    if (d->has_writer) pthread_join(d->writer, NULL);
+    sp_op_queue_close(&d->writing.queue);
+    if (d->writing.has_thread) pthread_join(d->writing.thread, NULL);
     sp_op_queue_close(&d->reads);
     for (int i = 0; i < d->n_readers; i++) {
         pthread_join(d->readers[i].thread, NULL);
         sp_aio_close(d->readers[i].aio);
     }
-    sp_aio_close(d->aio);
+    sp_aio_close(d->writing.aio);
 }
 
 /* keep_uses -- saves the order and counts of uses for the next process. */
@@ -371,11 +371,11 @@ static void close_tier(sp_tier *t)
     sp_disk_tier *d = disk_of(t);
     stop_threads(d);
     keep_uses(d);
-    if (d->active) sp_segments_unpin(&d->segments, d->active);
+    if (d->writing.active) sp_segments_unpin(&d->segments, d->writing.active);
     sp_journal_close(&d->journal);
     sp_segments_fini(&d->segments);
     sp_table_fini(&d->table);
-    sp_op_queue_fini(&d->writes);
+    sp_op_queue_fini(&d->writing.queue);
     sp_op_queue_fini(&d->reads);
     pthread_mutex_destroy(&d->journal_lock);
     pthread_mutex_destroy(&d->lock);
@@ -388,7 +388,7 @@ static void close_tier(sp_tier *t)
 
 static sp_op_queue *queue_of(sp_tier *t, sp_tier_verb verb)
 {
-    return verb == SP_TIER_GET || verb == SP_TIER_LIST ? &disk_of(t)->reads : &disk_of(t)->writes;
+    return verb == SP_TIER_GET || verb == SP_TIER_LIST ? &disk_of(t)->reads : &disk_of(t)->writing.queue;
 }
 
 static bool knows(sp_tier *t, const sp_tier_key *key)
@@ -446,7 +446,7 @@ sp_err sp_disk_tier_open(const sp_disk_tier_opts *o, sp_tier **out)
     d->base.type = &disk_type;
     d->lock_fd = d->journal.fd = -1;
     sp_table_init(&d->table);
-    sp_err err = sp_op_queue_init(&d->writes);
+    sp_err err = sp_op_queue_init(&d->writing.queue);
     if (err == SP_OK) err = sp_op_queue_init(&d->reads);
     pthread_mutex_init(&d->lock, NULL);
     pthread_mutex_init(&d->journal_lock, NULL);
@@ -463,5 +463,5 @@ sp_err sp_disk_tier_open(const sp_disk_tier_opts *o, sp_tier **out)
 
 const char *sp_disk_tier_io(sp_tier *t)
 {
-    return sp_aio_kind(disk_of(t)->aio);
+    return sp_aio_kind(disk_of(t)->writing.aio);
 }

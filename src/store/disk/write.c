@@ -18,18 +18,18 @@ void sp_disk_leave_segment(sp_disk_tier *d)
 {
     sp_err err = sp_disk_commit(d); /* it told the operations */
     SP_UNUSED(err);
-    if (!d->active) return;
+    if (!d->writing.active) return;
     pthread_mutex_lock(&d->lock);
-    sp_segments_unpin(&d->segments, d->active);
+    sp_segments_unpin(&d->segments, d->writing.active);
     pthread_mutex_unlock(&d->lock);
-    d->active = NULL;
+    d->writing.active = NULL;
 }
 
 static sp_err begin_segment(sp_disk_tier *d)
 {
     sp_segment_file *f = NULL;
     pthread_mutex_lock(&d->lock);
-    sp_err err = sp_segments_need(&d->segments, d->next_segment, &f);
+    sp_err err = sp_segments_need(&d->segments, d->writing.next_segment, &f);
     if (err == SP_OK) {
         err = sp_segments_pin(&d->segments, f, true, true, &d->lock);
         if (err != SP_OK) sp_segments_remove(&d->segments, f, false, &d->lock);
@@ -37,9 +37,9 @@ static sp_err begin_segment(sp_disk_tier *d)
     pthread_mutex_unlock(&d->lock);
     if (err == SP_E_NOTFOUND) err = SP_E_IO; /* the folder is gone */
     SP_TRY(err);
-    d->next_segment++;
-    d->active = f;
-    d->new_segment = true;
+    d->writing.next_segment++;
+    d->writing.active = f;
+    d->writing.new_segment = true;
     return SP_OK;
 }
 
@@ -48,7 +48,7 @@ static sp_err claim(const sp_disk_tier *d, const sp_disk_place *place)
 {
     int error = 0;
     if (!sp_store_fails(SP_CALL_WRITE, &error) &&
-        fallocate(d->active->fd, 0, (off_t)place->page * SP_PAGE, (off_t)place->pages * SP_PAGE) !=
+        fallocate(d->writing.active->fd, 0, (off_t)place->page * SP_PAGE, (off_t)place->pages * SP_PAGE) !=
             0)
         error = errno;
     if (error == 0 || error == EOPNOTSUPP || error == ENOSYS || error == EINTR) return SP_OK;
@@ -58,14 +58,14 @@ static sp_err claim(const sp_disk_tier *d, const sp_disk_place *place)
 
 sp_err sp_disk_allocate(sp_disk_tier *d, uint32_t pages, sp_disk_place *out)
 {
-    if (d->active && d->active->end && d->active->end + pages > d->segment_pages)
+    if (d->writing.active && d->writing.active->end && d->writing.active->end + pages > d->segment_pages)
         sp_disk_leave_segment(d);
-    if (!d->active) SP_TRY(begin_segment(d));
+    if (!d->writing.active) SP_TRY(begin_segment(d));
     *out = (sp_disk_place){
-        .segment = d->active->number, .page = (uint32_t)d->active->end, .pages = pages};
+        .segment = d->writing.active->number, .page = (uint32_t)d->writing.active->end, .pages = pages};
     SP_TRY(claim(d, out));
     pthread_mutex_lock(&d->lock);
-    d->active->end += pages;
+    d->writing.active->end += pages;
     pthread_mutex_unlock(&d->lock);
     return SP_OK;
 }
@@ -73,9 +73,9 @@ sp_err sp_disk_allocate(sp_disk_tier *d, uint32_t pages, sp_disk_place *out)
 void sp_disk_give_back(sp_disk_tier *d, const sp_disk_place *place)
 {
     pthread_mutex_lock(&d->lock);
-    if (d->active && d->active->number == place->segment &&
-        d->active->end == (uint64_t)place->page + place->pages)
-        d->active->end = place->page;
+    if (d->writing.active && d->writing.active->number == place->segment &&
+        d->writing.active->end == (uint64_t)place->page + place->pages)
+        d->writing.active->end = place->page;
     pthread_mutex_unlock(&d->lock);
 }
 
@@ -96,7 +96,7 @@ typedef struct put {
 
 static sp_err wait_piece(put *w)
 {
-    sp_aio_piece *p = sp_aio_wait(w->d->aio);
+    sp_aio_piece *p = sp_aio_wait(w->d->writing.aio);
     w->idle[w->n_idle++] = p;
     w->left[p->tag]--;
     if (p->error == 0) return SP_OK;
@@ -111,7 +111,7 @@ static sp_err write_part(put *w, unsigned part, uint8_t *data, uint64_t page, ui
     for (uint64_t at = 0; at < n;) {
         if (w->n_idle == 0) SP_TRY(wait_piece(w));
         sp_aio_piece *p = w->idle[--w->n_idle];
-        *p = (sp_aio_piece){.fd = w->d->active->fd,
+        *p = (sp_aio_piece){.fd = w->d->writing.active->fd,
                             .write = true,
                             .offset = page * SP_PAGE + at,
                             .data = data + at,
@@ -119,7 +119,7 @@ static sp_err write_part(put *w, unsigned part, uint8_t *data, uint64_t page, ui
                             .tag = part};
         at += p->n;
         w->left[part]++;
-        sp_aio_submit(w->d->aio, p);
+        sp_aio_submit(w->d->writing.aio, p);
     }
     return SP_OK;
 }
@@ -169,7 +169,7 @@ static sp_err write_record(put *w)
     for (int i = 0; i < SP_AIO_MAX_FLIGHT; i++) w->idle[i] = &w->pieces[i];
     w->n_idle = SP_AIO_MAX_FLIGHT;
     size_t n = head + (uint64_t)w->n_slots * layer;
-    SP_TRY(sp_aio_arena(w->d->aio, SP_MAX(n, (size_t)ARENA_BYTES), &w->arena));
+    SP_TRY(sp_aio_arena(w->d->writing.aio, SP_MAX(n, (size_t)ARENA_BYTES), &w->arena));
     const size_t n_sums = (size_t)sp_record_n_sums(r);
     w->sums = sp_alloc(n_sums, sizeof *w->sums);
     if (!w->sums) return sp_fail_nomem(n_sums * sizeof *w->sums, "checksums");
@@ -200,14 +200,14 @@ static sp_err enter(sp_disk_tier *d)
     size_t n = 0;
     pthread_mutex_lock(&d->journal_lock);
     pthread_mutex_lock(&d->lock);
-    for (int i = 0; i < d->n_pending; i++)
-        if (!is_gone(d, &d->pending[i])) lines[n++] = d->pending[i].line;
+    for (int i = 0; i < d->writing.n_pending; i++)
+        if (!is_gone(d, &d->writing.pending[i])) lines[n++] = d->writing.pending[i].line;
     sp_err err = sp_table_reserve(&d->table, n);
     pthread_mutex_unlock(&d->lock);
     if (err == SP_OK && n) err = sp_journal_append(&d->journal, lines, n, false);
     pthread_mutex_lock(&d->lock);
-    for (int i = 0; i < d->n_pending && err == SP_OK; i++) {
-        const sp_disk_pending *p = &d->pending[i];
+    for (int i = 0; i < d->writing.n_pending && err == SP_OK; i++) {
+        const sp_disk_pending *p = &d->writing.pending[i];
         if (is_gone(d, p)) continue;
         err = sp_disk_apply(d, &p->line); /* cannot fail: all is reserved */
         assert(err == SP_OK);
@@ -226,25 +226,25 @@ static sp_err enter(sp_disk_tier *d)
 static sp_err sync_segment(sp_disk_tier *d)
 {
     bool has_data = false;
-    for (int i = 0; i < d->n_pending; i++) has_data |= d->pending[i].line.event == SP_EVENT_PUT;
+    for (int i = 0; i < d->writing.n_pending; i++) has_data |= d->writing.pending[i].line.event == SP_EVENT_PUT;
     if (!has_data) return SP_OK;
-    SP_TRY(sp_files_sync(d->active->fd, d->folder));
-    if (d->new_segment) SP_TRY(sp_files_sync_folder(d->folder));
-    d->new_segment = false;
+    SP_TRY(sp_files_sync(d->writing.active->fd, d->folder));
+    if (d->writing.new_segment) SP_TRY(sp_files_sync_folder(d->folder));
+    d->writing.new_segment = false;
     return SP_OK;
 }
 
 sp_err sp_disk_commit(sp_disk_tier *d)
 {
-    if (d->n_pending == 0) return SP_OK;
+    if (d->writing.n_pending == 0) return SP_OK;
     char why[256] = "";
     sp_err err = sync_segment(d);
     if (err == SP_OK) err = enter(d);
     if (err != SP_OK) snprintf(why, sizeof why, "%s", sp_error_detail());
-    const int n = d->n_pending;
-    d->n_pending = 0;
+    const int n = d->writing.n_pending;
+    d->writing.n_pending = 0;
     for (int i = 0; i < n; i++) {
-        const sp_disk_pending *p = &d->pending[i];
+        const sp_disk_pending *p = &d->writing.pending[i];
         if (err == SP_OK && !p->op && p->line.event == SP_EVENT_DROP && d->evict.dropped)
             d->evict.dropped(d->evict.user, &p->line.key);
         if (p->op) sp_tier_op_finish(p->op, err == SP_OK ? SP_OK : sp_fail(err, "%s", why));
@@ -256,8 +256,8 @@ sp_err sp_disk_commit(sp_disk_tier *d)
 
 void sp_disk_add_pending(sp_disk_tier *d, const sp_disk_pending *p)
 {
-    d->pending[d->n_pending++] = *p;
-    if (d->n_pending < SP_DISK_BATCH) return;
+    d->writing.pending[d->writing.n_pending++] = *p;
+    if (d->writing.n_pending < SP_DISK_BATCH) return;
     sp_err err = sp_disk_commit(d); /* it told the operations */
     SP_UNUSED(err);
 }
@@ -396,7 +396,7 @@ void *sp_disk_write_thread(void *arg)
 {
     sp_disk_tier *d = arg;
     for (;;) {
-        sp_tier_op *op = sp_op_queue_pop(&d->writes, false);
+        sp_tier_op *op = sp_op_queue_pop(&d->writing.queue, false);
         if (op) {
             run(d, op);
             continue;
@@ -404,7 +404,7 @@ void *sp_disk_write_thread(void *arg)
         sp_err err = sp_disk_commit(d); /* it told the operations */
         SP_UNUSED(err);
         if (sp_disk_tidy(d)) continue;
-        op = sp_op_queue_pop(&d->writes, true);
+        op = sp_op_queue_pop(&d->writing.queue, true);
         if (!op) break;
         run(d, op);
     }

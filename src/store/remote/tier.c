@@ -40,8 +40,10 @@ typedef struct remote_tier {
     sp_remote_form form;
     bool must;
     sp_op_queue gets, others; /* a get does not wait for a put */
-    pthread_t reader, writer, listener;
-    int n_threads; /* of these, in this order */
+    struct {
+        pthread_t reader, writer, listener;
+        int n; /* of these, in this order */
+    } threads;
     atomic_bool stop, some_news, taking;
     line in, out; /* the reader's and the writer's */
     atomic_bool up;           /* tier.h I3 */
@@ -52,10 +54,12 @@ typedef struct remote_tier {
     uint32_t first;             /* of the table's one list */
     SP_VEC(sp_tier_info) fresh; /* news for sp_tier_news */
     sp_tier_stats stats;
-    pthread_cond_t heard; /* the listener has tried to read the index, ... */
-    int64_t n_heard;      /* ... so often */
-    sp_err heard_err;     /* of the last time */
-    char heard_detail[256];
+    struct {
+        pthread_cond_t changed;
+        int64_t n;  /* how often the listener has tried to read the index */
+        sp_err err; /* of the last time */
+        char detail[256];
+    } heard;
 } remote_tier;
 
 static remote_tier *remote_of(sp_tier *t)
@@ -137,7 +141,7 @@ static void fail_line(remote_tier *t, line *l)
 static void await_first(remote_tier *t)
 {
     pthread_mutex_lock(&t->lock);
-    while (!t->n_heard && !t->stop) pthread_cond_wait(&t->heard, &t->lock);
+    while (!t->heard.n && !t->stop) pthread_cond_wait(&t->heard.changed, &t->lock);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -577,10 +581,10 @@ static void forget_name(void *user, const char *name)
 static void tell_heard(remote_tier *t, sp_err err)
 {
     pthread_mutex_lock(&t->lock);
-    t->n_heard++;
-    t->heard_err = err;
-    snprintf(t->heard_detail, sizeof t->heard_detail, "%s", err == SP_OK ? "" : sp_error_detail());
-    pthread_cond_broadcast(&t->heard);
+    t->heard.n++;
+    t->heard.err = err;
+    snprintf(t->heard.detail, sizeof t->heard.detail, "%s", err == SP_OK ? "" : sp_error_detail());
+    pthread_cond_broadcast(&t->heard.changed);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -617,9 +621,9 @@ sp_err sp_remote_tier_await(sp_tier *tier, int64_t us)
     remote_tier *t = remote_of(tier);
     const struct timespec end = sp_clock_after(us);
     pthread_mutex_lock(&t->lock);
-    while (!t->n_heard && pthread_cond_timedwait(&t->heard, &t->lock, &end) == 0) {}
-    sp_err err = t->heard_err == SP_OK ? SP_OK : sp_fail(t->heard_err, "%s", t->heard_detail);
-    if (!t->n_heard) err = sp_fail(SP_E_IO, "the remote tier did not list its copies in time");
+    while (!t->heard.n && pthread_cond_timedwait(&t->heard.changed, &t->lock, &end) == 0) {}
+    sp_err err = t->heard.err == SP_OK ? SP_OK : sp_fail(t->heard.err, "%s", t->heard.detail);
+    if (!t->heard.n) err = sp_fail(SP_E_IO, "the remote tier did not list its copies in time");
     pthread_mutex_unlock(&t->lock);
     return err;
 }
@@ -675,21 +679,21 @@ static void free_site(remote_tier *t)
 static void close_tier(sp_tier *tier)
 {
     remote_tier *t = remote_of(tier);
-    const pthread_t threads[] = {t->reader, t->writer, t->listener};
+    const pthread_t threads[] = {t->threads.reader, t->threads.writer, t->threads.listener};
     pthread_mutex_lock(&t->lock);
     t->stop = true;
-    pthread_cond_broadcast(&t->heard);
+    pthread_cond_broadcast(&t->heard.changed);
     pthread_mutex_unlock(&t->lock);
     sp_op_queue_close(&t->gets);
     sp_op_queue_close(&t->others);
-    for (int i = 0; i < t->n_threads; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < t->threads.n; i++) pthread_join(threads[i], NULL);
     hang_up(t, &t->in);
     hang_up(t, &t->out);
     sp_table_fini(&t->table);
     sp_vec_fini(&t->fresh);
     sp_op_queue_fini(&t->gets);
     sp_op_queue_fini(&t->others);
-    pthread_cond_destroy(&t->heard);
+    pthread_cond_destroy(&t->heard.changed);
     pthread_mutex_destroy(&t->lock);
     free_site(t);
 }
@@ -720,11 +724,13 @@ static sp_err start(remote_tier *t)
     struct {
         pthread_t *thread;
         void *(*run)(void *);
-    } const all[] = {{&t->reader, read_copies}, {&t->writer, write_copies}, {&t->listener, listen_to_others}};
+    } const all[] = {{&t->threads.reader, read_copies},
+                     {&t->threads.writer, write_copies},
+                     {&t->threads.listener, listen_to_others}};
     for (size_t i = 0; i < SP_COUNT(all); i++) {
         if (pthread_create(all[i].thread, NULL, all[i].run, t) != 0)
             return sp_fail(SP_E_NOMEM, "cannot start a thread of the remote tier");
-        t->n_threads++;
+        t->threads.n++;
     }
     return SP_OK;
 }
@@ -768,7 +774,7 @@ sp_err sp_remote_tier_open(const sp_remote_tier_opts *o, sp_tier **out)
     }
     sp_table_init(&t->table);
     pthread_mutex_init(&t->lock, NULL);
-    sp_cond_init(&t->heard);
+    sp_cond_init(&t->heard.changed);
     err = sp_op_queue_init(&t->others);
     if (err == SP_OK) err = start(t);
     if (err != SP_OK) {
