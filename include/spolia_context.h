@@ -195,10 +195,10 @@ typedef struct sp_context_info {
     int64_t n_params;
     int64_t kv_blocks, kv_blocks_free, cached_blocks, cached_segments; /* blocks of 16 tokens */
     size_t kv_block_bytes;
-    size_t packed_bytes,
-        mapped_bytes; /* weights packed when the context was opened, and weights mapped from sp_machine_opts.packs */
-    int64_t n_lookups, n_hits,
-        n_evicted; /* segments looked up, and found; copies dropped for room */
+    size_t packed_bytes, mapped_bytes; /* weights packed when the context was opened, and weights mapped from
+                                          sp_machine_opts.packs */
+    int64_t n_lookups, n_hits, n_evicted; /* segments looked up, segments found, copies dropped to make
+                                             room */
     int64_t n_computed; /* tokens computed for all requests */
     int64_t step_us, compute_us; /* time of all steps, and the model's part of it */
     double token_us;     /* time of a token of a short prompt: measured in recent steps, or a guess; 0: unknown */

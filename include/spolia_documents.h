@@ -21,8 +21,8 @@ extern "C" {
 typedef struct sp_documents sp_documents;
 
 typedef struct sp_documents_opts {
-    const char
-        *path;      /* SQLite file of the registered texts, created if missing; NULL: memory only */
+    const char *path; /* SQLite file of the registered texts, created if missing; NULL: memory
+                         only */
     int size_words; /* of a chunk; 0: 150 */
     int overlap_words; /* repeated at the beginning of the next chunk; 0 .. size_words - 1 */
     sp_embedder *embedder; /* for the vectors of collections, must outlive it; NULL: they are searched by words */
@@ -107,8 +107,8 @@ SP_API sp_err sp_documents_expire(sp_documents *d, const char *salt, const char 
 typedef bool sp_documents_progress(int64_t done, int64_t total, void *user);
 
 typedef struct sp_documents_compute {
-    const char
-        *system; /* system text of later prompts: a copy serves only prompts with this system text */
+    const char *system; /* system text of later prompts: a copy serves only prompts with this
+                           system text */
     int n_fuse;  /* chunks of the tenant that a fused copy is conditioned on; 0: plain copies */
     bool bare;   /* also compute copies without the title, as in the text of a message */
     sp_documents_progress *progress;

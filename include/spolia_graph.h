@@ -159,8 +159,8 @@ SP_API void sp_graph_answer_fini(sp_graph_answer *a);
 
 /* A node of a dependency tree: an entity or a relation of some path. */
 typedef struct sp_graph_node {
-    const char
-        *text;  /* its own words; after those of its ancestors they form the beginning of a path's text */
+    const char *text; /* its own words; after those of its ancestors they form the beginning
+                         of a path's text */
     int parent; /* index, less than its own; -1: a root */
     int depth;  /* 0: a root */
 } sp_graph_node;

@@ -51,8 +51,8 @@ typedef struct sp_grammar_head {
 typedef struct sp_grammar_opts {
     const char *schema;         /* JSON Schema, as text; NULL: any JSON object */
     const char *before, *after; /* texts around the JSON; NULL: none */
-    const char
-        *between; /* before, JSON, after repeat one or more times with this text (may be "") between; NULL: once */
+    const char *between;          /* before, JSON, after repeat one or more times with this text (may be "") between
+                                     them; NULL: once */
     const char *open, *close;     /* texts around all repetitions; NULL: none */
     const sp_grammar_head *heads; /* [n_heads] for a schema {"anyOf": [n_heads schemas]}: head i precedes JSON of
                                      schema i; NULL: none */
@@ -104,20 +104,20 @@ typedef struct sp_request_opts {
     sp_text_fn *on_text;
     sp_done_fn *on_done; /* or NULL */
     void *user;          /* of on_text, on_done, on_token and go_on */
-    bool
-        ignore_end; /* continue after an end token; an answer still ends when its grammar is complete */
+    bool ignore_end; /* continue after an end token; an answer still ends when its grammar is
+                        complete */
     int min_tokens; /* shorter answers are not ended by end tokens, stop tokens or stop strings; 0: none */
-    const sp_grammar
-        *grammar; /* borrowed until the request is destroyed; NULL: any text. max_tokens may cut the answer;
-                     min_tokens is ignored */
+    const sp_grammar *grammar; /* borrowed until the request is destroyed;
+                                  NULL: any text. max_tokens may cut the
+                                  answer; min_tokens is ignored */
     sp_token_fn *on_token; /* or NULL */
     sp_go_on_fn *go_on;    /* or NULL; called with `user` on the thread that runs the steps */
     int top_logprobs;      /* how many of the most likely tokens on_token gets, 0 .. SP_MAX_TOP_LOGPROBS */
-    const char
-        *decode;  /* "exact": every token of the answer reads all keys and values. "sparse:10%" or "sparse:4096": it
-                     reads this share ("sparse": 10%), or this many tokens, of the prompt, chosen for each KV head
-                     (docs/sparse-decoding.md). "window:4096": prompt and answer look at the prompt's beginning and
-                     at this many preceding tokens; not for trees. NULL: the context's `how`, else "exact" */
+    const char *decode; /* "exact": every token of the answer reads all keys and values. "sparse:10%" or
+                           "sparse:4096": it reads this share ("sparse": 10%), or this many tokens, of the prompt,
+                           chosen for each KV head (docs/sparse-decoding.md). "window:4096": prompt and answer look
+                           at the prompt's beginning and at this many preceding tokens; not for trees. NULL: the
+                           context's `how`, else "exact" */
     int priority;     /* lower numbers start first, across all tenants */
     int own_priority; /* among its tenant's requests of the same priority, lower numbers start first */
     const char *tenant;  /* whose request it is: the tenant served least goes first; NULL: the prompt's salt */

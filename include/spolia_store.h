@@ -64,8 +64,8 @@ typedef struct sp_store_copy {
     bool exact;     /* equals a plain forward pass after what it was computed after */
     bool measured;  /* it has attention statistics */
     /* From its header, which sp_store_list does not read: */
-    const char *const
-        *before;          /* [n_before] ids of the segments it was computed after; NULL: not read */
+    const char *const *before; /* [n_before] ids of the segments it was computed after; NULL: not
+                                  read */
     int n_before, n_head; /* the first n_head of them precede the first chunk */
     int position, n_layers; /* of the first key; of the model */
     int64_t layer_bytes;

@@ -12,9 +12,9 @@ void account_json(const sp_result *r, json_t *extra);
 /* account_line -- tokens reused and computed, time to first token, tokens per second, on standard
  * error. */
 void account_line(const sp_result *r);
-/* account_summary -- one line on standard error: chunks and tokens reused, time to first token, and
- * about how long it takes without reuse (cold_us), unless the process has computed too little to say:
- * n_computed tokens so far. */
+/* account_summary -- one line on standard error: chunks and tokens reused, time to first token, and an
+ * estimate of that time without reuse (cold_us), unless the process has computed too few tokens
+ * (n_computed) for one. */
 void account_summary(const sp_result *r, int64_t n_computed);
 /* account_error -- prints {"error": {"code", "message"}} with `extra`, which is consumed. */
 void account_error(const char *code, const char *message, json_t *extra);

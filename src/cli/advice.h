@@ -1,4 +1,4 @@
-/* advice.h -- options that do nothing beside the others. */
+/* advice.h -- options that have no effect, given the others. */
 #ifndef SP_CLI_ADVICE_H
 #define SP_CLI_ADVICE_H
 
@@ -6,7 +6,7 @@
 
 typedef struct advice {
     char ignored[128]; /* by the reuse policy: "--recompute, --alpha"; "" when there are none */
-    char idle[400];    /* for want of another option: "--host-evict without --host-memory; ..." */
+    char idle[400];    /* because another option is missing: "--host-evict without --host-memory; ..." */
     const char *policy;
 } advice;
 

@@ -1,4 +1,4 @@
-/* asked.h -- questions that users ask: which chunks they find together (--similar together). */
+/* asked.h -- users' questions, and which chunks they find together (--similar together). */
 #ifndef SP_CLI_ASKED_H
 #define SP_CLI_ASKED_H
 
@@ -10,7 +10,7 @@
  * "question". path: "-" is standard input. False after an error message. */
 bool cli_note_asked(sp_index *ix, const char *path);
 
-/* cli_asked_wrong -- why --similar and --asked do not go together, or NULL. */
+/* cli_asked_wrong -- why --similar and --asked cannot be combined, or NULL. */
 const char *cli_asked_wrong(const char *similar, const char *asked);
 
 #define CLI_SIMILAR_HELP                                                                                      \

@@ -36,7 +36,7 @@ void cli_visit(opt_visitor *visitor, void *user);
 
 /* cli_fail -- prints "spolia: <what failed>" from the library's error and returns exit code 1. */
 int cli_fail(sp_err err);
-/* cli_fail_with -- the same with a sentence of the program's own. */
+/* cli_fail_with -- the same with the caller's own sentence. */
 int cli_fail_with(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* cli_warn -- prints "spolia: <sentence>"; control characters become U+FFFD. */

@@ -45,8 +45,8 @@ typedef struct opt {
     bool common;   /* --help shows the common and required options of a table, or all where none is
                       common; --help-all shows all */
     bool required; /* of OPT_STRING: leaving it out is wrong usage */
-    const opt_choice
-        *choices;  /* its values, explained below it in help; the last has no name. NULL: none */
+    const opt_choice *choices; /* its values, explained below it in help; the last has no name.
+                                  NULL: none */
     bool is_model; /* of OPT_STRING and OPT_LIST: opt_parse makes hf:ORG/REPO a path (hub/hub.h) */
 } opt;
 
@@ -56,8 +56,8 @@ typedef struct opt_usage {
 } opt_usage;
 
 /* opt_parse -- fills the destinations. Returns the index of the first operand in argv, or
- * -1 - exit code: -1 after --help, -3 after wrong usage and
- * -2 when a model cannot be had, with an error message. tables: NULL-terminated list; at most
+ * -1 - exit code: -1 after --help and, after an error message, -3 for wrong usage and
+ * -2 if a model cannot be found or downloaded. tables: NULL-terminated list; at most
  * OPT_MAX options, which is asserted. */
 int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *tables);
 

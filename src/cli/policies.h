@@ -16,8 +16,8 @@ typedef sp_reuse_info cli_policy;
 const cli_policy *cli_policies(int *n);
 
 /* cli_policy_find -- of "NAME" or "NAME+fused", with or without parameters after them (":key=value,..."), which are
- * not read; NULL: the default. Returns NULL where the name is unknown. *fused (may be NULL): the name ends in
- * "+fused", which is known of policies that reuse chunks at any position. */
+ * not read; NULL: the default. Returns NULL if the name is unknown. *fused (may be NULL): the name ends in
+ * "+fused", which only policies that reuse chunks at any position have. */
 const cli_policy *cli_policy_find(const char *spec, bool *fused);
 
 #define CLI_SPEC 160 /* bytes of a policy with its parameters */
@@ -27,9 +27,9 @@ const cli_policy *cli_policy_find(const char *spec, bool *fused);
 bool cli_policy_read(const char *option, const char *spec, char *out);
 /* cli_policy_add -- adds key=value to a spec [CLI_SPEC] whose policy has that parameter and which does not set it. */
 void cli_policy_add(char *spec, const char *key, double value);
-/* cli_policy_has -- it has this parameter. */
+/* cli_policy_has -- whether the policy has this parameter. */
 bool cli_policy_has(const cli_policy *p, const char *key);
-/* cli_policy_sets -- the spec has a value for it. */
+/* cli_policy_sets -- whether the spec sets it. */
 bool cli_policy_sets(const char *spec, const char *key);
 /* cli_policy_amount -- the value of the parameter that decides how much is recomputed in place of the share, or 0.
  * spec: one that cli_policy_read has accepted. */

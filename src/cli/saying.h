@@ -31,7 +31,7 @@ extern const opt_choice saying_choices[];
 
 /* saying_check -- of the option. False after an error message. */
 bool saying_check(saying *s);
-/* saying_begin -- an answer to a prompt of this context; grammar: its text is bound to one, and has no thoughts. */
+/* saying_begin -- begins an answer to a prompt of this context; grammar: the text follows one, without thoughts. */
 void saying_begin(saying *s, const sp_context *c, const sp_prompt *p, bool grammar);
 /* saying_print -- a further piece of the answer (an sp_text_fn of `s`). False: it cannot be written. */
 bool saying_print(const char *text, size_t n, void *s);

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* show_text -- prints text with every character that a terminal could obey (controls, changes of
+/* show_text -- prints text with every character that a terminal would interpret (controls, changes of
  * direction) or that is not UTF-8 as U+FFFD; line ends and tabs stay. */
 void show_text(FILE *to, const char *s, size_t n);
 
@@ -14,7 +14,7 @@ void show_text(FILE *to, const char *s, size_t n);
  * as many columns wide: padded with blanks, or cut between characters and ended by an ellipsis. */
 void show_line(FILE *to, const char *s, int width);
 
-/* show_copy -- what show_line prints, as a string to be freed; NULL when memory is out. */
+/* show_copy -- what show_line prints, as a string to be freed; NULL: out of memory. */
 char *show_copy(const char *s, int width);
 
 /* show_dim, show_plain -- what switches a terminal to dim text and back; "" where `to` is no terminal,
@@ -26,7 +26,7 @@ const char *show_plain(FILE *to);
 enum { SHOW_SIZE = 24 };
 char *show_size(char *text, int64_t bytes);
 
-/* show_columns -- columns that show_line needs for all of a name. */
+/* show_columns -- columns that show_line needs for a whole name. */
 int show_columns(const char *s);
 
 #endif

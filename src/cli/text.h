@@ -1,12 +1,12 @@
-/* text.h -- a stream that writes into memory. That of libc is not used: when its memory cannot grow it loses a part of
- * the text without an error. */
+/* text.h -- a stream that writes into memory. open_memstream is not used: if its memory cannot grow, it loses a part
+ * of the text without an error. */
 #ifndef SP_CLI_TEXT_H
 #define SP_CLI_TEXT_H
 
 #include <stdio.h>
 
-/* cli_text_open -- fclose sets *text (ends with '\0'; Owns: free) and *n; if something did not fit in memory it
- * returns EOF, and *text is NULL. NULL: out of memory, and *text is NULL. */
+/* cli_text_open -- fclose sets *text (NUL-terminated; Owns: free) and *n; after running out of memory it returns EOF
+ * and sets *text to NULL. Returns NULL, with *text NULL, if memory is out at once. */
 FILE *cli_text_open(char **text, size_t *n);
 
 #endif

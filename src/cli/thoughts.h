@@ -8,7 +8,7 @@
  *                        <|start|>assistant<|channel|>commentary to=functions.f json<|message|>{}<|call|>
  *                      Commentary to nobody is text for the user.
  *
- * What a beginning of an answer says, the whole of it says, too: a stream prints the difference. */
+ * Splitting more of an answer only extends both parts, so a stream prints the difference. */
 #ifndef SP_CLI_THOUGHTS_H
 #define SP_CLI_THOUGHTS_H
 
@@ -21,16 +21,16 @@ typedef enum thoughts_form {
     THOUGHTS_CHANNELS,
 } thoughts_form;
 
-/* thoughts_of_template -- as a template (Jinja, or NULL) has them; never OPENED. */
+/* thoughts_of_template -- the form that a template (Jinja, or NULL) uses; never OPENED. */
 thoughts_form thoughts_of_template(const char *jinja);
 
 /* A message of an answer with channels. */
 typedef struct thoughts_message {
     cli_view channel, to, body;
-    bool ended; /* the mark after the body is there */
+    bool ended; /* the mark that ends the body has come */
 } thoughts_message;
 
-/* thoughts_take_fn -- takes a message to a function; false: it is text. */
+/* thoughts_take_fn -- receives a message to a function; returns false to treat it as text. */
 typedef bool thoughts_take_fn(const thoughts_message *m, void *user);
 
 typedef struct thoughts_parts {

@@ -1,4 +1,4 @@
-/* view.h -- a part of a text that is read from its beginning. */
+/* view.h -- a part of a text, which is read from its beginning. */
 #ifndef SP_CLI_VIEW_H
 #define SP_CLI_VIEW_H
 

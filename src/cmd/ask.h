@@ -29,7 +29,7 @@ typedef struct asking {
     const sampling_options *sampling;
     const char *system;
     int top_k;
-    bool keep_duplicates; /* near-duplicates among the chunks, too */
+    bool keep_duplicates; /* keep near-duplicates among the chunks */
     bool as_json, stable_order, allow_empty, verbose;
     const sp_reuse_opts *reuse;        /* NULL: the context's */
     const volatile sig_atomic_t *stop; /* nonzero: end the answer; NULL: Ctrl-C ends the program */
@@ -63,7 +63,7 @@ void ask_idle(const asking *a);
 /* ask_forget -- empties the conversation. */
 void ask_forget(asking *a);
 
-/* ask_batch -- a question a line from standard input. Returns the exit code. */
+/* ask_batch -- answers questions from standard input, one per line. Returns the exit code. */
 int ask_batch(asking *a);
 /* ask_chat_prompt -- a chat without documents: the earlier turns and a question, by the model's own template. */
 sp_err ask_chat_prompt(const asking *a, const ask_turn *t, sp_prompt *p);

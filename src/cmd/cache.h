@@ -6,10 +6,10 @@
 
 #include "cli/cli.h"
 
-/* What all of its commands have. */
+/* What all its commands share. */
 typedef struct cache_options {
     const char *store, *remote, *remote_key_file, *remote_ca; /* one of the first two */
-    const char *name; /* of it, without a password */
+    const char *name; /* of the store, without a password */
     bool as_json;
     opt table[6];
 } cache_options;

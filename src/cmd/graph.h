@@ -25,7 +25,7 @@ void graph_path_options_init(graph_path_options *p);
 /* graph_path_options_check -- false after an error message. */
 bool graph_path_options_check(graph_path_options *p);
 
-/* The default is what answers better over two graphs and two models: docs/lab/graphs.md. */
+/* The default gave better answers over two graphs and two models: docs/lab/graphs.md. */
 #define GRAPH_STYLE  "sentences"
 #define GRAPH_STYLES "sentences (A rel B.), arrows (A -rel-> B) or triplets ((A, rel, B)) (" GRAPH_STYLE ")"
 /* graph_style_parse -- false after an error message of the command. */

@@ -23,8 +23,8 @@ typedef struct graph_answer {
  * False when it is no triple: another number of fields, or an empty one. */
 bool graph_answer_parse(char *line, graph_answer *out);
 
-/* graph_answer_grounded -- whether subject and object are in the text, in any case of ASCII
- * letters: a triple that the document does not name was made up. */
+/* graph_answer_grounded -- whether subject and object occur in the text, ignoring the case of
+ * ASCII letters: a triple that the document does not name was made up. */
 bool graph_answer_grounded(const graph_answer *t, const char *text);
 
 #endif

@@ -1,10 +1,10 @@
-/* device.h -- what runs operations and owns the memory that they work on.
+/* device.h -- a device runs operations and owns the memory that they work on.
  *
  * The KV pool, weights and the engine's activations are *device memory*. It is obtained from a
  * device, named by pointers that may be offset like any other, and passed to operations in the
- * argument structs of ops.h. On a GPU the host cannot follow such a pointer; on the CPU it can, and
- * must not all the same, except where `unified` was asked first. The tests hold everyone to that:
- * they run the suite of exactness on a device whose memory the host cannot reach
+ * argument structs of ops.h. On a GPU the host cannot follow such a pointer; on the CPU it can, but
+ * still must not unless it has checked `unified`. The tests enforce this:
+ * they run the exactness suite on a device whose memory the host cannot reach
  * (tests/support/far_device.h).
  *
  *   host                                      device
@@ -21,13 +21,13 @@
  *      work is done; what it wrote is on the host after the event of the copy out.
  *  I3  The host side of a copy belongs to the copy until its event: what is copied in must not be
  *      changed, what is copied out must not be read.
- *  I4  A copy whose two sides are the same place does nothing. On a unified device both sides of a
- *      mirror are one piece of memory, so pushing and pulling cost nothing there.
+ *  I4  A copy onto itself does nothing. On a unified device both sides of a mirror are the same
+ *      memory, so pushing and pulling cost nothing there.
  *  I5  Descriptors (ops.h) are host memory; the device reads them before the call returns.
  *
- * Events. A copy returns an event, a number in the order of the calls; 0 is one that is over.
- * sp_device_wait(event) returns when everything up to it is done, with the first error that the
- * device met since it was last asked: operations return none. sp_device_synchronise waits for all.
+ * Events. A copy returns an event, a number in the order of the calls; 0 is always complete.
+ * sp_device_wait(event) returns when everything up to it is done, with the device's first error
+ * since the last wait: operations themselves return none. sp_device_synchronise waits for all.
  *
  * Thread: operations, reserve and load from one thread at a time. Copies from any thread.
  *
@@ -35,7 +35,7 @@
  * with sp_device, the calls of sp_device_calls, and a line in the table of device.c. `run` is a
  * switch over sp_op that launches the kernel for an argument struct; `reserve` sizes the scratch of
  * those kernels, so that a step allocates nothing; weight_bytes and weight_load choose the layout of
- * matrices. Add it to the devices of tests/support/tiny_model.h, and the suite of exactness runs.
+ * matrices. Add it to the devices of tests/support/tiny_model.h, and the exactness suite covers it.
  */
 #ifndef SP_COMPUTE_DEVICE_H
 #define SP_COMPUTE_DEVICE_H
@@ -46,7 +46,7 @@
 typedef struct sp_device sp_device;
 
 typedef struct sp_event {
-    uint64_t n; /* 0: over */
+    uint64_t n; /* 0: complete */
 } sp_event;
 
 /* The operations: each takes the struct sp_<name>_args of ops.h or summary.h. */
@@ -72,7 +72,7 @@ typedef enum sp_op {
 /* What a matrix is for: products with it, or rows taken from it (an embedding). */
 typedef enum sp_weight_use { SP_WEIGHT_PRODUCTS, SP_WEIGHT_ROWS } sp_weight_use;
 
-/* The largest operations to come: what the device makes room for. 0: none of that kind. */
+/* The largest operations to come, for which the device reserves scratch. 0: none of that kind. */
 typedef struct sp_step_sizes {
     int64_t rows, width;           /* products: rows of x, and the columns of the widest matrix */
     int n_heads, n_kv_heads, head; /* attention: H, G, D */
@@ -84,7 +84,7 @@ typedef struct sp_step_sizes {
 /* What a device implements. Calls that return nothing keep their error for `wait`. */
 typedef struct sp_device_calls {
     void (*close)(sp_device *d);
-    /* zeroed, on a cache line; NULL when memory is out */
+    /* zeroed, aligned to a cache line; NULL: out of memory */
     void *(*alloc)(sp_device *d, size_t n_bytes);
     void (*free)(sp_device *d, void *p, size_t n_bytes);
     sp_event (*copy_in)(sp_device *d, void *to, const void *from, size_t n_bytes);
@@ -104,12 +104,12 @@ struct sp_device {
     const char *kernels; /* which of its kernels run: "avx2" */
     int n_threads;       /* of the host that compute for it */
     bool exact_products; /* see sp_machine_opts */
-    bool unified;        /* the host reaches its memory */
+    bool unified;        /* the host can access its memory */
     const sp_device_calls *calls;
 };
 
 typedef struct sp_device_opts {
-    const char *kernels; /* which of a device's kernels, by name; NULL: the best */
+    const char *kernels; /* the device's kernels to use, by name; NULL: the best */
     int n_threads;       /* 0: one for each core */
     bool exact_products, amx_f16, amx_attend; /* see sp_machine_opts */
 } sp_device_opts;
@@ -129,16 +129,16 @@ typedef struct sp_mem {
     sp_device *device;
 } sp_mem;
 
-/* sp_mem_alloc -- n_bytes, zeroed, on a cache line; large pieces cost memory once touched. `what`
- * is what the message of SP_E_NOMEM says it was for. n_bytes = 0 allocates nothing. */
+/* sp_mem_alloc -- n_bytes, zeroed, aligned to a cache line; large pieces cost memory once touched.
+ * `what` names their purpose in the message of SP_E_NOMEM. n_bytes = 0 allocates nothing. */
 sp_err sp_mem_alloc(sp_device *d, size_t n_bytes, const char *what, sp_mem *out) SP_MUST_CHECK;
 void sp_mem_free(sp_mem *m);
-/* sp_mem_grow -- at least n_bytes; what was in it is lost. On failure it stays as it was. */
+/* sp_mem_grow -- to at least n_bytes; the content is lost. On failure nothing changes. */
 sp_err sp_mem_grow(sp_device *d, size_t n_bytes, const char *what, sp_mem *m) SP_MUST_CHECK;
 
 /* Memory that exists on both sides: the host writes and pushes, or pulls and reads. */
 typedef struct sp_mirror {
-    void *host, *dev; /* one place on a unified device */
+    void *host, *dev; /* equal on a unified device */
     sp_mem mem;
     sp_event pushed; /* the host side may be written after it */
 } sp_mirror;
@@ -167,7 +167,7 @@ static inline sp_event sp_device_copy_out(sp_device *d, void *to, const void *fr
     return to == from ? (sp_event){0} : d->calls->copy_out(d, to, from, n_bytes);
 }
 
-/* sp_device_wait -- Errors: the first one since the last wait, of whatever the device ran. */
+/* sp_device_wait -- Errors: the first one since the last wait, from any operation or copy. */
 static inline sp_err SP_MUST_CHECK sp_device_wait(sp_device *d, sp_event e)
 {
     return e.n ? d->calls->wait(d, e) : SP_OK;
@@ -187,7 +187,7 @@ static inline sp_err SP_MUST_CHECK sp_device_synchronise(sp_device *d)
 /* -- weights -------------------------------------------------------------------------------- */
 
 /* sp_device_weight_bytes -- device memory that a matrix needs, whole cache lines; 0 when the device
- * reads it where it is. */
+ * reads it in place. */
 static inline size_t sp_device_weight_bytes(sp_device *d, const sp_mat *w, sp_weight_use use)
 {
     return d->calls->weight_bytes(d, w, use);
@@ -200,8 +200,8 @@ static inline void sp_device_weight_load(sp_device *d, sp_mat *w, sp_weight_use 
     d->calls->weight_load(d, w, use, to);
 }
 
-/* sp_device_weight_adopt -- uses the bytes that weight_load wrote for an equal matrix, where they
- * are: memory that the host maps, on a cache line. Pre: weight_bytes > 0, the device adopts. */
+/* sp_device_weight_adopt -- uses the bytes that weight_load wrote for an equal matrix in place: memory
+ * mapped by the host, aligned to a cache line. Pre: weight_bytes > 0, sp_device_adopts. */
 static inline void sp_device_weight_adopt(sp_device *d, sp_mat *w, sp_weight_use use,
                                           const void *loaded)
 {

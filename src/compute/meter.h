@@ -1,4 +1,4 @@
-/* meter.h -- measures what the machine can do at most: the benches compare what they measure with these peaks. */
+/* meter.h -- measures the machine's peaks, with which benches compare their results. */
 #ifndef SP_COMPUTE_METER_H
 #define SP_COMPUTE_METER_H
 
@@ -25,8 +25,8 @@ typedef struct sp_peaks {
     const char *kernels; /* of operations: "avx2" */
 } sp_peaks;
 
-/* sp_meter_peaks -- one sample of some tenths of a second. Other work on the machine lowers it: take
- * the best of several. */
+/* sp_meter_peaks -- one sample, which takes some tenths of a second. Other work on the machine lowers
+ * it: take the best of several. */
 sp_peaks sp_meter_peaks(sp_meter *m);
 
 #endif

@@ -26,7 +26,7 @@ typedef struct sp_roof_loop {
     bool (*runs_here)(void);
 } sp_roof_loop;
 
-/* The return value depends on all of a loop's work, so that no compiler leaves any of it out. INT8:
+/* The return value depends on all of a loop's work, so that no compiler can drop any of it. INT8:
  * the sum of all products, each 15, modulo 2^32. */
 
 /* sp_roof_loops -- every loop in this build, including those that this CPU cannot run. */

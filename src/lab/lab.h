@@ -1,5 +1,5 @@
 /* lab.h -- the laboratory's commands: what measures quality and speed. The only header of lab/ that
- * cmd/ may include; the library and an embedding program need nothing of it. */
+ * cmd/ may include; the library and programs that embed it do not need it. */
 #ifndef SP_LAB_LAB_H
 #define SP_LAB_LAB_H
 

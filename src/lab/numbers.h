@@ -7,7 +7,7 @@
 
 /* lab_random -- the next number of a stream; any seed will do. */
 uint64_t lab_random(uint64_t *state);
-/* lab_unit -- evenly from 0 to 1, without both. */
+/* lab_unit -- uniform between 0 and 1, both excluded. */
 double lab_unit(uint64_t *state);
 void lab_shuffle(int *v, int n, uint64_t *state);
 

@@ -20,11 +20,11 @@ typedef enum sp_window_rule {
     SP_WINDOW_FLAG, /* only with "use_sliding_window": true, from layer max_window_layers on */
 } sp_window_rule;
 
-/* What is particular, bit by bit. */
+/* Traits: how an architecture differs from the common shape, one bit each. */
 #define SP_TRAIT(n) ((uint64_t)1 << (n))
 #define SP_ADJACENT            SP_TRAIT(0)  /* converters permute the rows of q and k in GGUF files, so that rotary
                                                pairs are (2i, 2i+1); Hugging Face files have halves */
-#define SP_ADJACENT_HF         SP_TRAIT(1)  /* so have Hugging Face files */
+#define SP_ADJACENT_HF         SP_TRAIT(1)  /* Hugging Face files have these pairs, too */
 #define SP_QKV_BIAS            SP_TRAIT(2)  /* q, k and v must have biases; otherwise they may */
 #define SP_QK_NORM             SP_TRAIT(3)  /* each head of q and k has a norm */
 #define SP_QK_NORM_WIDE        SP_TRAIT(4)  /* q and k have one norm over all heads */
@@ -44,10 +44,10 @@ typedef enum sp_window_rule {
 #define SP_NO_ROPE_LAYERS      SP_TRAIT(18) /* some layers do not rotate */
 #define SP_EXPERTS             SP_TRAIT(19) /* a mixture of experts in each layer */
 #define SP_SHARED_EXPERT       SP_TRAIT(20) /* and one that every token uses, behind a gate */
-#define SP_NORM_TOP            SP_TRAIT(21) /* weights of the chosen experts sum up to 1 */
+#define SP_NORM_TOP            SP_TRAIT(21) /* weights of the chosen experts sum to 1 */
 #define SP_LOGIT_CAP           SP_TRAIT(22) /* a soft cap on logits */
 #define SP_EXPERTS_MIXTRAL     SP_TRAIT(23) /* names of experts in Hugging Face files */
-#define SP_EXPERTS_GRANITE     SP_TRAIT(24) /* the same */
+#define SP_EXPERTS_GRANITE     SP_TRAIT(24) /* the same, of Granite */
 #define SP_SINKS               SP_TRAIT(25) /* a score of each head takes part of the probability and adds no value */
 #define SP_EXPERTS_OSS         SP_TRAIT(26) /* names of gpt-oss; biases of the router and the experts; its
                                                activation */
@@ -76,14 +76,14 @@ typedef struct sp_arch {
 /* The architecture of a GGUF file, or of a config.json; NULL if it is unknown. */
 const sp_arch *sp_arch_of_gguf(sp_text_view architecture);
 const sp_arch *sp_arch_of_hf(const char *model_type, const char *class_name);
-/* sp_arch_with -- the architecture whose GGUF files have this one's name and this key, or NULL. */
+/* sp_arch_with -- the architecture whose GGUF files have a's name and also this key, or NULL. */
 const sp_arch *sp_arch_with(const sp_arch *a, const char *key);
 
-/* sp_arch_reuse -- what may be used again, for users. Positions are rotations or none in every row of the
- * table, and attention depends on their differences, windows included: so keys may move. */
+/* sp_arch_reuse -- which reuse is possible, as text for users. In every row of the table positions are rotations or
+ * absent, and attention, windows included, depends on differences of positions only: keys can be moved. */
 const char *sp_arch_reuse(const sp_arch *a);
 
-/* sp_arch_why_not -- why an architecture that is no row cannot be computed; NULL: nothing is known of it. */
+/* sp_arch_why_not -- why an architecture that is not in the table is unsupported; NULL: it is unknown. */
 const char *sp_arch_why_not(sp_text_view name);
 
 /* sp_arch_list -- the names in the table, "llama, mistral, ...", for messages. */

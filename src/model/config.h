@@ -9,7 +9,7 @@
 #include "model/model.h"
 
 typedef enum sp_rope_scaling {
-    SP_ROPE_PLAIN, /* also what dynamic NTK is within the context that the model was trained for */
+    SP_ROPE_PLAIN, /* dynamic NTK, too: it changes nothing within the trained context */
     SP_ROPE_LINEAR, /* positions divided by `factor` */
     SP_ROPE_LLAMA3, /* low frequencies divided by `factor`, high ones kept, a ramp between */
     SP_ROPE_YARN,   /* the same with a ramp over pairs, and a factor on the magnitude */
@@ -27,29 +27,29 @@ typedef struct sp_rope_config {
     double low, high;                       /* llama3: the ramp, in turns within trained_ctx */
     double beta_fast, beta_slow; /* yarn */
     double attention;            /* factor on cos and sin */
-    double mscale, mscale_all;   /* yarn: from which that factor follows; 0: none */
+    double mscale, mscale_all;   /* yarn: that factor is computed from these; 0: none */
     bool exact_ramp;             /* yarn: the ends of the ramp are not rounded to whole pairs */
     float short_factor[SP_HEAD_MAX / 2]; /* longrope, config.json; 0: none */
 } sp_rope_config;
 
 enum { SP_LAYERS_MAX = 1024 };
-/* What a layer is, bit by bit. */
+/* Flags of a layer. */
 enum { SP_LAYER_LOCAL = 1, SP_LAYER_NO_ROPE = 2 };
 
-/* Matrices that have biases, by config.json. */
+/* Which matrices have biases, as config.json says. */
 enum { SP_BIAS_QKV = 1, SP_BIAS_OUT = 2, SP_BIAS_FFN = 4 };
 
 typedef struct sp_config {
     const sp_arch *arch;
     sp_hparams hp; /* n_vocab: the file's number or 0; weights.c sets it */
-    sp_rope_config rope, rope_local; /* the latter: of local layers, where n_rot > 0 */
+    sp_rope_config rope, rope_local; /* rope_local: of layers with a window; n_rot 0: not used */
     uint8_t layers[SP_LAYERS_MAX];   /* [n_layers] */
     int window_from;                 /* the first layer with a window, by max_window_layers */
     bool adjacent; /* rotary pairs (2i, 2i+1) */
     bool tied;     /* config.json says so; otherwise tied if there is no output matrix */
     bool untied;   /* config.json requires an output matrix */
     uint8_t biases;         /* SP_BIAS_*: what config.json says the matrices have */
-    const char *bias_field; /* its field of them, or NULL */
+    const char *bias_field; /* the field that says so, or NULL */
 } sp_config;
 
 /* sp_config_of_gguf, sp_config_of_json -- Errors: SP_E_FORMAT names file and field;

@@ -1,5 +1,5 @@
-/* config_int.h -- a configuration while it is read: where numbers come from, and how they are named in
- * messages. For config*.c alone. */
+/* config_int.h -- a configuration being read: where numbers come from, and their names in messages. For config*.c
+ * alone. */
 #ifndef SP_MODEL_CONFIG_INT_H
 #define SP_MODEL_CONFIG_INT_H
 
@@ -14,7 +14,7 @@ typedef struct sp_source {
     const sp_gguf *gguf;      /* NULL: a config.json */
     const json_t *root;       /* config.json */
     json_t *rope;             /* its rope_scaling or rope_parameters, or NULL */
-    json_t *rope_local;       /* the same of local layers, where they are apart */
+    json_t *rope_local;       /* that of local layers, if it is separate */
     const char *rope_section; /* the name of that section */
 } sp_source;
 
@@ -28,7 +28,7 @@ typedef struct sp_param {
     const char *gguf, *hf;
     double min, max;
     bool required;
-    uint64_t when; /* traits, any of which reads it; 0: every architecture does */
+    uint64_t when; /* traits that read it; 0: every architecture does */
 } sp_param;
 
 #define SP_CONFIG_AT(field)  offsetof(sp_config, field)
@@ -48,7 +48,7 @@ static inline bool sp_config_reads(const sp_source *s, const sp_param *p)
     return (p->when == 0 || (p->when & s->arch->traits)) && (s->gguf ? p->gguf : p->hf);
 }
 
-/* sp_config_full_name -- of a parameter that this kind of file has. */
+/* sp_config_full_name -- the full name of a parameter in this kind of file. */
 const char *sp_config_full_name(const sp_source *s, const sp_param *p, char *buf);
 /* sp_config_name -- the name of a field in this file. */
 const char *sp_config_name(const sp_source *s, size_t field, char *buf);
@@ -56,19 +56,19 @@ const char *sp_config_name(const sp_source *s, size_t field, char *buf);
  * Errors: SP_E_FORMAT if it is no number. */
 sp_err sp_config_number(const sp_source *s, const sp_param *p, double *out,
                         bool *found) SP_MUST_CHECK;
-/* sp_config_read -- the numbers of a table into their fields. */
+/* sp_config_read -- reads the numbers of a table into their fields. */
 sp_err sp_config_read(const sp_source *s, sp_params params, sp_config *c) SP_MUST_CHECK;
 
 /* -- config_rope.c -------------------------------------------------------------------------- */
 
-/* sp_config_find_rope -- the sections of a config.json. */
+/* sp_config_find_rope -- finds the rotary sections of a config.json. */
 sp_err sp_config_find_rope(sp_source *s) SP_MUST_CHECK;
-/* sp_config_rope -- type and numbers of both rotary embeddings, defaults filled in. Pre: heads are known. */
+/* sp_config_rope -- reads type and numbers of both rotary embeddings and fills in defaults. Pre: heads are known. */
 sp_err sp_config_rope(const sp_source *s, sp_config *c) SP_MUST_CHECK;
 
 /* -- config_layers.c ------------------------------------------------------------------------ */
 
-/* sp_config_layers -- which layers have a window, and which do not rotate. */
+/* sp_config_layers -- reads which layers have a window, and which do not rotate. */
 sp_err sp_config_layers(const sp_source *s, sp_config *c) SP_MUST_CHECK;
 
 /* -- config_claims.c ------------------------------------------------------------------------ */

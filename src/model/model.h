@@ -16,8 +16,8 @@ typedef struct sp_tokenizer sp_tokenizer;
 typedef struct sp_moe {
     int n, n_used;
     int n_ff;      /* of an expert */
-    int n_shared;  /* of the shared one; 0: there is none */
-    bool sum_to_1; /* the weights of the chosen ones do */
+    int n_shared;  /* of the shared one; 0: none */
+    bool sum_to_1; /* weights of the chosen experts sum to 1 */
 } sp_moe;
 
 /* Sizes and constants, whatever the file called them. Letters: compute/shapes.h. */
@@ -36,7 +36,7 @@ typedef struct sp_hparams {
     int sliding_window; /* tokens, of the layers that have one (sp_layer.window); 0: none */
     sp_act act;
     bool wide_qk_norm; /* one norm over all heads of q, and of k */
-    bool layer_norm;   /* LayerNorm in place of RMSNorm, but for heads */
+    bool layer_norm;   /* LayerNorm in place of RMSNorm, except on heads */
     bool parallel;     /* the feed-forward reads what attention reads */
     /* factors and soft caps; 0: none */
     float embed_scale;    /* on embeddings */
@@ -46,24 +46,24 @@ typedef struct sp_hparams {
     sp_moe moe;
 } sp_hparams;
 
-/* Rotary embedding as the model wants it: angle of pair i at position p is p * freq[i]. All
- * scalings (linear, llama3, per-pair factors of the file) are already in freq. */
+/* The model's rotary embedding: the angle of pair i at position p is p * freq[i]. All scalings (linear, llama3,
+ * per-pair factors of the file) are already in freq. */
 typedef struct sp_rope_spec {
     int n_rot;
     bool adjacent;
     float *freq;     /* [n_rot / 2], double precision rounded once */
-    float magnitude; /* factor on cos and sin; 1 but for yarn */
+    float magnitude; /* factor on cos and sin; 1 except for yarn */
 } sp_rope_spec;
 
 /* How the feed-forward part of a layer is computed (engine/ffn.c). */
 typedef enum sp_ffn_kind {
     SP_FFN_GATED,  /* w_down (act(w_gate x) * (w_up x)), the same for all rows */
-    SP_FFN_EXPERTS /* of the experts that the router chooses for a row, weighted */
+    SP_FFN_EXPERTS /* the weighted sum of the experts that the router chooses for a row */
 } sp_ffn_kind;
 
-/* A feed-forward of its own, or that of an expert. */
+/* The feed-forward of a layer or of an expert. */
 typedef struct sp_mlp {
-    sp_mat w_gate, w_up, w_down;          /* [F, E], or without data, [F, E] [E, F]; F of experts where it is one's */
+    sp_mat w_gate, w_up, w_down;          /* [F, E] or no data, [F, E], [E, F]; F of an expert: sp_moe.n_ff */
     const float *b_gate, *b_up, *b_down; /* [F] [F] [E] or NULL */
 } sp_mlp;
 
@@ -76,9 +76,9 @@ typedef struct sp_layer {
     sp_ffn_kind ffn;
     sp_rope_kind rope;
     int window;                        /* tokens that a query sees, itself included; 0: all */
-    const float *attn_norm, *ffn_norm; /* [E] of what they read, or NULL */
+    const float *attn_norm, *ffn_norm; /* [E] on their inputs, or NULL */
     const float *b_attn_norm, *b_ffn_norm;       /* [E] or NULL; layer_norm */
-    const float *attn_post_norm, *ffn_post_norm; /* [E] of what they add, or NULL */
+    const float *attn_post_norm, *ffn_post_norm; /* [E] on their outputs, or NULL */
     sp_mat wq, wk, wv, wo;             /* [H D, E] [G D, E] [G D, E] [E, H D] */
     const float *bq, *bk, *bv, *bo;    /* [H D] [G D] [G D] [E] or NULL */
     const float *q_norm, *k_norm;      /* [D] RMSNorm on each head before RoPE, or NULL; wide_qk_norm:
@@ -94,7 +94,7 @@ typedef struct sp_layer {
 
 typedef struct sp_model {
     sp_hparams hp;
-    sp_rope_spec rope, rope_local; /* the latter n_rot 0: not used */
+    sp_rope_spec rope, rope_local; /* rope_local.n_rot 0: not used */
     sp_mat embed;  /* [V, E] */
     sp_mat output; /* [V, E]; the embedding when tied */
     bool tied;
@@ -105,8 +105,8 @@ typedef struct sp_model {
     const char *chat_template; /* Jinja text from the file, or NULL */
     uint8_t id[32]; /* SHA-256 over architecture, sizes, tensor directory: a KV namespace */
     const char *path;
-    sp_device *device;   /* where the weights are; NULL: in host memory, as the file has them */
-    sp_mem on_device;    /* those that the device does not read from a file */
+    sp_device *device;   /* where the weights are; NULL: in host memory, as in the file */
+    sp_mem on_device;    /* weights that the device does not read from a file */
     size_t mapped_bytes; /* weights in the device's layout that are mapped from a pack */
     struct sp_model_files *files; /* private to model/; NULL: made in memory */
     struct sp_model_packs *packs; /* private to load.c */
@@ -122,31 +122,31 @@ void sp_model_close(sp_model *m);
 
 /* Where packed weights are kept for the next start. Zeroed: nowhere. */
 typedef struct sp_pack_opts {
-    const char *dir;  /* made when a pack is written; NULL: none */
+    const char *dir;  /* created when a pack is written; NULL: none */
     size_t max_bytes; /* of all packs in it; the least recently used ones are removed */
     size_t min_bytes; /* weights smaller than this are packed at each start */
 } sp_pack_opts;
 
 /* sp_model_load -- puts the weights on a device, in the layout of its kernels: packs them, on the
- * CPU about a second a gigabyte and thread, or maps a pack that an earlier start left. What it
- * packs, a thread writes to `packs` in the background; that it cannot is no error.
- * Once for a model, before an engine is made of it. The device must outlive the model.
- * Errors: SP_E_NOMEM; the model is then as before. */
+ * CPU about a second per gigabyte and thread, or maps a pack that an earlier start left. A background
+ * thread writes what was packed to `packs`; failing to write is not an error.
+ * Call it once, before an engine is created. The device must outlive the model.
+ * Errors: SP_E_NOMEM; the model is then unchanged. */
 sp_err sp_model_load(sp_model *m, sp_device *d, const sp_pack_opts *packs) SP_MUST_CHECK;
-/* sp_model_unload -- frees what load took, after the pack is written; the weights cannot be used
- * after it. Closing does it. */
+/* sp_model_unload -- waits for the pack to be written and frees what load took; the weights are unusable
+ * afterwards. sp_model_close calls it. */
 void sp_model_unload(sp_model *m);
 
-/* sp_model_next_matrix -- the matrix at *i, which starts at 0 and is moved past it, in the order in
- * which a step reads them: embedding, layers, output (also when it is the embedding again). NULL
- * after the last. */
+/* sp_model_next_matrix -- the matrix at *i, which starts at 0 and is
+ * advanced, in the order in which a step reads them: embedding, layers,
+ * output (even if it is tied to the embedding). NULL after the last. */
 sp_mat *sp_model_next_matrix(sp_model *m, int *i);
 /* sp_model_n_params -- elements of all matrices, a tied output counted once. */
 int64_t sp_model_n_params(sp_model *m);
 
-/* sp_model_inspect -- what is in the file, as JSON text appended to `out`: format, metadata
- * (arrays shortened), tensors with type, shape, offset and bytes, totals. Works for files whose
- * architecture is unknown. */
+/* sp_model_inspect -- appends a description of the file to `out` as
+ * JSON: format, metadata (arrays shortened), tensors with type, shape,
+ * offset and bytes, totals. Works for unknown architectures, too. */
 sp_err sp_model_inspect(const char *path, sp_bytes *out) SP_MUST_CHECK;
 
 #endif

@@ -5,8 +5,8 @@
 #include "model/config.h"
 #include "model/model_files.h"
 
-/* sp_model_from_gguf -- a model from a file that is open already. Owns: `g` moves into the model,
- * on failure it is closed. */
+/* sp_model_from_gguf -- builds a model from an open
+ * file. Owns: takes `g`; closes it on failure. */
 sp_err sp_model_from_gguf(sp_gguf *g, sp_model **out) SP_MUST_CHECK;
 
 /* sp_model_identify -- fills m->id from hyper-parameters, rotary frequencies and the tensors:
@@ -14,8 +14,8 @@ sp_err sp_model_from_gguf(sp_gguf *g, sp_model **out) SP_MUST_CHECK;
  * shape differ. */
 sp_err sp_model_identify(sp_model *m, const sp_tensor_dir *dir) SP_MUST_CHECK;
 
-/* sp_model_inspect_gguf -- sp_model_inspect of a file that is open already; path is what it calls
- * it. */
+/* sp_model_inspect_gguf -- sp_model_inspect of an
+ * open file, which the output calls `path`. */
 sp_err sp_model_inspect_gguf(const sp_gguf *g, const char *path, sp_bytes *out) SP_MUST_CHECK;
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 
-/* What a pack is of: `key` names the model and the layout, n_bytes is what its weights take. */
+/* What a pack holds: `key` names the model and the layout, n_bytes is the size of the weights. */
 typedef struct sp_pack_name {
     sp_digest key;
     size_t n_bytes;
@@ -15,7 +15,7 @@ typedef struct sp_pack_name {
 
 typedef struct sp_pack_map {
     sp_file_map file;
-    const uint8_t *weights; /* [n_bytes], on a page */
+    const uint8_t *weights; /* [n_bytes], page-aligned */
 } sp_pack_map;
 
 /* sp_pack_file_bytes -- size of the file. */
@@ -23,7 +23,7 @@ size_t sp_pack_file_bytes(size_t n_bytes);
 
 /* sp_pack_file_open -- maps a pack and checks all of it, with n_threads.
  * Errors: SP_E_IO, SP_E_FORMAT (not a pack of this name, damaged), SP_E_NOMEM. Owns: close it with
- * sp_file_map_close. Cost: a pass over the file at the speed of memory. */
+ * sp_file_map_close. Cost: one pass over the file. */
 sp_err sp_pack_file_open(const char *path, const sp_pack_name *name, int n_threads,
                          sp_pack_map *out) SP_MUST_CHECK;
 

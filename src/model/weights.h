@@ -1,4 +1,4 @@
-/* weights.h -- the tensors of a file as the weights of layers. For model/ alone. */
+/* weights.h -- binds the tensors of a file to the weights of layers. For model/ alone. */
 #ifndef SP_MODEL_WEIGHTS_H
 #define SP_MODEL_WEIGHTS_H
 
@@ -9,12 +9,12 @@
  * Matrices are borrowed from the tensors' data; vectors, the layer table and unaligned matrices are
  * copied into `arena`. gguf: which of the two sets of names the file uses.
  * Errors: SP_E_FORMAT (a tensor is missing or has another shape), SP_E_UNSUPPORTED (its type, or a
- * tensor that means another computation), SP_E_NOMEM; each names path and tensor. */
+ * tensor that implies another computation), SP_E_NOMEM; each names path and tensor. */
 sp_err sp_weights_bind(const sp_tensor_dir *dir, const sp_config *c, const char *path, bool gguf,
                        sp_arena *arena, sp_model *m) SP_MUST_CHECK;
 
-/* sp_weights_next -- the weight at *i, which starts at 0 and is moved past it, in the order in which
- * a step reads them; absent ones are skipped. False after the last. */
+/* sp_weights_next -- the weight at *i, which starts at 0 and is advanced, in the order in which a step
+ * reads them; absent ones are skipped. False after the last. */
 bool sp_weights_next(sp_model *m, int *i, sp_weight *out);
 
 #endif

@@ -12,8 +12,8 @@ typedef struct sp_archive {
     size_t left; /* bytes that may still be unpacked: a small archive can hold a huge file */
 } sp_archive;
 
-/* sp_archive_open -- reads data in place. Errors: SP_E_UNSUPPORTED when it is no sound archive,
- * SP_E_NOMEM. */
+/* sp_archive_open -- reads data in place. Errors:
+ * SP_E_UNSUPPORTED (not a valid archive), SP_E_NOMEM. */
 sp_err sp_archive_open(const char *data, size_t n, sp_archive *out) SP_MUST_CHECK;
 void sp_archive_close(sp_archive *a);
 
@@ -21,8 +21,8 @@ void sp_archive_close(sp_archive *a);
  * SP_E_LIMIT, SP_E_NOMEM. */
 sp_err sp_archive_read(sp_archive *a, const char *name, sp_bytes *out) SP_MUST_CHECK;
 
-/* sp_archive_xml -- a pull parser over one file, whose content `own` keeps. Entities stay
- * unexpanded, nothing is fetched. Free it with xmlFreeTextReader. */
+/* sp_archive_xml -- a pull parser over one file, whose content is kept in `own`. Entities stay unexpanded, nothing is
+ * fetched. Free it with xmlFreeTextReader. */
 sp_err sp_archive_xml(sp_archive *a, const char *name, sp_bytes *own,
                       xmlTextReader **out) SP_MUST_CHECK;
 
@@ -32,11 +32,11 @@ sp_err sp_xml_next(xmlTextReader *x, bool *more) SP_MUST_CHECK;
 bool sp_xml_is(xmlTextReader *x, int kind, const char *name);
 const char *sp_xml_name(xmlTextReader *x);
 const char *sp_xml_text(xmlTextReader *x);
-/* sp_xml_attribute -- by its name without a prefix; appends to `out` and returns whether it is
- * there. */
+/* sp_xml_attribute -- appends the value of the attribute with this name (without a prefix) to `out`; *found tells
+ * whether it exists. */
 sp_err sp_xml_attribute(xmlTextReader *x, const char *name, sp_bytes *out, bool *found);
 
-/* sp_archive_title -- the text of the first <dc:title> of a file; none is no error. */
+/* sp_archive_title -- the text of the first <dc:title> of a file; having none is not an error. */
 sp_err sp_archive_title(sp_archive *a, const char *name, sp_bytes *title) SP_MUST_CHECK;
 
 #endif

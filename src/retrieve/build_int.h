@@ -1,5 +1,5 @@
-/* build_int.h -- an index being built: index.c goes through the files of its roots (roots.c) and
- * has their chunks written (rows.c). */
+/* build_int.h -- an index being built: index.c reads the files of its roots (roots.c) and writes their chunks
+ * (rows.c). */
 #ifndef SP_RETRIEVE_BUILD_INT_H
 #define SP_RETRIEVE_BUILD_INT_H
 
@@ -9,7 +9,7 @@
 #include "retrieve/folder_int.h"
 #include "spolia.h"
 
-/* A file as the index has it. */
+/* A file in the index. */
 typedef struct sp_known_file {
     int64_t id, size, mtime_ns, n_chunks;
     sp_digest sha256;
@@ -57,35 +57,35 @@ typedef struct sp_builder {
     const char *file;            /* being read, relative to root->folder */
     int64_t file_id;
     const sp_document *document; /* being chunked */
-    size_t line_at;              /* a place in its text, and */
+    size_t line_at;              /* an offset in its text, and */
     int64_t line;                /* its line */
     sp_bytes full, content, title, grams[2];
 } sp_builder;
 
 /* -- roots.c ---------------------------------------------------------------------------------- */
 
-/* sp_roots_load -- b->roots as the index has them. */
+/* sp_roots_load -- reads b->roots from the index. */
 sp_err sp_roots_load(sp_builder *b) SP_MUST_CHECK;
-/* sp_roots_name -- which of them are wanted, after the ones that were named and b->o: new ones are
- * added to the list, those to be replaced are left unwanted with *leave. Errors: SP_E_ARG for a new
- * one without leave, or one inside another; SP_E_IO for one that is not there. */
+/* sp_roots_name -- marks the named roots as wanted (n 0: all of them) and applies b->o: adds new roots, moves one, or
+ * drops those that are not named. Errors: SP_E_ARG (a new root without `add`, `replace` or `moved`; one inside
+ * another), SP_E_IO (a root that does not exist). */
 sp_err sp_roots_name(sp_builder *b, const char *const *named, int n) SP_MUST_CHECK;
-/* sp_roots_list -- the files of the wanted ones. */
+/* sp_roots_list -- lists the files of the wanted roots. */
 sp_err sp_roots_list(sp_builder *b) SP_MUST_CHECK;
-/* sp_roots_save -- writes the list as it is now; new ones get their ids. */
+/* sp_roots_save -- writes the current list; new roots get their ids. */
 sp_err sp_roots_save(sp_builder *b) SP_MUST_CHECK;
-/* sp_roots_drop -- takes one out of the list and out of the index. */
+/* sp_roots_drop -- removes a root from the list and from the index. */
 sp_err sp_roots_drop(sp_builder *b, size_t i) SP_MUST_CHECK;
 void sp_roots_fini(sp_builder *b);
 
 /* -- rows.c ----------------------------------------------------------------------------------- */
 
 sp_err sp_rows_prepare(sp_builder *b) SP_MUST_CHECK;
-/* sp_rows_run -- a statement with two parameters at most. */
+/* sp_rows_run -- runs a statement with at most two parameters. */
 sp_err sp_rows_run(sp_builder *b, sp_statement which, int64_t first, int64_t second) SP_MUST_CHECK;
 sp_err sp_rows_add_file(sp_builder *b, const sp_known_file *f) SP_MUST_CHECK;
 sp_err sp_rows_remove_file(sp_builder *b, int64_t id) SP_MUST_CHECK;
-/* sp_rows_add_document -- its chunks; an sp_document_fn whose user is the builder. */
+/* sp_rows_add_document -- adds its chunks; an sp_document_fn whose user is the builder. */
 sp_err sp_rows_add_document(const sp_document *d, void *user) SP_MUST_CHECK;
 void sp_rows_fini(sp_builder *b);
 

@@ -9,7 +9,7 @@ typedef enum sp_syntax {
     SP_SYNTAX_PLAIN,
     SP_SYNTAX_MARKDOWN,
     SP_SYNTAX_RST,
-    SP_SYNTAX_CODE, /* source code, and whatever else is lines: configuration, table rows */
+    SP_SYNTAX_CODE, /* source code, and other text made of lines: configuration, table rows */
 } sp_syntax;
 
 typedef struct sp_chunk_opts {

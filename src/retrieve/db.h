@@ -1,4 +1,4 @@
-/* db.h -- the index as a SQLite file: its schema, and SQLite's errors as ours. */
+/* db.h -- the index as a SQLite file: its schema, and SQLite's errors as sp_err. */
 #ifndef SP_RETRIEVE_DB_H
 #define SP_RETRIEVE_DB_H
 
@@ -10,18 +10,18 @@
  * SP_E_FORMAT for a file that is damaged or no database, or else SP_E_IO. */
 sp_err sp_db_fail(sqlite3 *db, const char *path, const char *doing);
 
-/* sp_db_place -- whether the file system of a path is mounted read-only, and then whether the file is there. */
+/* sp_db_place -- whether the file system of a path is mounted read-only and, if so, whether the file exists. */
 typedef enum sp_db_place_kind { SP_DB_WRITABLE, SP_DB_FIXED, SP_DB_FIXED_AND_NONE } sp_db_place_kind;
 sp_err sp_db_place(const char *path, sp_db_place_kind *out) SP_MUST_CHECK;
 
 /* sp_db_open -- opens a connection that distrusts the file (no functions or tables that its schema
- * names beyond the harmless ones). Checks nothing of its content. doing: what an error says was
- * tried. */
+ * names beyond the harmless ones). Does not check its
+ * content. doing: names the attempt in errors. */
 sp_err sp_db_open(const char *path, const char *doing, bool write, sqlite3 **out) SP_MUST_CHECK;
 
-/* sp_db_check -- whether it is an index of this version. `empty` (may be NULL) is set for an empty
- * database, which may become an index, and with `replace` for an index of another version; without
- * it, those are errors. Errors: SP_E_FORMAT, SP_E_IO. */
+/* sp_db_check -- checks that the file is an index of this version. `empty` (may be NULL) is set for an empty
+ * database, which may become an index, and with `replace` for an index of another version; otherwise these are
+ * errors. Errors: SP_E_FORMAT, SP_E_IO. */
 sp_err sp_db_check(sqlite3 *db, const char *path, bool replace, bool *empty) SP_MUST_CHECK;
 
 /* sp_db_clear -- drops and recreates all tables; inside a transaction of the caller. */

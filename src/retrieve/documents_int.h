@@ -72,11 +72,11 @@ typedef struct sp_reading {
     int64_t n_bad_lines; /* else it is counted here, and the first ones are named in the log */
 } sp_reading;
 
-/* sp_document_format -- by the suffix of a file name, in any case of letters; some names without a
- * suffix (README, Makefile) have a format too. */
+/* sp_document_format -- by the suffix of a file name, ignoring case; some names without a suffix (README, Makefile)
+ * have a format, too. */
 sp_doc_format sp_document_format(const char *path);
 
-/* sp_documents_read -- gives the documents in a file's content to r->fn, one after another.
+/* sp_documents_read -- passes the documents in a file's content to r->fn, one after another.
  *
  *   format    documents  title                                            syntax     place
  *   text      one        the file's name                                  plain      lines
@@ -98,9 +98,9 @@ sp_doc_format sp_document_format(const char *path);
  *   PPTX      one        first heading, title property, or file's name    Markdown   marked pages
  *   mail      one        the subject, or the file's name                  plain      none
  *   RTF       one        the file's name                                  plain      none
- *   gzip      those of what is packed; the format follows from the name without .gz
+ *   gzip      those of the packed file; the name without .gz gives the format
  *
- * Text that is not UTF-8 is converted where its encoding can be told (encoding.c).
+ * Text that is not UTF-8 is converted if its encoding can be detected (encoding.c).
  * Errors: SP_E_UNSUPPORTED (damaged, or no text) and SP_E_LIMIT (more than SP_DOC_MAX_BYTES): a
  * caller may skip the file; fn has not been called. SP_E_FORMAT: a bad line of JSONL, if strict.
  * SP_E_NOMEM, and what fn returns. */
@@ -146,11 +146,11 @@ sp_err sp_rtf_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
 /* sp_document_read -- as sp_documents_read, without the path in errors. */
 sp_err sp_document_read(sp_reading *r, sp_doc_format format, const char *data,
                         size_t n) SP_MUST_CHECK;
-/* sp_gzip_read -- unpacks, and has the reader of what is inside called. */
+/* sp_gzip_read -- unpacks the file and calls the reader for its content. */
 sp_err sp_gzip_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
 
-/* sp_text_convert -- bytes of a named encoding as UTF-8 in `own`; *done is false, and `own` empty, when
- * iconv does not know it or some bytes mean nothing in it. */
+/* sp_text_convert -- converts bytes of a named encoding to UTF-8 in `own`; *done is false, and `own` empty, if iconv
+ * does not know the encoding or some bytes are invalid in it. */
 sp_err sp_text_convert(const char *encoding, const char *data, size_t n, sp_bytes *own,
                        bool *done) SP_MUST_CHECK;
 

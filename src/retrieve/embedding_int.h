@@ -21,10 +21,10 @@ typedef struct sp_embedding_facts {
  * first word. */
 sp_err sp_embedding_kind(const char *name, sp_vectors_kind *out, char *url) SP_MUST_CHECK;
 const char *sp_embedding_kind_name(sp_vectors_kind kind);
-/* sp_embedding_facts_read -- *there is false when the index has no vectors. Owns: sp_vec_fini of centroids. */
+/* sp_embedding_facts_read -- *there is false if the index has no vectors. Owns: sp_vec_fini of centroids. */
 sp_err sp_embedding_facts_read(sqlite3 *db, const char *path, sp_embedding_facts *out, bool *there) SP_MUST_CHECK;
 
-/* Vectors on their way from the table. */
+/* Vectors read from the table. */
 typedef struct sp_vector_rows {
     SP_VEC(int64_t) ids;
     SP_VEC(uint32_t) clusters;
@@ -35,7 +35,7 @@ void sp_vector_rows_fini(sp_vector_rows *r);
 
 typedef sp_err sp_vector_rows_fn(sp_vector_rows *r, void *user);
 
-/* Where rows are from. */
+/* Where rows come from. */
 typedef struct sp_vector_source {
     sqlite3 *db;
     const char *path;
@@ -48,7 +48,7 @@ typedef struct sp_vector_source {
 sp_err sp_vector_rows_each(const sp_vector_source *from, const char *sql, int64_t parameter, sp_vector_rows_fn *fn,
                            void *user) SP_MUST_CHECK;
 
-/* A table being loaded: x is what it becomes. */
+/* A table being loaded into x. */
 typedef struct sp_embedding_load {
     sp_vectors *x;
     sp_team *team;
@@ -57,10 +57,10 @@ typedef struct sp_embedding_load {
     int64_t done, total;
 } sp_embedding_load;
 
-/* sp_embedding_load_all -- what the table has, in memory; of a database a client. */
+/* sp_embedding_load_all -- loads the table into memory; for a database, opens a client. */
 sp_err sp_embedding_load_all(sqlite3 *db, const char *path, const sp_embedding_facts *f,
                              sp_embedding_load *l) SP_MUST_CHECK;
-/* sp_embedding_write_graph -- beside the index, under its name once it is whole; *hash is its checksum. */
+/* sp_embedding_write_graph -- writes the graph beside the index, renamed once complete; *hash is its checksum. */
 sp_err sp_embedding_write_graph(const sp_vectors *x, const char *path, int64_t *hash) SP_MUST_CHECK;
 
 #endif

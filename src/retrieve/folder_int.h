@@ -5,7 +5,7 @@
 #include "base/mem.h"
 
 typedef struct sp_suffix {
-    char name[16]; /* with its period, in small letters; "" for none or a long one */
+    char name[16]; /* with its dot, in lower case; "" for none or a long one */
     int64_t n;
 } sp_suffix;
 
@@ -17,8 +17,8 @@ typedef struct sp_folder {
 } sp_folder;
 
 /* sp_folder_list -- every entry whose name is that of a document, links included, whether it can be
- * read or not. Names that start with a period are left out. Each folder is read once, by whichever
- * way it is reached: folders that are links come last, so that a loop ends.
+ * read or not. Names that start with a dot are skipped. Each folder is read once, however it is
+ * reached; links to folders come last, so that a loop ends.
  * Errors: SP_E_IO when `dir` itself cannot be read; SP_E_NOMEM. Owns: sp_folder_fini. */
 sp_err sp_folder_list(const char *dir, sp_folder *out) SP_MUST_CHECK;
 /* sp_folder_add_other -- counts a file that has no reader; sp_folder_add_suffix, n of them. */

@@ -22,8 +22,8 @@ sp_err sp_ranking_words(sp_index *ix, const char *question, int k, const sp_ids 
                         sp_ranking *out) SP_MUST_CHECK;
 /* sp_ranking_ids -- adds the ids that a statement with one parameter returns for each of n texts. */
 sp_err sp_ranking_ids(sp_index *ix, const char *sql, const char *const *texts, int n, sp_ids *out) SP_MUST_CHECK;
-/* sp_ranking_allowed -- ids of the chunks that a query's files and tags allow, ascending: of these files, and of all
- * files in these folders; of files with one of these tags (tags.h); both must hold. */
+/* sp_ranking_allowed -- ids of the chunks that a query allows, ascending: those of its files and of all files in its
+ * folders that also have one of its tags (tags.h). */
 sp_err sp_ranking_allowed(sp_index *ix, const sp_retrieve_query *q, sp_ids *out) SP_MUST_CHECK;
 /* sp_index_files -- how many files have chunks, and their bytes. */
 sp_err sp_index_files(sp_index *ix, int64_t *n, int64_t *n_bytes) SP_MUST_CHECK;

@@ -12,8 +12,8 @@ struct sp_index {
     char *path;
     int64_t n_chunks;
     bool has_grams;
-    int64_t n_noted;     /* questions whose chunks are counted as found together (together.c) */
-    bool has_links;      /* chunks and the entities that their triples name are listed (linked.c) */
+    int64_t n_noted;     /* questions that sp_index_note_question has counted (together.c) */
+    bool has_links;      /* the table of chunks and the entities in their triples is built (linked.c) */
     sp_vectors *vectors; /* of its chunks, once sp_embedding_near has read them; or NULL */
 };
 
@@ -24,7 +24,7 @@ struct sp_index {
 /* sp_hits_take -- runs a statement to its end; its columns are SP_HIT_COLUMNS. */
 sp_err sp_hits_take(sp_index *ix, sqlite3_stmt *s, sp_hits *out) SP_MUST_CHECK;
 
-/* sp_index_rank -- the k best chunks for a text; without chunk `like` and its copies, 0 for none. */
+/* sp_index_rank -- the k best chunks for a text, without chunk `like` and its copies; like 0: all chunks. */
 sp_err sp_index_rank(sp_index *ix, const char *question, int k, int64_t like,
                      sp_hits *out) SP_MUST_CHECK;
 

@@ -6,8 +6,8 @@
  *               |   replace   |
  *               +-------------+
  *
- * What is forgotten is overwritten in the file (SQLite's secure_delete). Thread: any; no call keeps others
- * waiting for as long as its document is. */
+ * Forgotten data are overwritten in the file (SQLite's secure_delete). Thread: any; no call blocks others for
+ * the length of a document. */
 #ifndef SP_RETRIEVE_SHELF_H
 #define SP_RETRIEVE_SHELF_H
 
@@ -25,19 +25,19 @@ typedef struct sp_shelf_chunk {
     int32_t n_tokens;
 } sp_shelf_chunk;
 
-/* path NULL: in memory. On a file system that is read-only, what is there is read, and every change is
+/* sp_shelf_open -- path NULL: in memory. On a read-only file system documents can be read, and every change is
  * SP_E_UNSUPPORTED. Errors: SP_E_IO, SP_E_FORMAT, SP_E_NOMEM. */
 sp_err sp_shelf_open(const char *path, sp_shelf **out) SP_MUST_CHECK;
 bool sp_shelf_writes(const sp_shelf *s);
 void sp_shelf_close(sp_shelf *s);
-/* sp_shelf_version -- another one after each change that this process makes to the documents of a tenant, of one
- * collection (shelf_collections.h) or outside all (""); now and then also after others. */
+/* sp_shelf_version -- differs after each change that this process makes to a tenant's documents in one collection
+ * (shelf_collections.h), or outside all (""); sometimes also after other changes. */
 uint64_t sp_shelf_version(sp_shelf *s, const char *tenant, const char *collection);
 
 /* sp_shelf_is_whole -- whether all of a file can be read. Errors: SP_E_NOTFOUND, SP_E_IO, SP_E_NOMEM.
- * sp_shelf_repair -- replaces the file, which is kept as "<path>.damaged", by one of what can be read; without
- * `save` by one that has no live documents. What is lost is doomed. No other process may have it open. Errors: as
- * open; SP_E_FORMAT: with `save`, not even its tables can be read. */
+ * sp_shelf_repair -- replaces the file by one with what can be read, or, without `save`, by one without live
+ * documents; the old file is kept as "<path>.damaged". Lost documents are doomed. No other process may have it open.
+ * Errors: as open; SP_E_FORMAT: with `save`, not even its tables can be read. */
 typedef struct sp_shelf_repair_opts {
     bool save;
     sp_documents_lost *lost; /* may be NULL */
@@ -53,12 +53,12 @@ typedef struct sp_shelf_row {
     const char *file, *tags; /* of a document in a collection: its file's name, sp_tags; NULL: "" */
 } sp_shelf_row;
 
-/* sp_shelf_put -- found once it is whole; one with the same id becomes doomed. The id "NAME/ID" is that of a document
- * in a collection. Errors: SP_E_ARG without `replace`; SP_E_NOTFOUND: there is no such collection. */
+/* sp_shelf_put -- found once it is complete; one with the same id becomes doomed. "NAME/ID" is in a collection.
+ * Errors: SP_E_ARG (the id exists, without `replace`), SP_E_NOTFOUND (no such collection). */
 sp_err sp_shelf_put(sp_shelf *s, const sp_shelf_row *row, const sp_shelf_chunk *chunks,
                     int n) SP_MUST_CHECK;
-/* sp_shelf_list -- of a collection, or outside all: ids > after; or with `id` that one. Expired ones are left out.
- * *out is new. */
+/* sp_shelf_list -- documents of a collection, or outside all: those with ids > after, or only `id`. Expired ones are
+ * left out. */
 typedef struct sp_shelf_query {
     const char *tenant, *id;
     const char *collection, *after; /* "", or NULL: outside all; `after` is without the collection's name */
@@ -84,20 +84,20 @@ sp_err sp_shelf_ids(sp_shelf *s, const char *tenant, const char *id, sp_digests 
 /* sp_shelf_pinned_ids -- of all pinned documents. */
 sp_err sp_shelf_pinned_ids(sp_shelf *s, sp_digests *out) SP_MUST_CHECK;
 
-/* sp_shelf_doom -- Errors: SP_E_NOTFOUND. sp_shelf_doom_expired: all whose time is over: the
- * second in which they expire belongs to them, so none lives shorter than it was given. */
+/* sp_shelf_doom -- Errors: SP_E_NOTFOUND. sp_shelf_doom_expired: all documents whose second of expiry is over, so
+ * that none lives shorter than requested. */
 sp_err sp_shelf_doom(sp_shelf *s, const char *tenant, const char *id) SP_MUST_CHECK;
 sp_err sp_shelf_doom_expired(sp_shelf *s, int64_t now_s) SP_MUST_CHECK;
 /* sp_shelf_doomed -- the doomed documents of a tenant (NULL: of all): their rows, the content ids that no other
  * document has, and title and text of those chunks, each once, with the tenant in `root`. Owns: sp_doomed_fini. */
 typedef struct sp_doomed {
-    SP_VEC(int64_t) rows; /* none: nothing is doomed */
+    SP_VEC(int64_t) rows; /* empty: nothing is doomed */
     sp_digests ids;       /* sorted */
     sp_hits texts;
 } sp_doomed;
 sp_err sp_shelf_doomed(sp_shelf *s, const char *tenant, sp_doomed *out) SP_MUST_CHECK;
 void sp_doomed_fini(sp_doomed *d);
-/* sp_shelf_forget -- these documents leave the file, and no others. */
+/* sp_shelf_forget -- removes exactly these documents from the file. */
 sp_err sp_shelf_forget(sp_shelf *s, const sp_doomed *d) SP_MUST_CHECK;
 
 #endif

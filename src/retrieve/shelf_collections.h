@@ -2,8 +2,8 @@
  * tags and a count of how often they were retrieved.
  *
  *   collections  a tenant's; its documents have ids "NAME/ID"
- *   members      what is known of such a document: file, tags, sizes, the encoder that all its chunks have vectors of
- *   vectors      of a chunk, f32 [n_dims]; leaves the file with its document
+ *   members      facts of such a document: file, tags, sizes, the encoder once all its chunks have its vectors
+ *   vectors      of a chunk, f32 [n_dims]; removed with its document
  *   retrieved    how often a chunk was found for a question, by the hash of its text; `place` is the collection
  *
  * Thread: any. */
@@ -15,12 +15,12 @@
 
 enum { SP_PLACE_BYTES = 2 * sizeof(sp_digest) + 72 }; /* of a tenant's name, a slash, a collection's */
 
-/* sp_shelf_add_collection -- Errors: SP_E_ARG: the tenant has one of this name. */
+/* sp_shelf_add_collection -- Errors: SP_E_ARG (the tenant has a collection of this name). */
 sp_err sp_shelf_add_collection(sp_shelf *s, const char *tenant, const char *name, int64_t now_s) SP_MUST_CHECK;
 /* sp_shelf_drop_collection -- its documents become doomed. Errors: SP_E_NOTFOUND. */
 sp_err sp_shelf_drop_collection(sp_shelf *s, const char *tenant, const char *name) SP_MUST_CHECK;
-/* sp_shelf_collections -- of a tenant (NULL: of all), by name; or that one. encoder: whose vectors are counted. Owns:
- * sp_collection_list_fini. Errors: SP_E_NOTFOUND (name). */
+/* sp_shelf_collections -- the collections of a tenant (NULL: of all), by name, or only `name`. encoder: whose vectors
+ * are counted. Owns: sp_collection_list_fini. Errors: SP_E_NOTFOUND (name). */
 sp_err sp_shelf_collections(sp_shelf *s, const char *tenant, const char *name, const char *encoder,
                             sp_collection_list *out) SP_MUST_CHECK;
 
@@ -35,24 +35,24 @@ typedef struct sp_shelf_passages {
     SP_VEC(sp_shelf_passage) v; /* [chunks.n] */
 } sp_shelf_passages;
 
-/* Whose vectors. */
+/* The encoder whose vectors are meant. */
 typedef struct sp_shelf_encoder {
     const char *id; /* NULL: none */
     int n_dims;
 } sp_shelf_encoder;
 
-/* sp_shelf_passages_read -- collection "": of documents outside all. Owns: sp_shelf_passages_fini. */
+/* sp_shelf_passages_read -- collection "": documents outside all. Owns: sp_shelf_passages_fini. */
 sp_err sp_shelf_passages_read(sp_shelf *s, const char *tenant, const char *collection, const sp_shelf_encoder *e,
                               sp_shelf_passages *out) SP_MUST_CHECK;
 void sp_shelf_passages_fini(sp_shelf_passages *p);
 
-/* sp_shelf_unembedded -- a document in a collection that lacks vectors of an encoder: of a tenant with this id, or any
- * (NULL); *document 0: there is none. */
+/* sp_shelf_unembedded -- a document in a collection that lacks vectors of an encoder: the tenant's with this id, or
+ * any (id NULL); *document 0: there is none. */
 sp_err sp_shelf_unembedded(sp_shelf *s, const char *encoder, const char *tenant, const char *id,
                            int64_t *document) SP_MUST_CHECK;
-/* sp_shelf_slice -- at most n chunks of a document from number `at` on; none when it is gone. Owns: sp_hits_fini. */
+/* sp_shelf_slice -- at most n chunks of a document from number `at` on; none if it is gone. Owns: sp_hits_fini. */
 sp_err sp_shelf_slice(sp_shelf *s, int64_t document, int64_t at, int n, sp_hits *out) SP_MUST_CHECK;
-/* sp_shelf_put_vectors -- of n chunks from `at` on; last: the document has all. One that is gone has none.
+/* sp_shelf_put_vectors -- stores n chunks' vectors from `at` on, if the document exists; last: it now has all.
  * Shape: v [n, n_dims]. */
 typedef struct sp_shelf_vectors {
     int64_t document, at;

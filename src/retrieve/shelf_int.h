@@ -1,8 +1,8 @@
 /* shelf_int.h -- the file of registered documents, shared by the parts of the shelf: shelf.c (opening,
  * registering, changing), shelf_read.c, shelf_end.c (doomed documents).
  *
- * Whatever is as long as a document is done in slices of SP_SHELF_SLICE chunks; the lock is free between
- * them, and is given to waiting threads in their order, so that no call waits for another one's document. */
+ * Work whose length depends on a document is done in slices of SP_SHELF_SLICE chunks. The lock is released between
+ * them and granted in the order of arrival, so that no call waits for another's whole document. */
 #ifndef SP_RETRIEVE_SHELF_INT_H
 #define SP_RETRIEVE_SHELF_INT_H
 
@@ -24,8 +24,8 @@ struct sp_shelf {
     sqlite3 *db; /* used by the thread whose ticket is n_served */
     sqlite3_stmt *roll_back; /* compiled in advance: it is needed when there is no memory */
     char *path;
-    bool read_only; /* on a file system that is */
-    atomic_ullong changes[SP_SHELF_PLACES]; /* of the collections whose place it is, of all tenants */
+    bool read_only; /* the file system is */
+    atomic_ullong changes[SP_SHELF_PLACES]; /* changes of the collections that hash to it, of all tenants */
 };
 
 #define SP_SHELF_CHUNK_COLUMNS "c.document, c.at, d.id, c.title, c.text, d.tenant"
@@ -33,7 +33,7 @@ struct sp_shelf {
 /* sp_shelf_enter -- waits for the connection, first come first served; sp_shelf_leave gives it back. */
 void sp_shelf_enter(sp_shelf *s);
 void sp_shelf_leave(sp_shelf *s);
-/* sp_shelf_begin -- enters and begins a transaction; SP_E_UNSUPPORTED where nothing can be written. sp_shelf_end
+/* sp_shelf_begin -- enters and begins a transaction; SP_E_UNSUPPORTED on a read-only file system. sp_shelf_end
  * commits it, or rolls it back after an error, and leaves. */
 sp_err sp_shelf_begin(sp_shelf *s) SP_MUST_CHECK;
 sp_err sp_shelf_end(sp_shelf *s, sp_err err) SP_MUST_CHECK;
@@ -49,19 +49,19 @@ sp_err sp_shelf_not_found(const char *id);
 void sp_shelf_changed(sp_shelf *s, const char *tenant, const char *id);
 /* sp_shelf_copy_text -- a column, NUL-terminated. NULL: out of memory, also when SQLite gives no text. */
 const char *sp_shelf_copy_text(sqlite3_stmt *q, int column, sp_arena *arena);
-/* sp_shelf_damage -- the error, which for a damaged file says what to do. */
+/* sp_shelf_damage -- the error; for a damaged file it says what to do. */
 sp_err sp_shelf_damage(const sp_shelf *s, sp_err err);
-/* sp_shelf_failed -- the connection's last error, while reading. */
+/* sp_shelf_failed -- the connection's last error, as an error of reading. */
 sp_err sp_shelf_failed(sp_shelf *s);
 
-/* Of shelf_collections.c. sp_shelf_members_open -- its tables. sp_shelf_members_check -- the collection that an id
- * names is there. sp_shelf_members_add -- what is known of a new document in one; row: of the document. */
+/* In shelf_collections.c. sp_shelf_members_open -- creates its tables. sp_shelf_members_check -- checks that the
+ * collection named by an id exists. sp_shelf_members_add -- adds the facts of a new document; row: the document's. */
 sp_err sp_shelf_members_open(sp_shelf *s) SP_MUST_CHECK;
 sp_err sp_shelf_members_check(sp_shelf *s, const sp_shelf_row *r) SP_MUST_CHECK;
 sp_err sp_shelf_members_add(sp_shelf *s, const sp_shelf_row *r, int64_t row, const sp_shelf_chunk *chunks,
                             int n) SP_MUST_CHECK;
-/* sp_shelf_members_forget -- what is counted of these chunks. sp_shelf_members_repair -- collections of documents that
- * were saved. */
+/* sp_shelf_members_forget -- deletes the counts of these chunks. sp_shelf_members_repair -- restores the collections
+ * of saved documents. */
 sp_err sp_shelf_members_forget(sp_shelf *s, const sp_hits *chunks) SP_MUST_CHECK;
 sp_err sp_shelf_members_repair(sp_shelf *s) SP_MUST_CHECK;
 

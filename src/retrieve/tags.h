@@ -17,12 +17,12 @@
 #define SP_TAGS_FILE                                                                                                  \
     "(t.root = f.root AND (t.path = '' OR t.path = f.path OR substr(f.path, 1, length(t.path) + 1) = t.path || '/'))"
 
-/* sp_tags_update -- of b->root. A bad line is skipped and counted, or, with `strict`, an error. Errors: SP_E_IO,
- * SP_E_LIMIT (over 1 MiB), SP_E_FORMAT. */
+/* sp_tags_update -- reads the tags of b->root. A bad line is skipped and counted; with `strict` it is an error.
+ * Errors: SP_E_IO, SP_E_LIMIT (over 1 MiB), SP_E_FORMAT. */
 sp_err sp_tags_update(sp_builder *b) SP_MUST_CHECK;
-/* sp_tags_forget -- a root leaves the index. */
+/* sp_tags_forget -- deletes the tags of a root. */
 sp_err sp_tags_forget(sp_builder *b, int64_t root) SP_MUST_CHECK;
-/* sp_tags_allowed -- adds the ids of the chunks of files with one of n tags, in any order, maybe twice. */
+/* sp_tags_allowed -- adds the ids of the chunks of files with one of n tags, in any order, possibly repeated. */
 sp_err sp_tags_allowed(sp_index *ix, const char *const *tags, int n, sp_ids *out) SP_MUST_CHECK;
 /* sp_tags_has -- whether the index has that table. */
 sp_err sp_tags_has(sqlite3 *db, const char *path, bool *out) SP_MUST_CHECK;

@@ -25,7 +25,7 @@ bool sp_utf8_valid(const char *s, size_t n);
 size_t sp_skip_blanks(const char *s, size_t at, size_t to);
 /* sp_trim_end -- the end of s[at, to) without the blanks at its end. */
 size_t sp_trim_end(const char *s, size_t at, size_t to);
-/* sp_word_end -- the end of the word that starts at `at`, which is no blank. */
+/* sp_word_end -- the end of the word that starts at `at`, which is not a blank. */
 size_t sp_word_end(const char *s, size_t at, size_t to);
 int64_t sp_count_words(const char *s, size_t at, size_t to);
 /* sp_sentence_end -- the end of the sentence that starts at `at`, closing quotes included. */
@@ -48,7 +48,7 @@ typedef struct sp_block {
  * indented below it. Cost: the whole walk is O(n). */
 bool sp_block_next(const char *s, size_t n, size_t at, sp_syntax syntax, sp_block *out);
 
-/* A line of a text, and the readers of lines that syntaxes other than Markdown have. */
+/* A line of a text, and the line readers of syntaxes other than Markdown. */
 typedef struct sp_line {
     size_t from, to; /* without surrounding blanks; from == to for a blank line */
     size_t indent;   /* bytes before `from` */

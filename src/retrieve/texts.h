@@ -1,5 +1,5 @@
-/* texts.h -- documents that come from a caller instead of a folder: their chunks, and a search over chunks
- * that is in memory alone. */
+/* texts.h -- documents that come from a caller instead of a
+ * folder: their chunks, and an index of chunks in memory. */
 #ifndef SP_RETRIEVE_TEXTS_H
 #define SP_RETRIEVE_TEXTS_H
 

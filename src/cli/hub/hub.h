@@ -2,9 +2,9 @@
  *
  *   ~/.cache/spolia/models/ORG/REPO/pulled.json       which file or folder a name means: models.c
  *                                  /0123456789ab/     files of a revision
- *                                  /.../FILE.part     a download that has not ended: the next one continues it
+ *                                  /.../FILE.part     an unfinished download, which the next one resumes
  *
- * HF_ENDPOINT names another hub than https://huggingface.co, HF_TOKEN a user of it.
+ * HF_ENDPOINT: a hub other than https://huggingface.co. HF_TOKEN: a user's access token.
  * Functions return false after an error message. */
 #ifndef SP_CLI_HUB_HUB_H
 #define SP_CLI_HUB_HUB_H
@@ -17,7 +17,7 @@
 
 /* hf:ORG/REPO[:QUANT]; the prefix may be left out. */
 typedef struct hub_name {
-    char repo[200], quant[40]; /* quant "": none is named */
+    char repo[200], quant[40]; /* quant "": none given */
 } hub_name;
 
 /* hub_name_of -- false, without a message: the text has another form. */
@@ -27,7 +27,7 @@ typedef struct hub_pull {
     hub_name name;
     const char *revision; /* branch, tag or commit */
     bool quiet;
-    bool offline_first; /* what was pulled before is taken without asking the hub */
+    bool offline_first; /* use what was pulled before without asking the hub */
 } hub_pull;
 
 /* hub_pull_model -- downloads what the cache lacks. path: of a GGUF file, or of a folder. */

@@ -1,4 +1,4 @@
-/* hub_int.h -- the parts of a pull: what the hub has, which files are the model, their download. */
+/* hub_int.h -- the parts of a pull: listing the hub's files, choosing those of the model, downloading them. */
 #ifndef SP_CLI_HUB_HUB_INT_H
 #define SP_CLI_HUB_HUB_INT_H
 
@@ -17,13 +17,13 @@ bool hub_site_open(hub_site *s);
 void hub_site_close(hub_site *s);
 /* hub_site_request -- prepares a GET of a URL; the caller adds what takes the body. */
 void hub_site_request(hub_site *s, const char *url);
-/* hub_explain -- the error message of a status that is no success. said: the beginning of the body. */
+/* hub_explain -- the error message for an HTTP status that is not success. said: the beginning of the body. */
 void hub_explain(const hub_site *s, const char *repo, long status, const char *said);
 
 typedef struct hub_file {
     char *path;
-    int64_t size;  /* bytes; -1: not said */
-    char hash[65]; /* 64 hex digits: SHA-256; 40: Git's id of a blob; "": not said */
+    int64_t size;  /* bytes; -1: not given */
+    char hash[65]; /* 64 hex digits: SHA-256; 40: Git's id of a blob; "": not given */
     bool wanted;
 } hub_file;
 
@@ -48,7 +48,7 @@ typedef struct hub_download {
     progress *progress;
 } hub_download;
 
-/* hub_download_file -- continues what is in TO.part, checks size and hash, and renames it. */
+/* hub_download_file -- resumes TO.part if there is one, checks size and hash, and renames it. */
 bool hub_download_file(const hub_download *d);
 
 /* hub_escape -- appends text to url [size], percent-encoded except for '/'. */

@@ -25,7 +25,7 @@ typedef struct bench_list {
     int n;
 } bench_list;
 
-/* bench_list_parse -- comma-separated numbers in min .. max; errors name `option`. */
+/* bench_list_parse -- parses comma-separated numbers in min .. max; errors name `option`. */
 bool bench_list_parse(const char *option, const char *text, double min, double max, bool whole,
                       bench_list *out);
 

@@ -49,7 +49,7 @@ typedef struct bench_load {
 /* bench_model_fits -- whether the load fits context and KV memory; if not, why[size] says why not. */
 bool bench_model_fits(const bench_model *m, const bench_load *load, char *why, size_t size);
 
-/* bench_model_hold -- computes the context of a request unless it is cached. */
+/* bench_model_hold -- computes the context of a request if it is not cached. */
 bool bench_model_hold(bench_model *m, int request, int depth);
 /* bench_model_prompt -- that context, then `fresh` new random tokens. */
 sp_prompt *bench_model_prompt(bench_model *m, int request, int depth, int fresh);

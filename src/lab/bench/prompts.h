@@ -29,10 +29,10 @@ typedef struct bench_prompt {
     const char *question;
 } bench_prompt;
 
-/* bench_run -- a prompt to its end (max_tokens 0: the prompt alone), without reading an end token as one; frees the
- * prompt. Returns the finished request, or NULL after an error message. */
+/* bench_run -- runs a prompt to its end (max_tokens 0: the prompt alone), ignoring end tokens; frees the prompt.
+ * Returns the finished request, or NULL after an error message. */
 sp_request *bench_run(sp_context *c, sp_prompt *p, const sp_reuse_opts *reuse, int max_tokens);
-/* bench_ask -- the same of a prompt of these texts. */
+/* bench_ask -- the same with a prompt of these texts. */
 sp_request *bench_ask(sp_context *c, const bench_prompt *p, const sp_reuse_opts *reuse,
                       int max_tokens);
 #endif

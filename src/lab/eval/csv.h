@@ -5,8 +5,8 @@
  *   q01,single,off,0,...                          one row per setting; the rows of a question
  *   q01,single,full,0,...                         are adjacent and are written at once
  *
- * The rows in memory are parsed from the written lines, so an interrupted and continued run has the
- * same rows as one in one piece. A number that does not apply is an empty field. */
+ * The rows in memory are parsed from the written lines, so a run that was interrupted and resumed has the
+ * same rows as an uninterrupted one. A number that does not apply is an empty field. */
 #ifndef SP_LAB_EVAL_CSV_H
 #define SP_LAB_EVAL_CSV_H
 

@@ -1,4 +1,4 @@
-/* interval.h -- how far a share that was measured on a few questions can be trusted. */
+/* interval.h -- confidence intervals of what was measured on a few questions. */
 #ifndef SP_LAB_EVAL_INTERVAL_H
 #define SP_LAB_EVAL_INTERVAL_H
 

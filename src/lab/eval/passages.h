@@ -1,4 +1,4 @@
-/* passages.h -- questions without people: passages of an index, to be continued. */
+/* passages.h -- questions without people to ask them: passages of an index, to be continued. */
 #ifndef SP_LAB_EVAL_PASSAGES_H
 #define SP_LAB_EVAL_PASSAGES_H
 

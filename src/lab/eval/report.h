@@ -49,7 +49,7 @@ void eval_summarise(const eval_row *rows, size_t n_rows, const eval_settings *se
                     const char *kind, eval_summary *out);
 
 /* eval_choose -- of settings 1 .. n-1, the one with the least recomputation whose F1 is at least
- * `wanted` times that of setting 0 (off); 0: none. Of equals the earlier. */
+ * `wanted` times that of setting 0 (off); the earlier of equals; 0: none. */
 int eval_choose(const eval_summary *v, int n, double wanted);
 
 /* eval_label -- "fusion 15 %", "craft a=1.5", "craft:alpha=1.5", "full". */

@@ -7,7 +7,7 @@
 #include "lab/eval/settings.h"
 #include "cli/model_options.h"
 
-/* What is measured of a question under a setting. */
+/* What is measured for a question under a setting. */
 typedef enum eval_measure {
     EVAL_ANSWERS,    /* the answer, and its divergence from off's */
     EVAL_LIKELIHOOD, /* the reference answer, teacher-forced: NLL, and divergence from off along it. One run, so
@@ -27,7 +27,7 @@ typedef struct eval_run_opts {
     int max_tokens;
     const char *similar; /* of sp_index_similar */
     int n_fuse;          /* similar chunks that a "+fused" copy is conditioned on */
-    bool from_host;      /* what is prepared leaves the device, and is loaded from the host tier */
+    bool from_host;      /* prepared copies are moved to the host tier, and loaded from it */
     bool cold;           /* no copies are prepared; every setting has its own context */
     bool scores_only;    /* answers without KL and KV deviation */
     eval_measure measure;

@@ -53,8 +53,8 @@ typedef struct sim_workload {
 /* sim_generate -- the same options give the same trace. False after an error message. */
 bool sim_generate(const sim_workload *w, sim_trace *out);
 
-/* What one call of the ledger took, us; of those of one request in SIM_TIMED. A look-up by path counts the
- * uses, too; an add to a full cache decides what leaves, and drops it. */
+/* Times of the ledger's calls, us, sampled in one request of SIM_TIMED. A look-up by path also counts
+ * the uses; an add to a full cache also chooses what to evict, and drops it. */
 enum { SIM_TIMED = 16 };
 typedef enum sim_op { SIM_LOOK_UP, SIM_USE, SIM_ADD, SIM_N_OPS } sim_op;
 typedef struct sim_times {
@@ -114,7 +114,7 @@ typedef struct sim_future {
 
 bool sim_future_make(const sim_trace *t, bool by_path, sim_future *out);
 void sim_future_free(sim_future *f);
-/* The policy: what is used last goes first; nothing goes for a copy that is used later still. The
+/* The policy: evicts the copy with the farthest next use, but none for a copy used later still. The
  * ledger's `user` is a sim_future. */
 extern const sp_evict_policy sim_belady;
 

@@ -1,13 +1,13 @@
-/* encoder.h -- a text encoder of the BERT family: weights, tokenizer, and how a vector is made of a text, or, by a
- * cross-encoder, a score of two texts.
+/* encoder.h -- a text encoder of the BERT family: weights, tokenizer, and how a text becomes a vector or, with a
+ * cross-encoder, two texts become a score.
  *
  *   GGUF file, architecture "bert"                          -- sp_encoder_open --> sizes, weights, tokenizer
  *   folder: config.json, tokenizer.json, *.safetensors,        recipe (pooling, prompts, longest text)
- *           modules.json and its kin (sentence-transformers)
+ *           modules.json and others (sentence-transformers)
  *
- * An encoder is no row of arch.c: it has no KV cache, no positions that move and no sampling, so nothing
- * of reuse applies to it. What it shares with language models are the readers of files, the tokenizer's
- * interface, the device and its operations. engine/encoder/ computes it.
+ * Encoders are not in the table of arch.c: they have no KV cache, no positions that move and no sampling, so reuse
+ * does not apply. They share file readers, the tokenizer's interface, the device and its operations with language
+ * models. engine/encoder/ computes them.
  *
  * Ownership: the encoder owns its mapped files, its arena and, once loaded, device memory; weights borrow
  * from them. Immutable after sp_encoder_load; any thread may read it.
@@ -26,8 +26,8 @@ typedef struct sp_encoder_sizes {
     int n_heads;  /* H; a head has E / H elements */
     int n_ff;     /* F */
     int n_vocab;  /* V */
-    int n_ctx;    /* positions that the model has learned: tokens of a text, at most */
-    int n_skipped; /* rows of its table of positions before that of the first token: XLM-RoBERTa has 2 */
+    int n_ctx;    /* learned positions: most tokens of a text */
+    int n_skipped; /* rows of the position table before the first token's: 2 in XLM-RoBERTa */
     int n_types;  /* token types: 2 with pairs of texts */
     float norm_eps;
     sp_act act;
@@ -46,28 +46,28 @@ typedef struct sp_layernorm {
 typedef struct sp_encoder_layer {
     sp_linear q, k, v, o; /* [E, E] */
     sp_linear up, down;   /* [F, E] [E, F] */
-    sp_layernorm attn_norm, ffn_norm; /* of the sum of what attention, and the feed-forward, read and made */
+    sp_layernorm attn_norm, ffn_norm; /* on the sums of input and output of attention and feed-forward */
 } sp_encoder_layer;
 
 /* Which rows of the last layer become the vector. */
 typedef enum sp_pooling { SP_POOL_MEAN, SP_POOL_FIRST } sp_pooling;
 
-/* What is put before a text. */
+/* Which prompt precedes a text. */
 typedef enum sp_encode_kind { SP_ENCODE_PLAIN, SP_ENCODE_QUERY, SP_ENCODE_DOCUMENT, SP_ENCODE_KINDS } sp_encode_kind;
 
-/* How a vector is made of a text. */
+/* How a text becomes a vector. */
 typedef struct sp_encoder_recipe {
     sp_pooling pooling;
     bool normalize;  /* to length 1 */
-    int max_tokens;  /* of a text with its two special tokens; longer ones are cut */
+    int max_tokens;  /* with the two special tokens; longer texts are truncated */
     const char *prompt[SP_ENCODE_KINDS]; /* "query: " ...; "" where there is none */
 } sp_encoder_recipe;
 
-/* What makes a score of the first row x of the last layer: out . tanh(dense x + b) + c, then a sigmoid. */
+/* How the first row x of the last layer becomes a score: out . tanh(dense x + b) + c, then a sigmoid. */
 typedef struct sp_encoder_head {
     const float *dense_w, *dense_b; /* [E, E] [E] */
     const float *out_w, *out_b;     /* [E] [1] */
-    bool sigmoid;                   /* else the sum itself is the score */
+    bool sigmoid;                   /* false: the sum itself is the score */
 } sp_encoder_head;
 
 typedef struct sp_encoder {
@@ -80,7 +80,7 @@ typedef struct sp_encoder {
     sp_encoder_head *head; /* of a cross-encoder; NULL: texts become vectors */
     int n_between;         /* end tokens between the two texts of a pair: BERT 1, XLM-RoBERTa 2 */
     sp_tokenizer *tokenizer;
-    sp_digest id;     /* of sizes, recipe and weights: vectors of encoders with one id can be compared */
+    sp_digest id;     /* of sizes, recipe and weights: vectors can be compared if their encoders' ids are equal */
     const char *path;
     sp_mem on_device; /* weights in the layout of its kernels */
     struct sp_model_files *files; /* private to model/ */
@@ -90,11 +90,11 @@ typedef struct sp_encoder {
  * missing or wrong), SP_E_UNSUPPORTED (another architecture, activation, pooling or module); each names
  * file and field. Owns: close it with sp_encoder_close, after everything that borrowed from it. */
 sp_err sp_encoder_open(const char *path, sp_encoder **out) SP_MUST_CHECK;
-/* sp_encoder_load -- puts the weights on a device, which must outlive the encoder. Once. */
+/* sp_encoder_load -- puts the weights on a device, which must outlive the encoder. Call it once. */
 sp_err sp_encoder_load(sp_encoder *m, sp_device *d) SP_MUST_CHECK;
 void sp_encoder_close(sp_encoder *m);
 
-/* sp_path_is_encoder -- whether the file or folder says that it is an encoder of this family. */
+/* sp_path_is_encoder -- whether the file or folder declares an encoder of this family. */
 bool sp_path_is_encoder(const char *path);
 
 #endif

@@ -1,8 +1,8 @@
-/* template.h -- renders the chat template that a model brings: a strict subset of Jinja2.
+/* template.h -- renders a model's chat template: a strict subset of Jinja2.
  *
  * The subset is what published chat templates use: for, if, set, macro, namespace, whitespace control,
  * loop.*, slices, about thirty filters, twenty tests and the common methods of strings and
- * dictionaries. A construct outside of it is refused by its name and line. The environment is that of
+ * dictionaries. Any other construct is refused by name and line. The environment is that of
  * Hugging Face's apply_chat_template: trim_blocks, lstrip_blocks, tojson without HTML escapes,
  * raise_exception, strftime_now, break and continue, {% generation %}.
  *
@@ -62,8 +62,8 @@ typedef struct sp_template_text {
     sp_arena arena; /* owns all of it */
 } sp_template_text;
 
-/* sp_template_render -- Errors: SP_E_ARG when the template raises an exception (its words), or the
- * input does not fit it (the line); SP_E_UNSUPPORTED; SP_E_LIMIT names the limit; SP_E_NOMEM.
+/* sp_template_render -- Errors: SP_E_ARG when the template raises an exception (with its message) or the
+ * input does not fit it (with the line); SP_E_UNSUPPORTED; SP_E_LIMIT names the limit; SP_E_NOMEM.
  * Owns: sp_template_text_fini. */
 sp_err sp_template_render(const sp_template *t, const sp_template_input *in,
                           sp_template_text *out) SP_MUST_CHECK;

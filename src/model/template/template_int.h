@@ -5,7 +5,7 @@
  *   values: value.c; texts with origins: text.c; names that templates can use:
  *   filters.c, tests.c, methods.c
  *
- * Values are immutable but for namespaces, and live in the arena of one rendering.
+ * Values are immutable, except namespaces, and live in the arena of one rendering.
  */
 #ifndef SP_MODEL_TEMPLATE_INT_H
 #define SP_MODEL_TEMPLATE_INT_H
@@ -122,7 +122,7 @@ typedef enum sp_tpl_node_kind {
     SP_NODE_AND,
     SP_NODE_OR,
     SP_NODE_IF_ELSE, /* b if a else c */
-    SP_NODE_ARG,     /* a, with `text` as its name or without one; op '*': the items of a, of a call of a macro */
+    SP_NODE_ARG,     /* a, with `text` as its name or without one; op '*': the items of a, in a macro call */
     /* statements */
     SP_NODE_DATA,
     SP_NODE_PRINT,
@@ -188,7 +188,7 @@ typedef struct sp_tpl_source {
     const char *path;
 } sp_tpl_source;
 
-/* A text that is being written. */
+/* A text being written. */
 typedef struct sp_tpl_writer {
     char *s;
     size_t n, cap;
@@ -227,8 +227,8 @@ typedef struct sp_tpl_machine {
 
 enum { SP_TPL_MAX_ARGS = 8, SP_TPL_MAX_DEPTH = 160 };
 
-/* Arguments of a filter, test or method, in the order of its parameters; `given` tells which there
- * are. */
+/* Arguments of a filter, test or method, in the order of
+ * its parameters; `given` tells which are present. */
 typedef struct sp_tpl_call {
     sp_tpl_val self, args[SP_TPL_MAX_ARGS];
     bool given[SP_TPL_MAX_ARGS];
@@ -244,7 +244,7 @@ typedef struct sp_tpl_function {
 
 const sp_tpl_function *sp_tpl_find_filter(const char *name, size_t n);
 const sp_tpl_function *sp_tpl_find_test(const char *name, size_t n);
-/* sp_tpl_find_method -- one of this name for any kind; sp_tpl_method_of -- the one for this kind. */
+/* sp_tpl_find_method -- a method of this name, for any kind; sp_tpl_method_of -- the one for this kind. */
 const sp_tpl_function *sp_tpl_find_method(const char *name, size_t n);
 const sp_tpl_function *sp_tpl_method_of(const char *name, sp_tpl_kind kind);
 const sp_tpl_function *sp_tpl_find_in(const sp_tpl_function *table, const char *name, size_t n);
@@ -299,10 +299,10 @@ sp_err sp_tpl_dict_new(sp_tpl_machine *m, sp_tpl_dict **out) SP_MUST_CHECK;
 sp_err sp_tpl_dict_put(sp_tpl_machine *m, sp_tpl_dict *d, const sp_tpl_str *key,
                        sp_tpl_val v) SP_MUST_CHECK;
 const sp_tpl_val *sp_tpl_dict_get(const sp_tpl_dict *d, const char *key, size_t n);
-/* sp_tpl_attribute -- v.name or v['name'], undefined where there is none. */
+/* sp_tpl_attribute -- v.name or v['name']; undefined if there is none. */
 sp_err sp_tpl_attribute(sp_tpl_machine *m, sp_tpl_val v, const char *name, size_t n,
                         sp_tpl_val *out) SP_MUST_CHECK;
-/* sp_tpl_items -- what a loop over v goes through; a string gives its characters. */
+/* sp_tpl_items -- the items that a loop over v visits; those of a string are its characters. */
 sp_err sp_tpl_items(sp_tpl_machine *m, sp_tpl_val v, const sp_tpl_list **out) SP_MUST_CHECK;
 /* sp_tpl_from_json -- path: of j in the input. */
 sp_err sp_tpl_from_json(sp_tpl_machine *m, json_t *j, const char *path,
@@ -320,7 +320,7 @@ sp_err sp_tpl_write_plain(sp_tpl_machine *m, sp_tpl_writer *w, const char *s,
                           size_t n) SP_MUST_CHECK;
 sp_err sp_tpl_write_value(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v) SP_MUST_CHECK;
 sp_err sp_tpl_written(sp_tpl_machine *m, const sp_tpl_writer *w, sp_tpl_val *out) SP_MUST_CHECK;
-/* sp_tpl_smear -- one run over everything that was written, if any byte of it came from the input. */
+/* sp_tpl_smear -- marks everything that was written as one run if any byte of it came from the input. */
 void sp_tpl_smear(sp_tpl_writer *w);
 sp_err sp_tpl_to_string(sp_tpl_machine *m, sp_tpl_val v, sp_tpl_val *out) SP_MUST_CHECK;
 sp_err sp_tpl_replace(sp_tpl_machine *m, const sp_tpl_str *s, const sp_tpl_str *old,

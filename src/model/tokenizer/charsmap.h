@@ -24,7 +24,7 @@ typedef struct sp_charsmap {
 sp_err sp_charsmap_open(sp_charsmap *m, sp_text_view blob, const char *path) SP_MUST_CHECK;
 
 /* sp_charsmap_longest -- bytes of the longest entry that s[0..n) begins with, and what replaces it; 0: none.
- * Any bytes may be in the table: what points outside of it is no entry. */
+ * The table may hold any bytes: an offset outside it counts as no entry. */
 size_t sp_charsmap_longest(const sp_charsmap *m, const char *s, size_t n, sp_text_view *out);
 
 #endif

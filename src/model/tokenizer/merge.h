@@ -35,7 +35,7 @@ void sp_merger_fini(sp_merger *m);
 void sp_merger_reset(sp_merger *m);
 /* sp_merger_add -- appends a symbol. Errors: SP_E_NOMEM, SP_E_LIMIT. */
 sp_err sp_merger_add(sp_merger *m, uint32_t at, uint32_t n, int32_t id) SP_MUST_CHECK;
-/* sp_merger_run -- merges until no pair can be merged: the cheapest first, of equals the leftmost.
+/* sp_merger_run -- merges until no pair can be merged: the cheapest first, the leftmost of equals.
  * The result is the list from symbols.v[0] along `next`. Cost: O(n log n). Errors: SP_E_NOMEM. */
 sp_err sp_merger_run(sp_merger *m, sp_pair_fn *pair, const void *user) SP_MUST_CHECK;
 

@@ -61,7 +61,7 @@ bool sp_pre_from_steps(const char *const *steps, size_t n, sp_pre_tokenizer *out
 /* The published form of a step that splits before every third digit from the right. */
 #define SP_PRE_THOUSANDS "(?=(\\d{3})+(?!\\d))"
 
-/* Steps of tokenizer.json that are not regular expressions; sp_pre_step: the expression that they compute. */
+/* Steps of tokenizer.json that are not regular expressions; sp_pre_step_regex: an equivalent expression. */
 typedef enum sp_pre_step {
     SP_STEP_BYTE_LEVEL,
     SP_STEP_DIGIT,

@@ -1,7 +1,7 @@
-/* tokenizer.h -- converts text to token ids and back, as in the training of the model.
+/* tokenizer.h -- converts text to token ids and back, as when the model was trained.
  *
  * Four algorithms: byte-level BPE (ranked merges after a pre-tokenizer of pre_table.c), SentencePiece
- * BPE (scores, byte fallback), SentencePiece unigram (the most probable tokens) and, of encoders, WordPiece (the
+ * BPE (scores, byte fallback), SentencePiece unigram (the most probable tokens) and, for encoders, WordPiece (the
  * longest piece first). A tokenizer is immutable after loading; any number of threads can use it.
  */
 #ifndef SP_MODEL_TOKENIZER_H

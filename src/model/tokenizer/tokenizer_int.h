@@ -132,11 +132,11 @@ sp_err sp_spm_load(sp_tokenizer *t, const sp_vocab_spec *spec) SP_MUST_CHECK;
 /* sp_spm_encode -- the same for SentencePiece; `prefix`: add a dummy space first. */
 sp_err sp_spm_encode(const sp_tokenizer *t, sp_encode_work *w, const char *text, size_t n,
                      bool prefix, sp_tokens *out) SP_MUST_CHECK;
-/* sp_spm_emit_unknown -- text that no token has: its bytes if each has a token, else unk. word_start: ids of
- * this word begin there in `out`. */
+/* sp_spm_emit_unknown -- emits text that no token covers: its bytes if each has a token, else unk. word_start: where
+ * the ids of this word begin in `out`. */
 sp_err sp_spm_emit_unknown(const sp_tokenizer *t, const char *s, size_t n, sp_tokens *out,
                            size_t word_start) SP_MUST_CHECK;
-/* sp_spm_normalize -- writes the text as tokens have it to w->escaped. */
+/* sp_spm_normalize -- writes the text to w->escaped in the form that tokens have. */
 sp_err sp_spm_normalize(const sp_tokenizer *t, sp_encode_work *w, const char *text, size_t n,
                         bool prefix) SP_MUST_CHECK;
 

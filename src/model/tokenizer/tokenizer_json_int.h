@@ -16,8 +16,8 @@ typedef struct sp_tj_reader {
 
 /* -- fields ---------------------------------------------------------------------------------- */
 
-/* sp_tj_malformed, sp_tj_unsupported -- an error that names the file and the field; `value`: its text, or the
- * type of the object, is named, too. */
+/* sp_tj_malformed, sp_tj_unsupported -- an error that names the file and the field, and of `value` the text or the
+ * object's type. */
 sp_err sp_tj_malformed(const sp_tj_reader *r, const char *field, const char *what) SP_MUST_CHECK;
 sp_err sp_tj_unsupported(const sp_tj_reader *r, const char *field,
                          const json_t *value) SP_MUST_CHECK;

@@ -15,7 +15,7 @@ typedef struct sp_trie_key {
 typedef struct sp_trie_node {
     uint32_t child; /* the first one */
     uint16_t n;     /* children, 0 .. 256 */
-    uint8_t byte;   /* that leads here */
+    uint8_t byte;   /* the byte that leads here */
     int32_t id;     /* of the token that ends here, or -1 */
 } sp_trie_node;
 

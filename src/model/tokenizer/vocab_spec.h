@@ -52,19 +52,19 @@ typedef struct sp_text_view {
 
 /* What SentencePiece does with the spaces of a text, beside writing them as U+2581 (normalize.c). */
 typedef struct sp_spaces {
-    bool squeeze;                 /* runs become one */
-    bool strip_left, strip_right; /* those at the ends go */
-    bool strip_marks;             /* so does U+2581 of the text at its end */
-    bool any;                     /* all of Unicode's White_Space count */
+    bool squeeze;                 /* runs of spaces become one */
+    bool strip_left, strip_right; /* spaces at the start, and at the end, are removed */
+    bool strip_marks;             /* so is a U+2581 of the text at its end */
+    bool any;                     /* every character with Unicode's White_Space property counts */
 } sp_spaces;
 
 /* WordPiece: how BERT models read a text (wordpiece.c). The steps are those of Hugging Face's BertNormalizer. */
 typedef struct sp_wordpiece {
     bool on;
     bool marked;        /* GGUF: a first piece has U+2581 before it; else later ones have "##" */
-    bool clean;         /* control characters go, white space becomes a space */
+    bool clean;         /* control characters are removed, white space becomes a space */
     bool split_cjk;     /* each Chinese character is a word */
-    bool strip_accents; /* the text is decomposed, and non-spacing marks go */
+    bool strip_accents; /* the text is decomposed, and non-spacing marks are removed */
     bool lower;
     int max_chars;      /* of a word; longer ones are unknown */
 } sp_wordpiece;
@@ -95,7 +95,7 @@ typedef struct sp_vocab_spec {
     const char *path;     /* for messages */
     bool spm;             /* SentencePiece, else byte-level BPE or WordPiece */
     bool unigram;         /* SentencePiece unigram (unigram.c), else BPE (spm.c) */
-    sp_wordpiece wordpiece; /* on: neither of the others */
+    sp_wordpiece wordpiece; /* on: neither BPE nor unigram */
     sp_pre_tokenizer pre; /* byte-level only */
     bool ignore_merges;   /* byte-level: a word that is a token is not merged (llama-3) */
     size_t n_tokens;

@@ -1,4 +1,4 @@
-/* names_int.h -- how names are compared: folded keys, words with their places, similarities. */
+/* names_int.h -- how names are compared: folded keys, words with their positions, similarities. */
 #ifndef SP_RETRIEVE_GRAPH_NAMES_INT_H
 #define SP_RETRIEVE_GRAPH_NAMES_INT_H
 
@@ -12,15 +12,15 @@ typedef struct sp_name_word {
 
 typedef SP_VEC(sp_name_word) sp_name_words;
 
-/* sp_name_key -- appends the key of a text: its words in small letters, joined by one blank. A word
+/* sp_name_key -- appends the key of a text: its words in lower case, joined by one blank. A word
  * is a run of letters, digits and marks; an ideograph or kana is a word of its own. Case is folded
- * as Unicode says (utf8proc), so "Straße" and "STRASSE" have one key, and so have "İstanbul" and "Istanbul".
+ * as Unicode says (utf8proc), so "Straße" and "STRASSE" have the same key, as do "İstanbul" and "Istanbul".
  * A text without a word (only punctuation) has its trimmed bytes as the key.
  * words (may be NULL): the words, appended. Not NUL-terminated. Cost: O(n). */
 sp_err sp_name_key(const char *s, size_t n, sp_bytes *key, sp_name_words *words) SP_MUST_CHECK;
 
 /* sp_name_likeness -- Dice coefficient of the letter trigrams of two words, 0 .. 1; a mark before
- * the first letter makes common beginnings count. Words under three bytes are alike when equal. */
+ * the first letter makes common beginnings count. Words under three bytes score 1 if equal, else 0. */
 double sp_name_likeness(const char *a, size_t n_a, const char *b, size_t n_b);
 
 /* sp_name_distance -- edit distance with transpositions (optimal string alignment) in bytes, or
@@ -36,12 +36,12 @@ bool sp_name_is_common(const char *s, size_t n);
  * '_' and '-' as blanks, "bornIn" as "born in". */
 sp_err sp_name_readable(const char *s, size_t n, sp_bytes *out) SP_MUST_CHECK;
 
-/* sp_name_capitals -- appends a name without capital letters with each word's first letter as one, and '_' as
- * blanks: "charles_i_of_spain" as "Charles I Of Spain". A name with a capital letter stays as it is. */
+/* sp_name_capitals -- appends a name; one without capital letters gets them at the start of each word, and blanks for
+ * '_': "charles_i_of_spain" becomes "Charles I Of Spain". */
 sp_err sp_name_capitals(const char *s, size_t n, sp_bytes *out) SP_MUST_CHECK;
 
-/* sp_name_relation_key -- the key and the words of the readable form of a relation, without function words: appended.
- * Words of a question that are like one of them (SP_NAME_LIKE_LEAST) mean the relation. */
+/* sp_name_relation_key -- appends the key and the words of the readable form of a relation, without function words.
+ * A word of a question whose likeness to one of them is at least SP_NAME_LIKE_LEAST means the relation. */
 #define SP_NAME_LIKE_LEAST 0.35
 sp_err sp_name_relation_key(const char *relation, sp_bytes *key,
                             sp_name_words *words) SP_MUST_CHECK;

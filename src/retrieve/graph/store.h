@@ -1,7 +1,7 @@
-/* store.h -- what graph retrieval asks of a store of triples, and the two stores that answer.
+/* store.h -- the interface of a store of triples, as graph retrieval uses it, and its two implementations.
  *
- * Nodes and relations are numbers of one open graph. The SQLite store uses its row ids; the SPARQL
- * store numbers IRIs and literals as it sees them, for as long as it is open. */
+ * Nodes and relations are numbers, valid for one open graph. The SQLite store uses its row ids; the SPARQL
+ * store numbers IRIs and literals as it sees them. */
 #ifndef SP_RETRIEVE_GRAPH_STORE_H
 #define SP_RETRIEVE_GRAPH_STORE_H
 
@@ -44,24 +44,24 @@ typedef struct sp_graph_expand {
     const int64_t *nodes;
     size_t n;
     int most;  /* edges in one direction */
-    bool each; /* a node with more than `most` edges gives `most` of each relation and direction;
-                  otherwise it gives none and counts as a hub */
+    bool each; /* a node with more than `most` edges yields `most` of each relation and direction;
+                  otherwise it yields none and counts as a hub */
 } sp_graph_expand;
 
 typedef struct sp_graph_ops {
     const char *name;
     void (*close)(sp_graph *g);
-    /* Around the calls for one question (may be NULL): they see one state of the store. */
+    /* Bracket the calls for one question, which then see one state of the store (may be NULL). */
     sp_err (*begin)(sp_graph *g);
     void (*end)(sp_graph *g);
     /* Counts and relations; strings in the arena. */
     sp_err (*describe)(sp_graph *g, sp_graph_info *out, sp_arena *strings);
     /* Nodes that a run of words of the question names exactly, in any order. */
     sp_err (*mentions)(sp_graph *g, const sp_graph_question *q, sp_graph_mentions *out);
-    /* At most k nodes whose names are most like a key, for the caller to measure. */
+    /* At most k nodes whose names are most like a key, for the caller to score. */
     sp_err (*candidates)(sp_graph *g, const sp_bytes *key, int k, sp_arena *strings,
                          sp_graph_candidates *out);
-    /* Edges of nodes: sorted by `from`, direction, relation, node. *n_hubs grows. */
+    /* Edges of nodes: sorted by `from`, direction, relation, node. Adds to *n_hubs. */
     sp_err (*expand)(sp_graph *g, const sp_graph_expand *e, sp_graph_edges *out, int64_t *n_hubs);
     /* Texts in the arena; an unknown number is an error. ident may be NULL. */
     sp_err (*node)(sp_graph *g, int64_t node, sp_arena *strings, const char **name,

@@ -12,9 +12,9 @@ static inline int sp_path_n_segments(const sp_graph_path *p)
     return 2 * p->n_hops + 1;
 }
 
-/* sp_path_segment -- appends the text of segment i; of SP_GRAPH_TRIPLETS, of a path of one hop. The segments of a
- * path, one after another, are its text; each but the first begins with a blank or a comma, so each can be tokenized
- * alone. The text of a segment depends on the segments before it only, never on those that follow. */
+/* sp_path_segment -- appends the text of segment i (SP_GRAPH_TRIPLETS: only of a path of one hop). The segments of a
+ * path concatenated are its text; each but the first begins with a blank or a comma, so each can be tokenized alone.
+ * The text of a segment depends only on the segments before it. */
 sp_err sp_path_segment(const sp_graph_path *p, sp_graph_style style, int i,
                        sp_bytes *out) SP_MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* triples.h -- readers of graph files: each gives triples, names of nodes, and bad lines to a sink.
+/* triples.h -- readers of graph files: each passes triples, names of nodes, and bad lines to a sink.
  * They work on memory, keep no state between calls, and accept any bytes. */
 #ifndef SP_RETRIEVE_GRAPH_TRIPLES_H
 #define SP_RETRIEVE_GRAPH_TRIPLES_H
@@ -22,14 +22,14 @@ typedef enum sp_name_kind {
     SP_NAME_FALLBACK, /* its main name if it has no other */
 } sp_name_kind;
 
-/* Functions return SP_OK, or an error that ends the reading and is passed on. */
+/* Functions return SP_OK, or an error, which ends the reading and is returned. */
 typedef struct sp_triple_sink {
     sp_err (*triple)(const sp_triple *t, void *user);
     sp_err (*name)(sp_text ident, sp_text name, sp_name_kind kind, void *user);
     /* A line that cannot be used. */
     sp_err (*bad)(int64_t line, const char *why, void *user);
     /* All lines before byte `at` are read, `line` of them; where to continue after an interruption.
-     * Called by the formats of lines only. */
+     * Only line-based formats call it. */
     sp_err (*mark)(size_t at, int64_t line, void *user);
     void *user;
 } sp_triple_sink;
@@ -45,7 +45,7 @@ typedef enum sp_graph_format {
     SP_GRAPH_N_FORMATS,
 } sp_graph_format;
 
-/* sp_graph_format_has_lines -- whether a reading can be continued at a line. */
+/* sp_graph_format_has_lines -- whether the format is line-based, so that reading can be resumed at a line. */
 bool sp_graph_format_has_lines(sp_graph_format f);
 
 /* sp_graph_format_find -- by name, or with NULL by the suffix of a file name. SP_E_ARG. */
@@ -56,17 +56,17 @@ typedef struct sp_triples_input {
     const char *path; /* for errors */
     const char *data;
     size_t n;
-    size_t at; /* formats of lines: where to begin, and the lines before it */
+    size_t at; /* line-based formats: where to begin, and the lines before it */
     int64_t line;
     sp_graph_columns columns; /* of CSV */
 } sp_triples_input;
 
 /* sp_triples_read -- reads all of it. Names are trimmed, well-formed UTF-8 without control
- * characters, 1 to SP_GRAPH_NAME_BYTES long; what is not goes to `bad`.
+ * characters, 1 to SP_GRAPH_NAME_BYTES long; others go to `bad`.
  * Errors: SP_E_FORMAT when the file as a whole is malformed, SP_E_NOMEM, and what the sink returns. */
 sp_err sp_triples_read(const sp_triples_input *in, const sp_triple_sink *sink) SP_MUST_CHECK;
 
-/* For the readers, one a format. */
+/* The readers, one per format. */
 sp_err sp_triples_read_tsv(const sp_triples_input *in, const sp_triple_sink *sink) SP_MUST_CHECK;
 sp_err sp_triples_read_csv(const sp_triples_input *in, const sp_triple_sink *sink) SP_MUST_CHECK;
 sp_err sp_triples_read_jsonl(const sp_triples_input *in, const sp_triple_sink *sink) SP_MUST_CHECK;
@@ -78,7 +78,7 @@ sp_err sp_triples_read_lightrag(const sp_triples_input *in,
 /* sp_triples_read_rdf -- N-Triples and Turtle. */
 sp_err sp_triples_read_rdf(const sp_triples_input *in, const sp_triple_sink *sink) SP_MUST_CHECK;
 
-/* sp_triples_give -- checks a triple of line `line` and gives it, or says what is bad about it. */
+/* sp_triples_give -- checks a triple of line `line` and passes it to the sink, or says why it is bad. */
 sp_err sp_triples_give(const sp_triple *t, int64_t line, const sp_triple_sink *sink) SP_MUST_CHECK;
 sp_err sp_triples_give_name(sp_text ident, sp_text name, sp_name_kind kind, int64_t line,
                             const sp_triple_sink *sink) SP_MUST_CHECK;

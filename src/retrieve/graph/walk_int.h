@@ -1,4 +1,4 @@
-/* walk_int.h -- the parts of retrieval: entities of a question, paths around them, the best paths. */
+/* walk_int.h -- the parts of graph retrieval: entities of a question, paths around them, the best paths. */
 #ifndef SP_RETRIEVE_GRAPH_WALK_INT_H
 #define SP_RETRIEVE_GRAPH_WALK_INT_H
 
@@ -20,9 +20,9 @@ typedef SP_VEC(sp_graph_named) sp_graph_named_list;
 sp_err sp_graph_question_init(sp_graph_question *q, const char *text) SP_MUST_CHECK;
 void sp_graph_question_fini(sp_graph_question *q);
 
-/* sp_graph_find_named -- at most `most` nodes, in the order of the question. Names that are longer
- * win; a run of words that names several nodes gives them all. Names as written win over misspelt
- * ones. */
+/* sp_graph_find_named -- at most `most` nodes, in the order of the
+ * question. Longer names win; a run of words that names several
+ * nodes yields all of them. Exact names win over misspelt ones. */
 sp_err sp_graph_find_named(sp_graph *g, const sp_graph_question *q, int most,
                            sp_graph_named_list *out) SP_MUST_CHECK;
 
@@ -82,12 +82,12 @@ typedef SP_VEC(sp_graph_choice) sp_graph_choices;
 
 typedef struct sp_graph_rank_opts {
     const sp_graph_question *question;
-    const sp_graph_named_list *named; /* their words are no terms; paths through them are better */
+    const sp_graph_named_list *named; /* their words are not terms; paths through them score higher */
     int k;
     bool explain;
 } sp_graph_rank_opts;
 
-/* sp_graph_rank -- the k best paths of a walk, best first; none of them continues another. */
+/* sp_graph_rank -- the k best paths of a walk, best first; none of them extends another. */
 sp_err sp_graph_rank(sp_graph *g, const sp_graph_walk *w, const sp_graph_rank_opts *o,
                      sp_arena *strings, sp_graph_choices *out) SP_MUST_CHECK;
 

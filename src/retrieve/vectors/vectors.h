@@ -1,12 +1,12 @@
-/* vectors.h -- the nearest of many vectors: all are compared, those of the nearest clusters (IVF), or those that a
- * graph leads to (HNSW); searched in stages. Or a database elsewhere searches them (Chroma), in one stage.
+/* vectors.h -- nearest-neighbour search, in stages: over all vectors (flat), those of the nearest clusters (IVF), or
+ * along a graph (HNSW). Or a Chroma server searches them, in one stage.
  *
- * A vector has an id of the caller's. Distances are 1 - inner product; vectors of length 1 make that the cosine's.
- * Their bits do not depend on the CPU, the number of threads, or what else is searched.
+ * The caller gives each vector an id. Distances are 1 - inner product: the cosine distance, for vectors of length 1.
+ * Their bits do not depend on the CPU, the number of threads, or other searches.
  *
  *   stages   A search calls on_stage with the best k so far: after a group of clusters (flat: after a slice of the
- *            vectors), or after a number of visited nodes of the graph. What the last stage gives is what the search
- *            without stages gives: the same ids and distances.
+ *            vectors), or after a number of visited nodes of the graph. The last stage has the same ids and distances
+ *            as the search without stages.
  *
  * Source: RAGCache section 6 (R6). Thread: searches of several threads run at the same time, changes alone. */
 #ifndef SP_RETRIEVE_VECTORS_VECTORS_H
@@ -20,11 +20,11 @@ typedef enum sp_vectors_kind { SP_VECTORS_FLAT, SP_VECTORS_IVF, SP_VECTORS_HNSW,
 typedef struct sp_vectors_opts {
     sp_vectors_kind kind;
     int n_dims;
-    int n_clusters; /* IVF: at most; 0: two times the root of the number of vectors */
-    int links;      /* HNSW: of a node, M; 0: 16 */
+    int n_clusters; /* IVF: most clusters; 0: twice the square root of the number of vectors */
+    int links;      /* HNSW: links of a node, M; 0: 16 */
     int effort;     /* HNSW: candidates for them, efConstruction; 0: 200 */
     const char *url;  /* Chroma: http://HOST:PORT/COLLECTION, or .../TENANT/DATABASE/COLLECTION */
-    int64_t mark;     /* Chroma: a number of the caller's; a collection with another one is SP_E_ARG */
+    int64_t mark;     /* Chroma: a number that the caller chooses; a collection with another mark is SP_E_ARG */
 } sp_vectors_opts;
 
 typedef struct sp_near {
@@ -39,17 +39,17 @@ typedef struct sp_vectors_query {
     const float *v; /* [n_dims] */
     int k;
     int breadth;            /* IVF: clusters, HNSW: candidates (ef); 0: 1/16 of the clusters and 8 at least, 64 */
-    const int64_t *allowed; /* [n_allowed], ascending: no others are found; NULL: all are */
+    const int64_t *allowed; /* [n_allowed], ascending: only these are found; NULL: all */
     size_t n_allowed;
-    int n_stages; /* about so many; 0: one */
+    int n_stages; /* approximate number; 0: one */
     sp_near_fn *on_stage; /* or NULL */
     void *user;
 } sp_vectors_query;
 
 typedef struct sp_vectors sp_vectors;
 
-/* sp_vectors_create -- Chroma: with the vectors that the collection has. Errors: SP_E_ARG, SP_E_NOMEM; of Chroma, here
- * and in every other function: SP_E_IO (no answer, or none within 30 s; its status and first line), SP_E_FORMAT. */
+/* sp_vectors_create -- Chroma: includes the vectors that the collection has. Errors: SP_E_ARG, SP_E_NOMEM; with
+ * Chroma, in every function: SP_E_IO (no answer within 30 s, or a status: with its first line), SP_E_FORMAT. */
 sp_err sp_vectors_create(const sp_vectors_opts *o, sp_vectors **out) SP_MUST_CHECK;
 void sp_vectors_destroy(sp_vectors *x);
 size_t sp_vectors_count(const sp_vectors *x);
@@ -61,19 +61,19 @@ sp_err sp_vectors_train(sp_vectors *x, const float *v, size_t n, sp_team *team) 
 const float *sp_vectors_centroids(const sp_vectors *x, size_t *n);
 sp_err sp_vectors_use(sp_vectors *x, const float *centroids, size_t n) SP_MUST_CHECK;
 
-/* sp_vectors_add -- ids that are not there. sp_vectors_add_to -- IVF: into clusters that sp_vectors_assign named.
+/* sp_vectors_add -- the ids must be new. sp_vectors_add_to -- IVF: into clusters chosen by sp_vectors_assign.
  * Shape: v [n, n_dims], clusters [n]. */
 sp_err sp_vectors_add(sp_vectors *x, const int64_t *ids, const float *v, size_t n, sp_team *team) SP_MUST_CHECK;
 void sp_vectors_assign(const sp_vectors *x, const float *v, size_t n, sp_team *team, uint32_t *clusters);
 sp_err sp_vectors_add_to(sp_vectors *x, const int64_t *ids, const float *v, size_t n,
                          const uint32_t *clusters) SP_MUST_CHECK;
-/* sp_vectors_reserve -- room for n more: a graph that is told grows without being moved. */
+/* sp_vectors_reserve -- reserves room for n more, so that a graph need not be moved as it grows. */
 sp_err sp_vectors_reserve(sp_vectors *x, size_t n) SP_MUST_CHECK;
-/* sp_vectors_remove -- ids [n], ascending; those that are not there are passed over. */
+/* sp_vectors_remove -- ids [n], ascending; unknown ids are ignored. */
 sp_err sp_vectors_remove(sp_vectors *x, const int64_t *ids, size_t n) SP_MUST_CHECK;
-/* sp_vectors_clear -- removes all; of Chroma the collection. */
+/* sp_vectors_clear -- removes all vectors; Chroma: deletes the collection. */
 sp_err sp_vectors_clear(sp_vectors *x) SP_MUST_CHECK;
-/* sp_vectors_ids -- of all, ascending. */
+/* sp_vectors_ids -- all ids, ascending. */
 typedef SP_VEC(int64_t) sp_vector_ids;
 sp_err sp_vectors_ids(const sp_vectors *x, sp_vector_ids *out) SP_MUST_CHECK;
 
@@ -81,8 +81,8 @@ sp_err sp_vectors_ids(const sp_vectors *x, sp_vector_ids *out) SP_MUST_CHECK;
  * SP_E_NOMEM. */
 sp_err sp_vectors_search(const sp_vectors *x, const sp_vectors_query *q, sp_near *out, int *n) SP_MUST_CHECK;
 
-/* sp_vectors_write, sp_vectors_read -- HNSW: the graph with its vectors as a file, in hnswlib's format. A file whose
- * sizes and links are not those of such a graph is SP_E_FORMAT. */
+/* sp_vectors_write, sp_vectors_read -- HNSW: the graph with its vectors as a file, in hnswlib's format. Errors:
+ * SP_E_FORMAT (sizes or links that no such graph has). */
 sp_err sp_vectors_write(const sp_vectors *x, const char *path) SP_MUST_CHECK;
 sp_err sp_vectors_read(sp_vectors *x, const char *path) SP_MUST_CHECK;
 

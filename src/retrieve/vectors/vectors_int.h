@@ -5,7 +5,7 @@
 
 #include "retrieve/vectors/vectors.h"
 
-/* sp_product -- the inner product of a, b [n]; the same bits on every CPU. sp_product_best: the fastest way here. */
+/* sp_product -- the inner product of a, b [n]; the same bits on every CPU. sp_product_best: the fastest one here. */
 typedef float sp_product_fn(const float *a, const float *b, size_t n);
 sp_product_fn *sp_product_best(void);
 
@@ -52,7 +52,7 @@ sp_err sp_hnsw_reserve(sp_hnsw *h, size_t n, bool exactly) SP_MUST_CHECK;
 sp_err sp_hnsw_add(sp_hnsw *h, int64_t id, const float *v) SP_MUST_CHECK;
 sp_err sp_hnsw_remove(sp_hnsw *h, int64_t id) SP_MUST_CHECK;
 sp_err sp_hnsw_ids(const sp_hnsw *h, sp_vector_ids *out) SP_MUST_CHECK;
-/* sp_hnsw_search -- the staged search. sp_hnsw_plain -- the library's own, of a query that names no stages or ids. */
+/* sp_hnsw_search -- the staged search. sp_hnsw_plain -- hnswlib's own, for queries without stages and allowed ids. */
 sp_err sp_hnsw_search(const sp_hnsw *h, const sp_vectors_query *q, sp_best *best, sp_near *sorted) SP_MUST_CHECK;
 sp_err sp_hnsw_plain(const sp_hnsw *h, const sp_vectors_query *q, sp_best *best) SP_MUST_CHECK;
 sp_err sp_hnsw_write(const sp_hnsw *h, const char *path) SP_MUST_CHECK;
@@ -63,8 +63,8 @@ typedef struct sp_chroma sp_chroma;
 
 sp_err sp_chroma_open(const sp_vectors_opts *o, sp_chroma **out) SP_MUST_CHECK;
 void sp_chroma_close(sp_chroma *c);
-size_t sp_chroma_count(const sp_chroma *c); /* after the last change */
-/* sp_chroma_add -- a vector whose id is there takes its place. sp_chroma_clear -- deletes the collection. */
+size_t sp_chroma_count(const sp_chroma *c); /* as of the last change */
+/* sp_chroma_add -- replaces a vector whose id exists. sp_chroma_clear -- deletes the collection. */
 sp_err sp_chroma_add(sp_chroma *c, const int64_t *ids, const float *v, size_t n) SP_MUST_CHECK;
 sp_err sp_chroma_remove(sp_chroma *c, const int64_t *ids, size_t n) SP_MUST_CHECK;
 sp_err sp_chroma_clear(sp_chroma *c) SP_MUST_CHECK;

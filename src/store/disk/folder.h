@@ -19,8 +19,8 @@ sp_err sp_folder_space_of(const char *dir, sp_folder_space *out) SP_MUST_CHECK;
 typedef struct sp_folder_part {
     sp_digest space;
     int64_t bytes; /* of its segment files */
-    bool
-        index_is_lost; /* damaged or missing; opening the tier for writing rebuilds it */
+    bool index_is_lost; /* damaged or missing; opening the tier for writing
+                           rebuilds it */
 } sp_folder_part;
 
 /* sp_folder_each -- calls fn for every namespace that has an index or a copy. Errors: SP_E_NOTFOUND (no
