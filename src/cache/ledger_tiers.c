@@ -93,7 +93,7 @@ sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
     if (a->facts.kind != SP_COPY_PLAIN && a->facts.kind != SP_COPY_FUSED && !placed)
         return sp_fail(SP_E_ARG, "adopted copy: kind %d is not found by content", (int)a->facts.kind);
     if (placed && !sp_copy_is_measured(&a->facts))
-        return sp_fail(SP_E_ARG, "adopted copy: a placed copy that says not what it was computed after");
+        return sp_fail(SP_E_ARG, "adopted copy: a placed copy does not say what it was computed after");
     if (a->place == SP_AT_DEVICE)
         return sp_fail(SP_E_ARG, "adopted copy: a copy on the device is added, not adopted");
     sp_copy *c = sp_by_content_named(l, a, NULL);
@@ -236,7 +236,7 @@ static sp_err open_blocks(sp_ledger *l, sp_copy *c, const sp_segment *seg)
 static sp_err can_load(const sp_copy *c)
 {
     if (c->parent && c->parent->state == SP_COPY_FREE)
-        return sp_fail(SP_E_NOKV, "what a copy continues has no blocks");
+        return sp_fail(SP_E_NOKV, "the copy that this one continues has no blocks");
     return SP_OK;
 }
 
@@ -255,7 +255,7 @@ sp_err sp_ledger_load_begin(sp_ledger *l, const sp_copy *loading, const sp_segme
     if (!sp_ledger_make_room(l, n, c->facts.kind) || !sp_ledger_free_up(l, n + spare))
         err = sp_fail(
             SP_E_NOKV,
-            "loading a chunk needs %lld blocks of KV memory and leaves %lld; %lld can be had",
+            "loading a chunk needs %lld blocks of KV memory and leaves %lld; %lld are available",
             (long long)n, (long long)spare, (long long)sp_kv_pool_n_free(l->pool));
     if (err == SP_OK) err = open_blocks(l, c, seg);
     if (c->parent) sp_ledger_drop_pin(l, c->parent);
@@ -294,7 +294,7 @@ sp_err sp_ledger_load_head(sp_ledger *l, const sp_copy *loading, const sp_copy_f
     if (c->has_head) return SP_OK;
     if (c->facts.kind != SP_COPY_PATH) {
         if (!has_what_was_found(c, loaded))
-            return sp_fail(SP_E_FORMAT, "a copy lacks what the index says of it");
+            return sp_fail(SP_E_FORMAT, "a copy does not match its entry in the index");
         SP_TRY(loaded_contents(c, loaded, &contents));
         sp_copy_empty(c);
         sp_copy_move_contents(c, &contents);
@@ -312,7 +312,7 @@ sp_err sp_ledger_load_end(sp_ledger *l, const sp_copy *loading, const sp_copy_fa
     sp_err err = loaded ? sp_ledger_load_head(l, c, loaded) : SP_OK;
     if (err == SP_E_FORMAT) loaded = NULL, err = SP_OK;
     if (loaded && c->parent && c->parent->state == SP_COPY_FREE)
-        err = sp_fail(SP_E_NOTFOUND, "what a copy continues could not be loaded");
+        err = sp_fail(SP_E_NOTFOUND, "the copy that this one continues could not be loaded");
     sp_ledger_drop_pin(l, c);
     if (!loaded || err != SP_OK) {
         if (!loaded) sp_ledger_unplace(l, c, from, true);

@@ -83,7 +83,7 @@ static bool is_misspelt(const char *variable, const opt_names *known)
     }
     const char *nearest = cli_nearest(option, known->v, known->n);
     if (nearest) opt_variable_of(nearest, spelled, sizeof spelled);
-    cli_fail_with("%.*s in the environment is no option of any command%s%s%s",
+    cli_fail_with("%.*s in the environment is not an option of any command%s%s%s",
                   (int)(equals - variable), variable, nearest ? "; did you mean " : "",
                   nearest ? spelled : "", nearest ? "?" : "");
     return true;
@@ -164,13 +164,13 @@ static void explain_section(const config_setting *s, const opt_names *known)
     const char *nearest = cli_nearest(s->section, names, n);
     const char *path = config_get()->path;
     if (!*s->section)
-        cli_fail_with("%s:%d: %s is in no section; begin with [" CONFIG_ALL "], or with [COMMAND]",
+        cli_fail_with("%s:%d: %s is not in a section; begin with [" CONFIG_ALL "], or with [COMMAND]",
                       path, s->line, s->key);
     else if (nearest)
-        cli_fail_with("%s:%d: [%s] is no command; did you mean [%s]?", path, s->line, s->section,
+        cli_fail_with("%s:%d: [%s] is not a command; did you mean [%s]?", path, s->line, s->section,
                       nearest);
     else
-        cli_fail_with("%s:%d: [%s] is no command; [" CONFIG_ALL "] is for all of them", path,
+        cli_fail_with("%s:%d: [%s] is not a command; [" CONFIG_ALL "] is for all of them", path,
                       s->line, s->section);
 }
 
@@ -178,7 +178,7 @@ static void explain_key(const config_setting *s, const opt_names *of)
 {
     const char *nearest = cli_nearest(s->key, of->v, of->n);
     bool is_all = strcmp(s->section, CONFIG_ALL) == 0;
-    cli_fail_with("%s:%d: %s is no option of %s%s%s%s", config_get()->path, s->line, s->key,
+    cli_fail_with("%s:%d: %s is not an option of %s%s%s%s", config_get()->path, s->line, s->key,
                   is_all ? "any command" : s->section, nearest ? "; did you mean " : "",
                   nearest ? nearest : "", nearest ? "?" : "");
 }

@@ -156,8 +156,8 @@ static void warn_dropped(const asking *a, int n_turns, int n_chunks, int n_found
         cli_warn("the context of %d tokens is full: the oldest %d questions are dropped", n_ctx,
                  n_turns);
     if (n_chunks)
-        cli_warn("%d of %d chunks are left out: the context has %d tokens (-c N sets more, as far as the model was "
-                 "trained)",
+        cli_warn("%d of %d chunks are left out: they do not fit the context of %d tokens (-c N raises it, up to what "
+                 "the model was trained for)",
                  n_chunks, n_found, n_ctx);
 }
 

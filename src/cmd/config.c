@@ -160,7 +160,7 @@ int cmd_config(int argc, char **argv)
     listing l = {.command = *command ? command : NULL, .rows = json_array()};
     cli_visit(list_options, &l);
     if (!l.failed && !l.found) {
-        cli_fail_with("config: \"%s\" is no command with options; spolia --help lists them",
+        cli_fail_with("config: \"%s\" is not a command with options; spolia --help lists them",
                       command);
         l.failed = true;
     }

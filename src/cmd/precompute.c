@@ -330,12 +330,12 @@ static bool check_size(run *r, bool quiet)
     if (!store.writes)
         cli_fail_with("%s: another process writes this store", r->store);
     else if (new_bytes > room_left)
-        cli_fail_with("%s: the copies need %s more, and the disk has %s to give; nothing was "
-                      "computed",
+        cli_fail_with("%s: the copies need %s more, but only %s of the disk can be used; nothing "
+                      "was computed",
                       r->store, more, show_size(room, room_left > 0 ? room_left : 0));
     else if (bytes > usable)
-        cli_fail_with("%s: the copies need %s, and the store may take %s of them; --store-max "
-                      "SIZE sets more; nothing was computed",
+        cli_fail_with("%s: the copies need %s, but the store may hold %s; raise --store-max SIZE; "
+                      "nothing was computed",
                       r->store, need, show_size(room, usable));
     else
         return true;

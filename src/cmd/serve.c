@@ -157,8 +157,8 @@ static bool open_encoder(const serving *s, const char *path, bool scores, sp_emb
     if (err != SP_OK) return cli_fail(err), false;
     if (sp_embedder_describe(*out).scores_pairs == scores) return true;
     cli_fail_with("serve: %s: is %s", path,
-                  scores ? "an encoder for vectors (--embedding) and no cross-encoder"
-                         : "a cross-encoder (--reranker) and makes no vectors");
+                  scores ? "an encoder for vectors (--embedding), not a cross-encoder"
+                         : "a cross-encoder (--reranker), which makes no vectors");
     return false;
 }
 

@@ -18,7 +18,7 @@ sp_err sp_device_open(const char *name, const sp_device_opts *o, sp_device **out
     if (!name) name = devices[0].name;
     for (size_t i = 0; i < SP_COUNT(devices); i++)
         if (strcmp(name, devices[i].name) == 0) return devices[i].open(o, out);
-    return sp_fail(SP_E_ARG, "device: '%s' is unknown; there is: cpu", name);
+    return sp_fail(SP_E_ARG, "device: '%s' is unknown; known: cpu", name);
 }
 
 void sp_device_close(sp_device *d)

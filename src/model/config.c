@@ -250,7 +250,7 @@ static sp_err check_gguf(const sp_source *s, const sp_config *c)
                        "%s: split.count: a model split over files is not supported", s->path);
     SP_TRY(sp_config_number(s, &value_length, &x, &found));
     if (found && x != c->hp.head)
-        return sp_fail(SP_E_UNSUPPORTED, "%s: %s: %g: values of another size than keys (%d)",
+        return sp_fail(SP_E_UNSUPPORTED, "%s: %s: %g: differs from the size of keys, %d, which is not supported",
                        s->path, sp_config_full_name(s, &value_length, name), x, c->hp.head);
     return SP_OK;
 }

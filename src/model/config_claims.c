@@ -142,7 +142,7 @@ static sp_err check_key(const sp_source *s, const sp_gguf_entry *e)
                    : refuse(s, full, x, neutral[i].what);
     }
     if ((is_number && x == 0) || claims_key(s, name)) return SP_OK;
-    return sp_fail(SP_E_UNSUPPORTED, "%s: %s: is not part of %s as it is supported", s->path, full,
+    return sp_fail(SP_E_UNSUPPORTED, "%s: %s: is not supported for %s", s->path, full,
                    s->arch->name);
 }
 
@@ -188,7 +188,7 @@ static sp_err check_field(const sp_source *s, const char *name, const json_t *va
         return refuse(s, name, json_number_value(value), neutral[i].what);
     }
     if (is_neutral(value) || claims_field(s, name)) return SP_OK;
-    return sp_fail(SP_E_UNSUPPORTED, "%s: %.100s: is not part of %s as it is supported", s->path,
+    return sp_fail(SP_E_UNSUPPORTED, "%s: %.100s: is not supported for %s", s->path,
                    name, s->arch->name);
 }
 

@@ -102,7 +102,7 @@ static sp_err read_windows_of_json(const flag *f)
     SP_TRY(read_period(f, "_sliding_window_pattern"));
     SP_TRY(read_layer_types(f));
     if (by_layer(f->s) || memcmp(before, f->c->layers, n) == 0) return SP_OK;
-    return sp_fail(SP_E_UNSUPPORTED, "%s: %s: windows by layer are not part of %s as it is supported", f->s->path,
+    return sp_fail(SP_E_UNSUPPORTED, "%s: %s: windows by layer are not supported for %s", f->s->path,
                    json_object_get(f->s->root, "layer_types") ? "layer_types" : "sliding_window_pattern",
                    f->s->arch->name);
 }

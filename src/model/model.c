@@ -102,9 +102,9 @@ static sp_err keep_text(sp_model *m, const char *s, size_t n, const char **out)
 static void check_vocab(const sp_model *m)
 {
     if (!m->tokenizer)
-        sp_log(SP_LOG_INFO, "%s: no tokenizer: token ids only", m->path);
+        sp_log(SP_LOG_INFO, "%s: has no tokenizer; only token ids can be used", m->path);
     else if (m->hp.n_layers && sp_tokenizer_size(m->tokenizer) > m->hp.n_vocab)
-        sp_log(SP_LOG_WARN, "%s: %d tokens, the embedding has %d", m->path,
+        sp_log(SP_LOG_WARN, "%s: the tokenizer has %d tokens, the embedding %d", m->path,
                sp_tokenizer_size(m->tokenizer), m->hp.n_vocab);
 }
 

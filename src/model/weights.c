@@ -568,7 +568,7 @@ static sp_err check_unused(const binder *b)
     for (size_t i = 0; i < b->dir->list.n; i++) {
         const sp_tensor *t = &b->dir->list.v[i];
         if (!b->used[i] && !is_harmless(t->name))
-            return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: is not part of %s as it is supported",
+            return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: is not supported for %s",
                            t->path, SP_VIEW(t->name), b->config->arch->name);
     }
     return SP_OK;

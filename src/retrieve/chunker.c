@@ -259,9 +259,9 @@ static sp_err pack_code(chunker *c, const sp_block *b)
 sp_err sp_chunk_text(const char *text, size_t n, sp_syntax syntax, const sp_chunk_opts *o,
                      sp_chunk_fn *fn, void *user)
 {
-    if (o->size_words < 1) return sp_fail(SP_E_ARG, "chunks of %d words", o->size_words);
+    if (o->size_words < 1) return sp_fail(SP_E_ARG, "size_words: %d is below 1", o->size_words);
     if (o->overlap_words < 0 || o->overlap_words >= o->size_words)
-        return sp_fail(SP_E_ARG, "an overlap of %d words for chunks of %d", o->overlap_words,
+        return sp_fail(SP_E_ARG, "overlap_words: %d is not from 0 to less than %d", o->overlap_words,
                        o->size_words);
     chunker c = {
         .text = text, .opts = *o, .fn = fn, .user = user, .only_headings = true, .heading = ""};

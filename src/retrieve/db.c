@@ -163,7 +163,7 @@ sp_err sp_db_check(sqlite3 *db, const char *path, bool replace, bool *empty)
     bool blank = id == 0 && version == 0 && n_tables == 0;
     if (!(blank && empty)) {
         if (id != APPLICATION_ID)
-            return sp_fail(SP_E_FORMAT, "%s: not an index of documents; spolia index makes one",
+            return sp_fail(SP_E_FORMAT, "%s: not an index of documents; spolia index creates one",
                            path);
         if (version != SCHEMA_VERSION && !replace)
             return sp_fail(SP_E_FORMAT,

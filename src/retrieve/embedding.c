@@ -100,7 +100,7 @@ static sp_err read_graph(sp_vectors *x, const char *path, const sp_embedding_fac
         if (err == SP_OK && hash == f->graph_hash) {
             *good = sp_vectors_read(x, file.v) == SP_OK;
         } else {
-            sp_log(SP_LOG_WARN, "%s: not the graph that the index was built with; it is rebuilt", file.v);
+            sp_log(SP_LOG_WARN, "%s: does not match the index; rebuilding the graph", file.v);
         }
     }
     sp_vec_fini(&file);
@@ -259,7 +259,7 @@ sp_err sp_embedding_open(sp_index *ix, const char *id, sp_vectors **out, sp_vect
     sp_err err = !there ? sp_fail(SP_E_NOTFOUND, "%s: the index has no vectors; spolia index --embedding adds them",
                                   ix->path)
                  : id && strcmp(f.id, id) != 0
-                     ? sp_fail(SP_E_ARG, "%s: vectors of another encoder; spolia index --embedding replaces them",
+                     ? sp_fail(SP_E_ARG, "%s: vectors from another encoder; spolia index --embedding replaces them",
                                ix->path)
                      : sp_embedding_load_all(ix->db, ix->path, &f, &l);
     sp_vec_fini(&f.centroids);

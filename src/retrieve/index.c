@@ -34,7 +34,7 @@
 sp_err sp_build_report(sp_builder *b)
 {
     if (!b->o.progress || b->o.progress(b->file, b->n_done, b->n_total, b->o.user)) return SP_OK;
-    return sp_fail(SP_E_CANCELED, "%s: canceled, the index is as it was", b->path);
+    return sp_fail(SP_E_CANCELED, "%s: canceled; the index is unchanged", b->path);
 }
 
 /* -- files ---------------------------------------------------------------------------------- */
@@ -270,7 +270,7 @@ static sp_err check(const char *const *roots, int n_roots, const char *path, con
             return sp_fail(SP_E_ARG, "%s: the name of folder %d is empty", path, i + 1);
     int size = o->size_words ? o->size_words : DEFAULT_WORDS;
     if (size < 1 || o->overlap_words < 0 || o->overlap_words >= size)
-        return sp_fail(SP_E_ARG, "chunks of %d words with an overlap of %d", size,
+        return sp_fail(SP_E_ARG, "size_words %d, overlap_words %d: the overlap must be smaller", size,
                        o->overlap_words);
     return SP_OK;
 }

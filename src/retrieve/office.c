@@ -338,7 +338,7 @@ static sp_err read_office(sp_reading *r, writer *w, sp_archive *a, const char *c
 {
     sp_bytes own = {0}, title = {0};
     sp_err err = read_body(w, a, names[0], &own);
-    if (err == SP_E_NOTFOUND) err = sp_fail_in(SP_E_UNSUPPORTED, "not such a document");
+    if (err == SP_E_NOTFOUND) err = sp_fail_in(SP_E_UNSUPPORTED, "not a document of this format");
     if (err == SP_OK) err = read_margins(w, a);
     if (err == SP_OK) err = sp_archive_title(a, names[1], &title);
     if (err == SP_OK) {
@@ -395,7 +395,7 @@ static sp_err list_slides(sp_archive *a, numbers *out)
         out->v[out->n++] = number;
     }
     if (out->n) qsort(out->v, out->n, sizeof *out->v, by_number);
-    return out->n ? SP_OK : sp_fail(SP_E_UNSUPPORTED, "no slides in it");
+    return out->n ? SP_OK : sp_fail(SP_E_UNSUPPORTED, "it has no slides");
 }
 
 static sp_err read_slides(writer *w, sp_archive *a, sp_marks *marks)

@@ -105,11 +105,11 @@ static sp_err move_root(sp_builder *b, const char *path)
 {
     sp_root *r = find_moved(b, path);
     if (!r || r->wanted)
-        return sp_fail(SP_E_ARG, "%s: which of its folders is %s now? Move them one by one",
+        return sp_fail(SP_E_ARG, "%s: cannot tell which of its folders moved to %s; move them one by one",
                        b->path, path);
     if (!sp_utf8_valid(path, strlen(path)))
         return sp_fail(SP_E_ARG, "%s: the name is not UTF-8", path);
-    sp_log(SP_LOG_INFO, "%s: %s is %s now", b->path, r->path, path);
+    sp_log(SP_LOG_INFO, "%s: %s has moved to %s", b->path, r->path, path);
     SP_TRY(copy(b, path, strlen(path), &r->path));
     r->wanted = true;
     return find_folder(b, r);
@@ -128,8 +128,8 @@ static sp_err name_root(sp_builder *b, const char *name, bool leave)
         err = move_root(b, path);
     else if (!leave)
         err = sp_fail(SP_E_ARG,
-                      "%s: holds the documents of %s, not of %s: --add adds it, --replace keeps "
-                      "nothing else, --moved says that it is the same folder",
+                      "%s: holds the documents of %s, not of %s: --add adds this folder, --replace "
+                      "keeps only it, --moved says that it is the same folder in a new place",
                       b->path, b->roots.v[0].path, path);
     else if (!sp_utf8_valid(path, strlen(path)))
         err = sp_fail(SP_E_ARG, "%s: the name is not UTF-8", path);
@@ -153,7 +153,7 @@ static sp_err check_nesting(const sp_builder *b)
         for (size_t j = 0; j < b->roots.n; j++) {
             const char *inner = b->roots.v[i].path, *outer = b->roots.v[j].path;
             if (i != j && is_inside(inner, outer))
-                return sp_fail(SP_E_ARG, "%s is inside %s: its documents would be there twice",
+                return sp_fail(SP_E_ARG, "%s is inside %s: its documents would be indexed twice",
                                inner, outer);
         }
     return SP_OK;
@@ -165,11 +165,11 @@ sp_err sp_roots_name(sp_builder *b, const char *const *named, int n)
     if (b->o.moved && (n == 0 || b->roots.n == 0 || b->o.add || b->o.replace))
         return sp_fail(
             SP_E_ARG,
-            "%s: what moved is named by its new place, for an index that exists; without "
-            "adding or replacing folders",
+            "%s: --moved takes the new place of a folder of an existing index, and "
+            "excludes --add and --replace",
             b->path);
     if (n == 0 && b->roots.n == 0)
-        return sp_fail(SP_E_ARG, "%s: a new index needs the name of a folder", b->path);
+        return sp_fail(SP_E_ARG, "%s: name the folder to index", b->path);
     for (size_t i = 0; i < b->roots.n; i++) b->roots.v[i].wanted = n == 0;
     for (int i = 0; i < n; i++) SP_TRY(name_root(b, named[i], leave));
     for (size_t i = b->roots.n; b->o.replace && i-- > 0;)

@@ -56,6 +56,6 @@ sp_err sp_index_search(sp_index *ix, const char *question, int k, sp_hits *out)
     SP_NEED(ix);
     SP_NEED(question);
     SP_NEED(out);
-    if (k < 1) return sp_fail(SP_E_ARG, "a search for %d chunks", k);
+    if (k < 1) return sp_fail(SP_E_ARG, "k: %d is below 1", k);
     return sp_index_rank(ix, question, k, 0, out);
 }

@@ -134,7 +134,7 @@ sp_err sp_index_similar(sp_index *ix, const char *name, int64_t id, int k, sp_hi
     if (!source)
         return sp_fail(SP_E_ARG, "similarity \"%s\" is unknown: bm25, neighbour, vectors, together, graph, random",
                        name);
-    if (k < 1) return sp_fail(SP_E_ARG, "a search for %d chunks", k);
+    if (k < 1) return sp_fail(SP_E_ARG, "k: %d is below 1", k);
     if (id < 1) return sp_fail(SP_E_ARG, "%s: there is no chunk %lld", ix->path, (long long)id);
     SP_TRY(sp_index_chunk(ix, id - 1, &chunk));
     sp_err err = SP_OK;

@@ -217,23 +217,23 @@ static sp_err open_engine(sp_context *c, const sp_context_opts *o)
 
 static sp_err check_opts(const sp_context_opts *o)
 {
-    if (!o->model) return sp_fail(SP_E_ARG, "no model is named");
-    if (o->n_ctx < 0) return sp_fail(SP_E_ARG, "context of %d tokens", o->n_ctx);
-    if (o->n_batch < 0) return sp_fail(SP_E_ARG, "batch of %d tokens", o->n_batch);
-    if (o->cache.max_placed < 0) return sp_fail(SP_E_ARG, "max_placed: %d", o->cache.max_placed);
-    if (o->cache.max_variants < 0) return sp_fail(SP_E_ARG, "max_variants: %d", o->cache.max_variants);
+    if (!o->model) return sp_fail(SP_E_ARG, "model: give a GGUF file or a Hugging Face folder");
+    if (o->n_ctx < 0) return sp_fail(SP_E_ARG, "n_ctx: %d is negative", o->n_ctx);
+    if (o->n_batch < 0) return sp_fail(SP_E_ARG, "n_batch: %d is negative", o->n_batch);
+    if (o->cache.max_placed < 0) return sp_fail(SP_E_ARG, "max_placed: %d is negative", o->cache.max_placed);
+    if (o->cache.max_variants < 0) return sp_fail(SP_E_ARG, "max_variants: %d is negative", o->cache.max_variants);
     if (o->tiers.host_bytes < 0)
-        return sp_fail(SP_E_ARG, "host_bytes: %lld", (long long)o->tiers.host_bytes);
+        return sp_fail(SP_E_ARG, "host_bytes: %lld is negative", (long long)o->tiers.host_bytes);
     if (o->decode.context_bytes < 0)
-        return sp_fail(SP_E_ARG, "context_bytes: %lld", (long long)o->decode.context_bytes);
+        return sp_fail(SP_E_ARG, "context_bytes: %lld is negative", (long long)o->decode.context_bytes);
     if (o->tiers.store_bytes < 0)
-        return sp_fail(SP_E_ARG, "store_bytes: %lld", (long long)o->tiers.store_bytes);
+        return sp_fail(SP_E_ARG, "store_bytes: %lld is negative", (long long)o->tiers.store_bytes);
     if (o->tiers.load_timeout_ms < 0)
-        return sp_fail(SP_E_ARG, "load_timeout_ms: %d", o->tiers.load_timeout_ms);
-    if (o->queue.window < 0) return sp_fail(SP_E_ARG, "order_window: %d", o->queue.window);
-    if (o->queue.wait_ms < 0) return sp_fail(SP_E_ARG, "wait_ms: %d", o->queue.wait_ms);
-    if (o->cache.keep_chunks < 0) return sp_fail(SP_E_ARG, "keep_chunks: %d", o->cache.keep_chunks);
-    if (o->max_requests < 0) return sp_fail(SP_E_ARG, "%d requests at once", o->max_requests);
+        return sp_fail(SP_E_ARG, "load_timeout_ms: %d is negative", o->tiers.load_timeout_ms);
+    if (o->queue.window < 0) return sp_fail(SP_E_ARG, "queue.window: %d is negative", o->queue.window);
+    if (o->queue.wait_ms < 0) return sp_fail(SP_E_ARG, "wait_ms: %d is negative", o->queue.wait_ms);
+    if (o->cache.keep_chunks < 0) return sp_fail(SP_E_ARG, "keep_chunks: %d is negative", o->cache.keep_chunks);
+    if (o->max_requests < 0) return sp_fail(SP_E_ARG, "max_requests: %d is negative", o->max_requests);
     return SP_OK;
 }
 
@@ -252,11 +252,11 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
         return sp_fail(SP_E_ARG, "%s: holds a vocabulary but no weights", o->model);
     int trained = c->model->hp.n_ctx;
     if (o->n_ctx > trained)
-        return sp_fail(SP_E_ARG, "%s: context of %d tokens wanted, the model was trained for %d",
+        return sp_fail(SP_E_ARG, "%s: n_ctx: %d is more than the %d tokens that the model was trained for",
                        o->model, o->n_ctx, trained);
     c->loads.preload = o->tiers.preload;
     c->loads.patience_us = PATIENCE_US;
-    if (o->queue.gap_ms < 0) return sp_fail(SP_E_ARG, "a gap of %d ms", o->queue.gap_ms);
+    if (o->queue.gap_ms < 0) return sp_fail(SP_E_ARG, "gap_ms: %d is negative", o->queue.gap_ms);
     c->step.budget.target_us = INT64_C(1000) * o->queue.gap_ms;
     c->limits.n_ctx = o->n_ctx ? o->n_ctx : SP_MIN(trained, 8192);
     c->limits.max_requests = o->max_requests ? o->max_requests : 8;

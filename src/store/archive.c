@@ -307,7 +307,7 @@ static sp_err each_record(reader *r, sp_err (*fn)(void *user, reader *r), void *
         if (size < 0 || next > (uint64_t)size) return ends_early(r);
         sp_err err = fn(user, r);
         if (err == SP_E_FORMAT) {
-            sp_log(SP_LOG_WARN, "left out: %s", sp_error_detail());
+            sp_log(SP_LOG_WARN, "a copy was left out: %s", sp_error_detail());
             s->n_damaged++;
         } else {
             SP_TRY(err);

@@ -214,10 +214,10 @@ static sp_err check(const sp_move *m, const sp_record *r)
     const int n_head = m->kind == SP_COPY_PLACED ? r->facts.n_before : r->facts.n_head;
     if (r->n != m->seg.n || n_head != m->n_head || !begins_with_head(m, r) ||
         memcmp(r->tokens, m->seg.tokens, sizeof *r->tokens * (size_t)r->n) != 0)
-        return sp_fail(SP_E_UNSUPPORTED, "a stored copy is of other tokens than its name");
+        return sp_fail(SP_E_UNSUPPORTED, "a stored copy has other tokens than its key");
     if (r->n_layers != sp_kv_pool_shape(m->pool)->n_layers || r->layer_bytes != layer_bytes_of(m))
         return sp_fail(SP_E_UNSUPPORTED,
-                       "a stored copy of %d layers of %llu bytes, not of this model", r->n_layers,
+                       "a stored copy has %d layers of %llu bytes, unlike this model", r->n_layers,
                        (unsigned long long)r->layer_bytes);
     return SP_OK;
 }

@@ -136,7 +136,7 @@ def test_chunks_that_do_not_fit_are_left_out_worst_first(index):
     best = sorted(whole["chunks"], key=lambda chunk: -chunk["score"])[:len(kept)]
     assert 0 < len(kept) < 8 and part["usage"]["prompt_tokens"] + 8 <= c
     assert min(b["score"] for b in best) == min(chunk["score"] for chunk in part["chunks"])
-    assert f"{8 - len(kept)} of 8 chunks are left out: the context has {c} tokens" in done.stderr
+    assert f"{8 - len(kept)} of 8 chunks are left out: they do not fit the context of {c} tokens" in done.stderr
     assert [chunk["id"] for chunk in part["chunks"]] == sorted(kept)
 
 

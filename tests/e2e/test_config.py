@@ -99,10 +99,10 @@ def test_places(tmp_path):
 @pytest.mark.parametrize("text, words", [
     ("[spolia]\nmodle = x\n", [":2: ", "modle", "any command", "did you mean model?"]),
     ("[spolia]\n\n[serve]\nprot = 1\n", [":4: ", "prot", "serve", "did you mean port?"]),
-    ("[serve]\nfile = x\n", [":2: ", "file is no option of serve"]),
+    ("[serve]\nfile = x\n", [":2: ", "file is not an option of serve"]),
     ("[sevre]\nport = 1\n", [":2: ", "[sevre]", "did you mean [serve]?"]),
     ("[zzzzzzzz]\nport = 1\n", [":2: ", "[zzzzzzzz]", "[spolia]"]),
-    ("port = 1\n", [":1: ", "port is in no section"]),
+    ("port = 1\n", [":1: ", "port is not in a section"]),
     ("[serve]\nport = x\n", [":2: port: ", '"x" is not a valid N']),
     ("[run]\njson = maybe\n", [":2: json: ", "maybe"]),
     ("[serve]\nport = 1\nport = 2\n", [":3: port is already set in line 2"]),

@@ -93,7 +93,7 @@ def test_a_download_that_breaks_off_continues(hub, user):
 
 def test_the_next_command_continues(hub, user):
     hub.cut = [500_000] + 5 * [0]
-    said = refuse("pull", "-q", "org/one", naming=["only.gguf", "the same command continues"])
+    said = refuse("pull", "-q", "org/one", naming=["only.gguf", "the same command resumes"])
     assert "488 KiB of 1.1 MiB" in said
     (part,) = user.rglob("*.part")
     assert part.read_bytes() == MODEL[:500_000]

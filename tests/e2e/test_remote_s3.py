@@ -267,7 +267,7 @@ def test_wrong_settings_are_named(store, index, monkeypatch, change, words):
         refuse(*command, "--remote", store.url, naming=words)
 
 
-@pytest.mark.parametrize("url, words", [("s3://no-such-bucket/x", ["no bucket no-such-bucket"]), ("s3://X", ["bucket"]), ("s3://good/a b", ["prefix"])])
+@pytest.mark.parametrize("url, words", [("s3://no-such-bucket/x", ["bucket no-such-bucket does not exist"]), ("s3://X", ["bucket"]), ("s3://good/a b", ["prefix"])])
 def test_wrong_buckets_are_named(store, index, url, words):
     refuse("precompute", index, "-m", MODEL, "--remote", url, naming=words)
 

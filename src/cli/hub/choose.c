@@ -68,10 +68,10 @@ static bool choose_gguf(const hub_name *name, hub_list *l, int n_ggufs, const hu
     if (!f && *name->quant)
         cli_fail_with("%s has no file of type %s: %s", name->repo, name->quant, types);
     else if (!f)
-        cli_fail_with("%s: name one of its types, as in " HUB_PREFIX "%s:Q8_0: %s", name->repo,
+        cli_fail_with("%s: choose one of its types, as in " HUB_PREFIX "%s:Q8_0: %s", name->repo,
                       name->repo, types);
     else if (is_split(f->path))
-        cli_fail_with("%s: %s is a part of a model that is split over files, which cannot be read: "
+        cli_fail_with("%s: %s is part of a model split over several files, which is not supported: "
                       "name another type: %s",
                       name->repo, f->path, types);
     else
@@ -102,11 +102,11 @@ static bool choose_folder(const hub_name *name, hub_list *l)
         has_model |= strncmp(path, "model", 5) == 0 && ends_with(path, ".safetensors");
     }
     if (!config || !weights)
-        cli_fail_with("%s has neither a GGUF file nor config.json with safetensors: it is no model "
-                      "that can be read",
+        cli_fail_with("%s has neither a GGUF file nor config.json with safetensors: its format is "
+                      "not supported",
                       name->repo);
     else if (*name->quant)
-        cli_fail_with("%s has no GGUF files, so no type %s: leave \":%s\" out", name->repo,
+        cli_fail_with("%s has no GGUF files, so no type %s: omit \":%s\"", name->repo,
                       name->quant, name->quant);
     else
         for (size_t i = 0; i < l->n; i++) l->v[i].wanted = is_part(&l->v[i], has_model);

@@ -158,16 +158,16 @@ static void explain(const transfer *t, CURLcode rc)
     show_size(done, t->at);
     show_size(all, d->file->size);
     if (progress_interrupted())
-        cli_fail_with("%s: interrupted at %s of %s; the same command continues there",
+        cli_fail_with("%s: interrupted at %s of %s; the same command resumes there",
                       d->file->path, done, all);
     else if (t->failed)
         cli_fail_with("%s.part: %s", d->to, strerror(t->failed));
     else if (t->too_long)
-        cli_fail_with("%s: the hub sends more than the %s that it lists", d->file->path, all);
+        cli_fail_with("%s: the hub sent more than the %s that it lists", d->file->path, all);
     else if (t->status && t->status != 200 && t->status != 206)
         hub_explain(d->site, d->repo, t->status, t->said);
     else
-        cli_fail_with("%s: %s (%s of %s are there; the same command continues)", d->file->path,
+        cli_fail_with("%s: %s (got %s of %s; the same command resumes)", d->file->path,
                       rc == CURLE_OK  ? "the hub sent less than it lists"
                       : *d->site->why ? d->site->why
                                       : curl_easy_strerror(rc),
@@ -203,7 +203,7 @@ static int open_part(const hub_download *d, const char *part)
     if (file < 0) {
         cli_fail_with("%s: %s", part, strerror(errno));
     } else if (flock(file, LOCK_EX | LOCK_NB) != 0) {
-        cli_fail_with("%s: another process downloads this file", d->file->path);
+        cli_fail_with("%s: another process is downloading this file", d->file->path);
         close(file);
         file = -1;
     }
@@ -217,7 +217,7 @@ static bool has_room(const hub_download *d, int file, int64_t at)
     if (fstatvfs(file, &disk) != 0) return true;
     int64_t room = (int64_t)disk.f_bavail * (int64_t)disk.f_frsize;
     if (room >= d->file->size - at) return true;
-    cli_fail_with("%s: %s are needed, and the disk has %s (XDG_CACHE_HOME names another place)",
+    cli_fail_with("%s: needs %s, the disk has %s free; XDG_CACHE_HOME chooses another folder",
                   d->to, show_size(need, d->file->size - at), show_size(there, room));
     return false;
 }
@@ -229,7 +229,7 @@ static bool check(const hub_download *d, int file, const char *part)
     if (!*d->file->hash) return true;
     progress_draw(d->progress, "%s  checking", d->file->path);
     if (!hash_of(file, d->file, hash))
-        return cli_fail_with("%s: it cannot be read: %s", part, strerror(errno)), false;
+        return cli_fail_with("%s: cannot be read: %s", part, strerror(errno)), false;
     if (strcmp(hash, d->file->hash) == 0) return true;
     unlink(part);
     cli_fail_with("%s: %s is %s, the hub lists %s: the download is deleted; try again",

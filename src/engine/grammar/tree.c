@@ -160,7 +160,7 @@ uint32_t sp_tree_hex(sp_tree *t, int n)
         t->at++;
     }
     if (v > TOP || (v >= 0xD800 && v <= 0xDFFF))
-        sp_tree_fail(t, SP_E_ARG, begin, "this number is no character", NULL, 0);
+        sp_tree_fail(t, SP_E_ARG, begin, "this number is not a character", NULL, 0);
     return v;
 }
 

@@ -70,7 +70,7 @@ static sp_err read_table(const char *path, const json_t *root, const char *field
             const json_t *v = json_array_get(row, (size_t)i);
             const double x = json_number_value(v);
             if (!json_is_number(v) || !(x >= least && x <= 1))
-                return sp_fail(SP_E_FORMAT, "%s: field %s[%d][%d] is no number from %g to 1", path,
+                return sp_fail(SP_E_FORMAT, "%s: field %s[%d][%d] is not a number from %g to 1", path,
                                field, l, i, least);
             out[l * h->n_heads + i] = (float)x;
         }
@@ -82,7 +82,7 @@ sp_err sp_heads_read(const char *path, sp_heads *h)
 {
     json_error_t why;
     if (access(path, F_OK) != 0 && errno == ENOENT)
-        return sp_fail(SP_E_NOTFOUND, "%s: not found; spolia profile --decode makes it", path);
+        return sp_fail(SP_E_NOTFOUND, "%s: not found; spolia profile --decode creates it", path);
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
     if (!root) return sp_fail(SP_E_FORMAT, "%s: line %d: %s", path, why.line, why.text);
     sp_err err = SP_OK;

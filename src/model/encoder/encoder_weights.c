@@ -226,7 +226,7 @@ static sp_err refuse_others(const binder *b)
                     (name.n >= n + n_end && memcmp(name.s + n, harmless[k], n_end) == 0);
         }
         if (!known)
-            return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: what it is for is not supported", b->m->path,
+            return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: is not supported for this encoder", b->m->path,
                            SP_VIEW(name));
     }
     return SP_OK;

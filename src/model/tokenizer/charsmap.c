@@ -15,7 +15,7 @@ sp_err sp_charsmap_open(sp_charsmap *m, sp_text_view blob, const char *path)
     const size_t n = blob.n >= 4 ? word_at(p) : 0;
     if (blob.n < 4 || n % 4 || n < 4 || n >= blob.n - 4 || blob.s[blob.n - 1] != '\0')
         return sp_fail(SP_E_FORMAT,
-                       "%s: precompiled_charsmap: %zu bytes are no table of characters", path,
+                       "%s: precompiled_charsmap: %zu bytes are not a table of characters", path,
                        blob.n);
     *m = (sp_charsmap){p + 4, n / 4, blob.s + 4 + n, blob.n - 4 - n};
     return SP_OK;

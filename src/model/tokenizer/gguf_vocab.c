@@ -85,7 +85,7 @@ static sp_err read_pre(const sp_gguf *g, sp_vocab_spec *v, bool *bos)
     sp_text_view name;
     SP_TRY(sp_gguf_text(g, KEY "pre", &name));
     if (!name.s || sp_view_is(name, "default")) {
-        sp_log(SP_LOG_WARN, "%s: " KEY "pre: not given, gpt-2 is assumed", g->path);
+        sp_log(SP_LOG_WARN, "%s: " KEY "pre: is missing; assuming gpt-2", g->path);
         v->pre = SP_PRE_GPT2;
         return SP_OK;
     }

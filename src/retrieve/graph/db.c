@@ -86,7 +86,7 @@ sp_err sp_graph_db_open(const char *path, bool write, sqlite3 **out)
     if (err == SP_OK && !there)
         err = write
                   ? create(db, path)
-                  : sp_fail(SP_E_FORMAT, "%s: holds no graph; spolia graph import makes one", path);
+                  : sp_fail(SP_E_FORMAT, "%s: holds no graph; spolia graph import creates one", path);
     if (err == SP_OK && write) err = sp_db_exec(db, path, named);
     if (err == SP_OK) err = sp_db_exec(db, path, "PRAGMA cache_size = -65536");
     if (err != SP_OK)

@@ -28,7 +28,7 @@ sp_err sp_graph_open(const sp_graph_open_opts *o, sp_graph **out)
 {
     SP_NEED(o);
     SP_NEED(out);
-    if (!o->where) return sp_fail(SP_E_ARG, "no graph is named");
+    if (!o->where) return sp_fail(SP_E_ARG, "where: give a file or the URL of a SPARQL endpoint");
     return sp_graph_is_url(o->where) ? sp_graph_sparql_open(o, out) : sp_graph_sqlite_open(o, out);
 }
 
@@ -145,7 +145,7 @@ sp_err sp_graph_search(sp_graph *g, const char *name, int k, sp_graph_answer *ou
     SP_NEED(name);
     SP_NEED(out);
     answer a;
-    if (k < 1) return sp_fail(SP_E_ARG, "a search for %d entities", k);
+    if (k < 1) return sp_fail(SP_E_ARG, "k: %d is below 1", k);
     SP_TRY(answer_init(&a, g, name));
     sp_err err = sp_graph_begin(g);
     if (err == SP_OK && a.q.key.n) err = sp_graph_find_name(g, &a.q, k, &a.named);
@@ -234,11 +234,11 @@ static sp_err complete(const sp_graph_paths_opts *o, sp_graph_paths_opts *out)
     if (!out->max_degree) out->max_degree = 128;
     if (!out->max_steps) out->max_steps = 20000;
     if (out->k < 0 || out->max_entities < 0 || out->max_degree < 0 || out->max_steps < 0)
-        return sp_fail(SP_E_ARG, "paths of a graph: a limit is negative");
+        return sp_fail(SP_E_ARG, "k, max_entities, max_degree or max_steps is negative");
     if (out->hops < 0 || out->hops > MAX_HOPS)
-        return sp_fail(SP_E_ARG, "paths of %d hops: 1 to %d", out->hops, MAX_HOPS);
+        return sp_fail(SP_E_ARG, "hops: %d is not in 1..%d", out->hops, MAX_HOPS);
     if (out->max_degree > 1 << 20 || out->max_steps > 1 << 24)
-        return sp_fail(SP_E_ARG, "paths of a graph: at most %d edges of a node and %d in all",
+        return sp_fail(SP_E_ARG, "max_degree is over %d or max_steps over %d",
                        1 << 20, 1 << 24);
     return SP_OK;
 }

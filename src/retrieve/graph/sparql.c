@@ -566,10 +566,10 @@ static sp_err keep(const char *s, char **out)
 sp_err sp_graph_sparql_open(const sp_graph_open_opts *o, sp_graph **out)
 {
     const char *label = o->rdf_label ? o->rdf_label : rdfs_label;
-    if (!is_iri(label)) return sp_fail(SP_E_ARG, "label property \"%s\" is no IRI", label);
+    if (!is_iri(label)) return sp_fail(SP_E_ARG, "rdf_label: \"%s\" is not an IRI", label);
     if (o->rdf_graph && !is_iri(o->rdf_graph))
-        return sp_fail(SP_E_ARG, "RDF graph \"%s\" is no IRI", o->rdf_graph);
-    if (o->timeout_ms < 0) return sp_fail(SP_E_ARG, "time-out of %d ms", o->timeout_ms);
+        return sp_fail(SP_E_ARG, "rdf_graph: \"%s\" is not an IRI", o->rdf_graph);
+    if (o->timeout_ms < 0) return sp_fail(SP_E_ARG, "timeout_ms: %d is negative", o->timeout_ms);
     sparql_graph *g = SP_NEW(sparql_graph);
     if (!g) return sp_fail_nomem(sizeof *g, "a graph");
     g->base.ops = &ops;

@@ -107,7 +107,7 @@ sp_err sp_graph_format_find(const char *name, const char *path, sp_graph_format 
     }
     static const char all[] = "tsv, csv, jsonl, graphml, lightrag, ntriples, turtle";
     if (name) return sp_fail(SP_E_ARG, "graph format \"%s\" is unknown: %s", name, all);
-    return sp_fail(SP_E_ARG, "%s: the suffix names no graph format; name it: %s", path, all);
+    return sp_fail(SP_E_ARG, "%s: the suffix is not of a graph format; name the format: %s", path, all);
 }
 
 sp_err sp_triples_read(const sp_triples_input *in, const sp_triple_sink *sink)

@@ -70,7 +70,7 @@ static sp_err read_page(const sp_context *c, reading *r, sp_tree_node *nodes)
                        .after = {.n_uses = q->after_uses, .name = q->after_name},
                        .limit = q->limit ? q->limit : LIMIT};
     t.parent = q->parent ? sp_tree_find(c->ledger, &t.reader, q->parent) : NULL;
-    if (q->parent && !t.parent) return sp_fail(SP_E_NOTFOUND, "no such copy, or it is gone");
+    if (q->parent && !t.parent) return sp_fail(SP_E_NOTFOUND, "no such copy; it may have been evicted");
     SP_TRY(sp_tree_list(c->ledger, &t, nodes, &r->out.n, &r->out.more));
     r->out.v = sp_arena_take(&r->arena, (size_t)r->out.n + 1, sizeof *r->out.v);
     if (!r->out.v) return fail_memory();
@@ -94,7 +94,7 @@ sp_err sp_copies_list(sp_context *c, const char *salt, const sp_copies_query *q,
     SP_NEED(c);
     SP_NEED(out);
     reading r = {.salt = salt, .q = q ? q : &defaults};
-    if (r.q->limit < 0) return sp_fail(SP_E_ARG, "a list of %d copies", r.q->limit);
+    if (r.q->limit < 0) return sp_fail(SP_E_ARG, "limit: %d is negative", r.q->limit);
     sp_arena *arena = SP_NEW(sp_arena);
     if (!arena) return fail_memory();
     sp_arena_init(&r.arena);

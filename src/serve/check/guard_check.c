@@ -30,7 +30,7 @@ static void begin_check(sp_context *c, sp_guard *g)
                           .n_forced = sparse ? g->now->n_rows : 0};
     g->n_seen = 0;
     if (sp_measure_submit(c, &g->now->prompt, &o, &m, &g->check) == SP_OK) return;
-    sp_log(SP_LOG_WARN, "guard: a check was left out: %s", sp_error_detail());
+    sp_log(SP_LOG_WARN, "guard: a check was skipped: %s", sp_error_detail());
     sp_guard_free_noted(g->now);
     g->now = NULL;
 }

@@ -33,7 +33,7 @@ static sp_err bind_alone(sp_context *c, sp_plan *plan)
 {
     if (!free_up(c, c->reserved + sp_plan_n_fresh(plan)))
         return sp_fail(SP_E_NOKV,
-                       "the text needs %lld blocks of KV memory, %lld of %lld can be had",
+                       "the text needs %lld blocks of KV memory; %lld of %lld are available",
                        (long long)sp_plan_n_fresh(plan), (long long)sp_kv_pool_n_free(c->pool),
                        (long long)sp_kv_pool_n_blocks(c->pool));
     return sp_plan_bind(plan);
@@ -54,9 +54,9 @@ static sp_err score(sp_context *c, void *arg)
     int piece = a->piece;
     if (n < 1) return sp_fail(SP_E_ARG, "the text is empty");
     if (n > (size_t)c->limits.n_ctx)
-        return sp_fail(SP_E_CONTEXT, "text of %zu tokens, the context holds %d", n,
+        return sp_fail(SP_E_CONTEXT, "a text of %zu tokens does not fit the context of %d", n,
                        c->limits.n_ctx);
-    if (piece < 0) return sp_fail(SP_E_ARG, "pieces of %d tokens", piece);
+    if (piece < 0) return sp_fail(SP_E_ARG, "piece: %d is negative", piece);
     piece = SP_MIN(piece ? piece : SCORE_ROWS, c->limits.n_batch);
     float *logits = sp_alloc((size_t)piece * (size_t)c->model->hp.n_vocab, sizeof *logits);
     if (!logits)

@@ -189,7 +189,7 @@ sp_err sp_documents_precompute(sp_documents *d, const char *salt, const char *id
     SP_NEED(id);
     char tenant[SP_TENANT_BYTES];
     computing k = {.d = d, .salt = salt, .o = o ? o : &defaults};
-    if (k.o->n_fuse < 0) return sp_fail(SP_E_ARG, "fusion with %d chunks", k.o->n_fuse);
+    if (k.o->n_fuse < 0) return sp_fail(SP_E_ARG, "n_fuse: %d is negative", k.o->n_fuse);
     SP_TRY(sp_tenant_name(salt, tenant));
     SP_TRY(sp_shelf_chunks(d->shelf, tenant, id, &k.chunks));
     sp_err err = k.o->n_fuse ? open_index(&k, tenant) : SP_OK;

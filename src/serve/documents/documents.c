@@ -66,8 +66,8 @@ static sp_err open_clock(sp_documents *d, const char *path)
     if (stat(path, &st) == 0 && d->opened_s - (int64_t)st.st_mtime > YEAR_S)
         d->doubt_s = d->opened_s - (int64_t)st.st_mtime;
     if (d->doubt_s)
-        sp_log(SP_LOG_WARN, "%s: by the clock it was last used %lld days ago; documents whose time to live has ended "
-               "are deleted in 24 hours, unless the clock is corrected", path, (long long)d->doubt_s / 86400);
+        sp_log(SP_LOG_WARN, "%s: by the clock it was last used %lld days ago; expired documents are deleted in 24 "
+               "hours, unless the clock is corrected", path, (long long)d->doubt_s / 86400);
     return SP_OK;
 }
 
@@ -134,7 +134,7 @@ sp_err sp_documents_open(sp_context *c, const sp_documents_opts *o, sp_documents
     if (!o) o = &defaults;
     int size = o->size_words ? o->size_words : 150;
     if (size < 1 || o->overlap_words < 0 || o->overlap_words >= size)
-        return sp_fail(SP_E_ARG, "documents: chunks of %d words that share %d", size,
+        return sp_fail(SP_E_ARG, "documents: size_words %d, overlap_words %d: the overlap must be smaller", size,
                        o->overlap_words);
     sp_documents *d = SP_NEW(sp_documents);
     if (!d) return sp_fail_nomem(sizeof *d, "documents");
@@ -376,7 +376,7 @@ sp_err sp_documents_list(sp_documents *d, const char *salt, const char *after, i
     SP_NEED(d);
     SP_NEED(out);
     char tenant[SP_TENANT_BYTES];
-    if (limit < 1) return sp_fail(SP_E_ARG, "a list of %d documents", limit);
+    if (limit < 1) return sp_fail(SP_E_ARG, "limit: %d is below 1", limit);
     SP_TRY(sp_tenant_name(salt, tenant));
     return sp_shelf_list(
         d->shelf,
@@ -391,7 +391,7 @@ sp_err sp_collection_documents(sp_documents *d, const char *salt, const char *na
     SP_NEED(out);
     char tenant[SP_TENANT_BYTES];
     sp_collection_list there;
-    if (limit < 1) return sp_fail(SP_E_ARG, "a list of %d documents", limit);
+    if (limit < 1) return sp_fail(SP_E_ARG, "limit: %d is below 1", limit);
     SP_TRY(sp_tenant_name(salt, tenant));
     SP_TRY(sp_shelf_collections(d->shelf, tenant, name, NULL, &there));
     sp_collection_list_fini(&there);

@@ -34,7 +34,7 @@ sp_err sp_embedder_open(const sp_embedder_opts *o, sp_embedder **out)
     SP_NEED(o->model);
     SP_NEED(out);
     if (o->step_tokens < 0 || o->step_tokens > 1 << 20)
-        return sp_fail(SP_E_ARG, "steps of %d tokens (0 to 2^20)", o->step_tokens);
+        return sp_fail(SP_E_ARG, "step_tokens: %d is not in 0..2^20", o->step_tokens);
     sp_embedder *e = SP_NEW(sp_embedder);
     if (!e) return sp_fail_nomem(sizeof *e, "the embedder");
     pthread_mutex_init(&e->lock, NULL);
@@ -261,7 +261,7 @@ sp_err sp_embedder_embed(sp_embedder *e, const sp_embed_input *inputs, size_t n,
     if (n_dims < 1 || n_dims > width)
         return sp_fail(SP_E_ARG, "dimensions: %d is not a number from 1 to %d, the length of the model's vectors",
                        n_dims, width);
-    if ((unsigned)j.o->kind > SP_EMBED_DOCUMENT) return sp_fail(SP_E_ARG, "kind: %d is none", (int)j.o->kind);
+    if ((unsigned)j.o->kind > SP_EMBED_DOCUMENT) return sp_fail(SP_E_ARG, "kind: %d is unknown", (int)j.o->kind);
     float *vectors = sp_alloc(n * (size_t)width, sizeof *vectors);
     if (!vectors) return sp_fail_nomem(n * (size_t)width * sizeof *vectors, "vectors");
     sp_err err = sp_embed_job_init(&j, n, vectors, width);

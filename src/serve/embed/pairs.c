@@ -60,7 +60,7 @@ static sp_err add_pair(sp_embed_job *j, size_t i, const sp_pair *in)
 static sp_err check(const sp_encoder *m)
 {
     if (!m->head)
-        return sp_fail(SP_E_UNSUPPORTED, "%s: makes vectors of texts and is no cross-encoder, which scores pairs",
+        return sp_fail(SP_E_UNSUPPORTED, "%s: an encoder for vectors, not a cross-encoder, which scores pairs",
                        m->path);
     if (!sp_tokenizer_adds_bos(m->tokenizer) || !sp_tokenizer_adds_eos(m->tokenizer))
         return sp_fail(SP_E_UNSUPPORTED, "%s: a tokenizer without first and last tokens does not separate pairs",

@@ -94,7 +94,7 @@ static sp_err read_sparse(const char *text, const char *at, sp_sparse_opts *o)
         const size_t n = strcspn(++at, ",");
         if (!read_budget(at, n, o))
             return sp_fail(SP_E_ARG,
-                           "decode: \"%.*s\" in \"%s\" is no share (10%%) and no number of tokens",
+                           "decode: \"%.*s\" in \"%s\" is neither a share (10%%) nor a number of tokens",
                            (int)n, at, text);
         at += n;
     } else {
@@ -104,7 +104,7 @@ static sp_err read_sparse(const char *text, const char *at, sp_sparse_opts *o)
         const size_t n = strcspn(++at, ",");
         if (!read_option(at, n, o))
             return sp_fail(SP_E_ARG,
-                           "decode: \"%.*s\" in \"%s\" is none of bounds, quest, hash128, "
+                           "decode: \"%.*s\" in \"%s\" is not one of bounds, quest, hash128, "
                            "hash256, keys4, refine=X, depth=N, reuse, reuse=TAU, eta=X, power=X, "
                            "least, ahead, lru, forget",
                            (int)n, at, text);

@@ -54,7 +54,7 @@ static sp_err run(sp_context *c, sp_plan *p, double *us)
     const sp_slice slice = {.plan = p, .n = n, .want = SP_WANT_NONE, .await = {.there = go_on, .user = &w}};
     if (c->offload) {
         sp_offload_begin_step(c->offload);
-        if (!sp_offload_add_slice(c->offload, p, &n) || n < p->n_todo) return sp_fail(SP_E_NOKV, "%d tokens", n);
+        if (!sp_offload_add_slice(c->offload, p, &n) || n < p->n_todo) return sp_fail(SP_E_NOKV, "%d tokens fit", n);
     }
     SP_TRY(sp_engine_step(c->engine, &slice, 1));
     if (!w.n_layers) w = (stopwatch){w.begin_us, sp_clock_us(), 1};
@@ -70,7 +70,7 @@ static sp_err guess(sp_context *c, void *arg)
     sp_plan p;
     SP_UNUSED(arg);
     if (c->pace.token_us > 0 || c->running || c->waiting.first) return SP_OK;
-    if (sp_kv_pool_n_free(c->pool) < sp_blocks_for(n)) return sp_fail(SP_E_NOKV, "%d tokens", n);
+    if (sp_kv_pool_n_free(c->pool) < sp_blocks_for(n)) return sp_fail(SP_E_NOKV, "no room for %d tokens", n);
     c->pace.sight = sp_pace_sight(c->model);
     sp_plan_init(&p, c->pool);
     sp_err err = make_plan(c, &p, n);

@@ -76,7 +76,7 @@ bool sp_context_lose_block(sp_context *c, sp_err err)
     uint32_t block;
     if (err == SP_OK || !c->offload || !sp_offload_take_damage(c->offload, &block)) return false;
     snprintf(why, sizeof why, "%s", sp_error_detail());
-    sp_log(SP_LOG_WARN, "requests that read it are computed again: %s", why);
+    sp_log(SP_LOG_WARN, "restarting the requests that read a damaged block: %s", why);
     let_waiting_go(c);
     restart_running(c, &block, err, why);
     sp_ledger_lose_block(c->ledger, block);

@@ -91,7 +91,7 @@ sp_err sp_request_reserve(sp_request *r, bool *fits)
     bool others_hold = c->n_running > 0 || sp_tiers_is_busy(c->tiers);
     if (others_hold) return SP_OK;
     return sp_fail(SP_E_NOKV,
-                   "prompt and answer need %lld blocks of KV memory, %lld of %lld can be had",
+                   "prompt and answer need %lld blocks of KV memory; %lld of %lld are available",
                    (long long)need, (long long)sp_kv_pool_n_free(c->pool),
                    (long long)sp_kv_pool_n_blocks(c->pool));
 }

@@ -225,7 +225,7 @@ sp_err sp_context_step(sp_context *c, bool *busy)
     SP_NEED(c);
     bool work = false;
     if (sp_driver_runs(c))
-        return sp_fail(SP_E_ARG, "the context has an engine thread, which makes the steps");
+        return sp_fail(SP_E_ARG, "the context has an engine thread, which runs the steps");
     sp_err err = sp_context_step_here(c, &work);
     if (busy) *busy = work;
     return err;

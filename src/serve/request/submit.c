@@ -11,28 +11,28 @@
 static sp_err check_submit(const sp_context *c, const sp_prompt *p, const sp_request_opts *o)
 {
     if (!c->model->tokenizer)
-        return sp_fail(SP_E_ARG, "%s: holds no tokenizer, and an answer needs one", c->model->path);
+        return sp_fail(SP_E_ARG, "%s: has no tokenizer, which answers need", c->model->path);
     if (p->n_tokens < 1) return sp_fail(SP_E_ARG, "the prompt is empty");
-    if (o->max_tokens < 0) return sp_fail(SP_E_ARG, "max_tokens: %d", o->max_tokens);
+    if (o->max_tokens < 0) return sp_fail(SP_E_ARG, "max_tokens: %d is negative", o->max_tokens);
     if (o->n_stop < 0 || (o->n_stop && !o->stop))
-        return sp_fail(SP_E_ARG, "stop: %d strings", o->n_stop);
+        return sp_fail(SP_E_ARG, "stop: a list of %d strings", o->n_stop);
     if (o->n_stop_tokens < 0 || (o->n_stop_tokens && !o->stop_tokens))
-        return sp_fail(SP_E_ARG, "stop_tokens: %d tokens", o->n_stop_tokens);
-    if (o->min_tokens < 0) return sp_fail(SP_E_ARG, "min_tokens: %d", o->min_tokens);
+        return sp_fail(SP_E_ARG, "stop_tokens: a list of %d tokens", o->n_stop_tokens);
+    if (o->min_tokens < 0) return sp_fail(SP_E_ARG, "min_tokens: %d is negative", o->min_tokens);
     if (o->top_logprobs < 0 || o->top_logprobs > SP_MAX_TOP_LOGPROBS)
         return sp_fail(SP_E_ARG, "top_logprobs: %d is not in 0..%d", o->top_logprobs,
                        SP_MAX_TOP_LOGPROBS);
     if (o->n_scored < 0 || (o->n_scored && !o->scored))
-        return sp_fail(SP_E_ARG, "scored: %d tokens", o->n_scored);
+        return sp_fail(SP_E_ARG, "scored: a list of %d tokens", o->n_scored);
     for (int i = 0; i < o->n_scored; i++)
         if (o->scored[i] < 0 || o->scored[i] >= c->model->hp.n_vocab)
             return sp_fail(SP_E_ARG, "scored: token %d, id %d, is not in the vocabulary of %d", i, o->scored[i],
                            c->model->hp.n_vocab);
     if (o->n_scored > c->limits.n_ctx - p->n_tokens && p->n_tokens <= c->limits.n_ctx)
-        return sp_fail(SP_E_CONTEXT, "%d tokens to score after a prompt of %d, the context holds %d", o->n_scored,
-                       p->n_tokens, c->limits.n_ctx);
+        return sp_fail(SP_E_CONTEXT, "%d tokens to score after a prompt of %d do not fit the context of %d",
+                       o->n_scored, p->n_tokens, c->limits.n_ctx);
     if (o->max_wait_ms < 0 || o->max_wait_ms > INT64_MAX / 1000)
-        return sp_fail(SP_E_ARG, "max_wait_ms: %lld", (long long)o->max_wait_ms);
+        return sp_fail(SP_E_ARG, "max_wait_ms: %lld is out of range", (long long)o->max_wait_ms);
     if (p->n_tokens > c->limits.n_ctx)
         return sp_fail(
             SP_E_CONTEXT, "prompt of %d tokens, the context holds %d%s", p->n_tokens,

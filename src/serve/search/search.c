@@ -338,9 +338,9 @@ static sp_err choose(search *s)
     const bool both = strcmp(by, "hybrid") == 0;
     s->words = both || strcmp(by, "words") == 0;
     s->vectors = both || strcmp(by, "vectors") == 0;
-    if (!s->words && !s->vectors) return sp_fail(SP_E_ARG, "a search by \"%.40s\": words, vectors or hybrid", by);
+    if (!s->words && !s->vectors) return sp_fail(SP_E_ARG, "by: \"%.40s\" is not words, vectors or hybrid", by);
     if (s->vectors && !s->f->vectors)
-        return sp_fail(SP_E_ARG, "a search by %s: the index has no vectors (spolia index --embedding)", by);
+        return sp_fail(SP_E_ARG, "by: %s: the index has no vectors; spolia index --embedding adds them", by);
     return SP_OK;
 }
 
@@ -355,9 +355,9 @@ sp_err sp_retriever_search(sp_retriever *f, const sp_retrieve_query *q, sp_hits 
 
 sp_err sp_retriever_search_among(sp_retriever *f, const sp_retrieve_query *q, const sp_ids *allowed, sp_hits *out)
 {
-    if (q->k < 1 || q->k > 100000) return sp_fail(SP_E_ARG, "a search for %d chunks", q->k);
-    if (q->n_files && !q->files) return sp_fail(SP_E_ARG, "a search in %d files", q->n_files);
-    if (q->n_tags && !q->tags) return sp_fail(SP_E_ARG, "a search for %d tags", q->n_tags);
+    if (q->k < 1 || q->k > 100000) return sp_fail(SP_E_ARG, "k: %d is not in 1..100000", q->k);
+    if (q->n_files && !q->files) return sp_fail(SP_E_ARG, "files: a list of %d names", q->n_files);
+    if (q->n_tags && !q->tags) return sp_fail(SP_E_ARG, "tags: a list of %d names", q->n_tags);
     search s = {.f = f, .q = q, .depth = SP_MAX(DEEPER * q->k, (int)DEPTH), .allowed = allowed};
     sp_err err = choose(&s);
     if (err == SP_OK) err = run(&s);

@@ -139,7 +139,7 @@ static void add(void *user, const sp_tier_info *info)
         e->copy.facts.cost_us = info->cost_us;
     }
     pthread_mutex_unlock(&o->lock);
-    if (err != SP_OK) sp_log(SP_LOG_DEBUG, "not in the order: %s", sp_error_detail());
+    if (err != SP_OK) sp_log(SP_LOG_DEBUG, "the order of use lacks a copy: %s", sp_error_detail());
 }
 
 static void use(void *user, const sp_tier_key *key, bool counts)

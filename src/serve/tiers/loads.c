@@ -296,7 +296,7 @@ static bool try_again(sp_load *x)
         sp_ledger_unplaced(t->ledger, x->copy, x->from->place);
     else if (err != SP_E_IO)
         return false;
-    sp_log(SP_LOG_INFO, "retrying a load: %s", x->post.detail);
+    sp_log(SP_LOG_INFO, "retrying to load a copy: %s", x->post.detail);
     return get(x) == SP_OK;
 }
 
@@ -322,7 +322,7 @@ static void acknowledge(sp_load *x)
     if (err == SP_OK) note_gap(x);
     if (err != SP_OK) x->from->busy_asked -= missing_bytes(x); /* nobody waits for it */
     if (err != SP_OK && err != SP_E_NOTFOUND && err != SP_E_FORMAT && err != SP_E_CANCELED)
-        sp_log(SP_LOG_WARN, "not loaded: %s", x->post.detail);
+        sp_log(SP_LOG_WARN, "a copy was not loaded: %s", x->post.detail);
     if (err != SP_OK) t->loads.failed(t->loads.user, x->copy, why_failed(err));
     err = sp_ledger_load_end(t->ledger, x->copy, err == SP_OK ? &x->move.said.facts : NULL,
                              x->cancelled ? (sp_place)0 : x->from->place, x->now);
@@ -358,7 +358,7 @@ static void came_late(sp_load *x)
     if (x->holds) sp_kv_release(t->pool, x->move.blocks, n_blocks_of(x));
     if (x->post.err != SP_E_IO) l->late_bytes += bytes_of(&x->move, sp_kv_pool_shape(t->pool)->n_layers);
     if (--l->n_abandoned == 0 && sp_tier_answers(l->tier)) {
-        sp_log(SP_LOG_INFO, "a tier answers again");
+        sp_log(SP_LOG_INFO, "the %s tier answers again", l->name);
         if (l->late_bytes > 0) learn_speed(l, (double)(sp_clock_us() - l->late_since_us) / l->late_bytes);
     }
     free_load(x);
@@ -384,7 +384,7 @@ static void abandon(sp_load *x)
     sp_tiers *t = x->tiers;
     sp_level *l = x->from;
     const sp_copy *c = x->copy;
-    sp_log(SP_LOG_WARN, "the %s tier did not deliver a copy within %lld ms: it is computed instead", l->name,
+    sp_log(SP_LOG_WARN, "the %s tier did not deliver a copy within %lld ms; it is computed instead", l->name,
            (long long)((sp_clock_us() - l->busy_since_us) / 1000));
     x->cancelled = true;
     l->busy_asked -= missing_bytes(x);

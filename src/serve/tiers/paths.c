@@ -95,7 +95,7 @@ static void drop(const sp_tiers *t, const sp_tier_key *key)
         sp_tier_is_writer(sp_tiers_tier(t))
             ? sp_tier_submit(sp_tiers_tier(t), &(sp_tier_job){.verb = SP_TIER_DROP, .key = *key}, NULL)
             : SP_OK;
-    if (err != SP_OK) sp_log(SP_LOG_DEBUG, "not dropped from the store: %s", sp_error_detail());
+    if (err != SP_OK) sp_log(SP_LOG_DEBUG, "a copy was not dropped from the store: %s", sp_error_detail());
 }
 
 /* adopt_path -- *useless: no prompt can find it. */
@@ -155,7 +155,7 @@ static sp_err adopt_all(const sp_tiers *t, header *h, size_t n)
         n_useless += useless;
     }
     if (n_useless)
-        sp_log(SP_LOG_INFO, "dropped %lld copies in the store that have lost their parent",
+        sp_log(SP_LOG_INFO, "dropped %lld copies from the store whose parents are lost",
                (long long)n_useless);
     return err;
 }

@@ -68,7 +68,7 @@ static sp_err open_parts(sp_store *s)
     if (is_new && s->mode == SP_STORE_CREATE) return SP_OK;
     SP_TRY(err);
     if (s->parts.n || (s->mode == SP_STORE_CREATE && sp_folder_is_empty(s->dir))) return SP_OK;
-    return sp_fail(SP_E_NOTFOUND, "%s: no store: it holds no copies of any model", s->dir);
+    return sp_fail(SP_E_NOTFOUND, "%s: not a store: it holds no copies of any model", s->dir);
 }
 
 sp_err sp_store_open(const char *dir, sp_store_mode mode, sp_store **out)
@@ -406,7 +406,7 @@ sp_err sp_store_clean(sp_store *s, int64_t *n_orphans, int64_t *n_gone)
     SP_NEED(s);
     SP_NEED(n_orphans);
     SP_NEED(n_gone);
-    if (!s->url) return sp_fail(SP_E_ARG, "%s: a folder needs no cleaning: opening it does that", s->dir);
+    if (!s->url) return sp_fail(SP_E_ARG, "%s: a folder needs no cleaning: opening it cleans it", s->dir);
     return sp_remote_clean(&(sp_remote_server){s->url, s->ca_file, REMOTE_US}, n_orphans, n_gone);
 }
 
@@ -482,13 +482,13 @@ static sp_err take_space(sp_store *s, const char *space, const char *path, const
     sp_digest_hex(&is, sizeof is.b, hex);
     if (space && strcmp(space, hex) != 0)
         return sp_fail(SP_E_UNSUPPORTED,
-                       "%s: of another model or KV type than the one that is named", path);
+                       "%s: its copies are of another model or KV type than the one named", path);
     for (size_t i = 0; i < s->parts.n; i++)
         if (sp_digest_eq(&s->parts.v[i].space, &is)) return *out = &s->parts.v[i], SP_OK;
     if (!space && s->parts.n)
         return sp_fail(SP_E_UNSUPPORTED,
-                       "%s: of another model or KV type than all copies in %s; name the model to "
-                       "add it",
+                       "%s: its copies are of another model or KV type than those in %s; name the "
+                       "model to add them",
                        path, s->dir);
     SP_TRY(add_part(s, &is));
     *out = &s->parts.v[s->parts.n - 1];

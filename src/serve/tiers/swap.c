@@ -95,7 +95,7 @@ static void drop(sp_tiers *t, const sp_copy *c)
     sp_tier_key key;
     sp_err err = sp_tiers_key_of(t, c, &key);
     if (err == SP_OK) err = sp_tier_run(sp_tiers_host(t), &(sp_tier_job){.verb = SP_TIER_DROP, .key = key});
-    if (err != SP_OK) sp_log(SP_LOG_WARN, "not dropped from the host tier: %s", sp_error_detail());
+    if (err != SP_OK) sp_log(SP_LOG_WARN, "a copy was not dropped from the host tier: %s", sp_error_detail());
 }
 
 void sp_tiers_useless(void *user, const sp_copy *c, unsigned places)

@@ -71,7 +71,7 @@ static srv_sent fail(const srv_call *call, sp_err err)
 static srv_sent refuse_served(const srv_call *call)
 {
     return srv_reply_error(call->connection, 409, NULL, "collection_read_only",
-                           "this collection is an index of files (--collection): change the files and start again");
+                           "this collection is an index of files (--collection): change them and restart the server");
 }
 
 /* reply_created -- one that the key has created. */
@@ -194,7 +194,7 @@ static srv_sent run_one(srv_call *call, const srv_found *c)
     else if (strcmp(call->method, "DELETE") == 0)
         sent = delete (call, salt, c->name);
     else
-        sent = srv_reply_error(call->connection, 405, NULL, NULL, "this path has another method");
+        sent = srv_reply_error(call->connection, 405, NULL, NULL, "this path does not allow this method");
     free(salt);
     return sent;
 }

@@ -183,7 +183,7 @@ static srv_sent reply_progress(const query *q)
     srv_progress p;
     if (!srv_work_get(q->call->s->work, q->salt, q->id, &p))
         return srv_reply_error(q->call->connection, 404, NULL, "not_found",
-                               "nothing is or was computed for this document");
+                               "no copies of this document are being computed, or were");
     return srv_reply_json(q->call->connection, 200, progress_json(&p));
 }
 
@@ -447,7 +447,7 @@ static srv_sent run_one(query *q)
     if (strcmp(method, "DELETE") == 0) return delete (q);
     if (strcmp(method, "PATCH") == 0) return change(q);
     if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0) return reply_one(q, 200, q->id);
-    return srv_reply_error(q->call->connection, 405, NULL, NULL, "this path has another method");
+    return srv_reply_error(q->call->connection, 405, NULL, NULL, "this path does not allow this method");
 }
 
 static bool is_change(const srv_call *call)

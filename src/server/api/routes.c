@@ -105,7 +105,7 @@ static srv_sent explain(srv_call *call)
     free(name);
     if (o) return srv_reply_json(call->connection, 200, o);
     return srv_reply_error(call->connection, 404, NULL, "request_not_found",
-                           "there is no account of such a request; the last ones are kept");
+                           "there is no account of this request; only the latest ones are kept");
 }
 
 /* -- the table -------------------------------------------------------------------------------- */

@@ -111,7 +111,7 @@ static bool read_limits(reading *r, char *text)
         char *value = strchr(word, '=');
         if (value) *value++ = '\0';
         if (value && set_limit(&r->next.limits, word, value)) continue;
-        cli_fail_with("%s, line %d: \"%s%s%s\" is no limit; limits are requests=N, tokens=N (a minute), "
+        cli_fail_with("%s, line %d: \"%s%s%s\" is not a limit; limits are requests=N, tokens=N (a minute), "
                       "documents=N, bytes=N, at least 1",
                       r->path, r->line, word, value ? "=" : "", value ? value : "");
         return false;
@@ -123,7 +123,7 @@ static bool read_rights(reading *r, const char *text)
 {
     r->next.may_priority = strcmp(text, "priority") == 0;
     if (r->next.may_priority) return true;
-    cli_fail_with("%s, line %d: \"%s\" is no right; a key may: priority", r->path, r->line, text);
+    cli_fail_with("%s, line %d: \"%s\" is not a right; a key may: priority", r->path, r->line, text);
     return false;
 }
 

@@ -158,7 +158,7 @@ sp_err sp_folder_budget(const char *dir, const sp_digest *space, int64_t max_byt
     }
     if (max_bytes <= s.others)
         return sp_fail(SP_E_LIMIT,
-                       "%s: copies of other models take %lld MiB of the %lld MiB that it may take",
+                       "%s: copies of other models take %lld MiB of its limit of %lld MiB",
                        dir, (long long)(s.others >> 20), (long long)(max_bytes >> 20));
     *out = max_bytes - s.others;
     return SP_OK;

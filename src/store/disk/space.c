@@ -179,8 +179,8 @@ sp_err sp_disk_check_reserve(const sp_disk_tier *d, uint64_t bytes)
     const int64_t reserve = d->reserve_bytes ? d->reserve_bytes : space.reserve;
     if (space.free - (int64_t)bytes >= reserve) return SP_OK;
     return sp_fail(SP_E_LIMIT,
-                   "%s: %lld MiB of the disk are free, and %lld MiB stay so: "
-                   "copies are not stored",
+                   "%s: %lld MiB of the disk are free, and %lld MiB must stay "
+                   "free: copies are not stored",
                    d->folder, (long long)(space.free >> 20), (long long)(reserve >> 20));
 }
 
@@ -243,6 +243,6 @@ bool sp_disk_tidy(sp_disk_tier *d)
     sp_err err = sp_disk_shorten_index(d, false);
     if (err == SP_OK && f) err = move_some(d, f);
     if (err == SP_OK) return f != NULL;
-    sp_log(SP_LOG_WARN, "space is not reclaimed: %s", sp_error_detail());
+    sp_log(SP_LOG_WARN, "the store's free space is not reclaimed: %s", sp_error_detail());
     return false;
 }

@@ -309,7 +309,7 @@ static sp_err has_all(sp_disk_tier *d, const sp_tier_key *keys, int n)
     for (int i = 0; i < n && all; i++) all = sp_table_find(&d->table, &keys[i]) != SP_NO_ENTRY;
     pthread_mutex_unlock(&d->lock);
     return all ? SP_OK
-               : sp_fail(SP_E_NOTFOUND, "the store does not have what the copy continues");
+               : sp_fail(SP_E_NOTFOUND, "the store lacks the copy that this one continues");
 }
 
 /* run_put_after -- a put that never evicts a copy that it continues. It is committed at once: before that, the index

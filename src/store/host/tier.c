@@ -206,7 +206,7 @@ static sp_err has_all(host_tier *h, const sp_tier_key *keys, int n)
     for (int i = 0; i < n && all; i++) all = sp_table_find(&h->table, &keys[i]) != SP_NO_ENTRY;
     pthread_mutex_unlock(&h->lock);
     return all ? SP_OK
-               : sp_fail(SP_E_NOTFOUND, "the host tier does not have what the copy continues");
+               : sp_fail(SP_E_NOTFOUND, "the host tier lacks the copy that this one continues");
 }
 
 static sp_err run_put(host_tier *h, const sp_tier_op *op)

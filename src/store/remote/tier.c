@@ -281,7 +281,7 @@ static sp_err has_all(remote_tier *t, const sp_tier_key *keys, int n)
     pthread_mutex_lock(&t->lock);
     for (int i = 0; i < n && all; i++) all = sp_table_find(&t->table, &keys[i]) != SP_NO_ENTRY;
     pthread_mutex_unlock(&t->lock);
-    return all ? SP_OK : sp_fail(SP_E_NOTFOUND, "the remote tier does not have what the copy continues");
+    return all ? SP_OK : sp_fail(SP_E_NOTFOUND, "the remote tier lacks the copy that this one continues");
 }
 
 /* put_record -- of what is stored: with the facts of it. */

@@ -164,7 +164,7 @@ static void add_foreign_tensor(gguf_writer *w)
 static void unknown_tensors_are_refused(void **state)
 {
     tiny_refuse(&(tiny_spec){.more = add_foreign_tensor}, SP_E_UNSUPPORTED,
-                "tensor not.known: is not part of llama as it is supported");
+                "tensor not.known: is not supported for llama");
 }
 
 /* -- what is refused ------------------------------------------------------------------------ */
@@ -251,7 +251,7 @@ static void add_matrix_as_norm(gguf_writer *w)
 static void what_means_another_computation_is_refused(void **state)
 {
     tiny_refuse(&(tiny_spec){.more = add_qkv_bias}, SP_E_UNSUPPORTED,
-                "tensor blk.1.attn_qkv.bias: is not part of llama as it is supported");
+                "tensor blk.1.attn_qkv.bias: is not supported for llama");
     tiny_refuse(&(tiny_spec){.drop = "output_norm.weight", .more = add_matrix_as_norm}, SP_E_FORMAT,
                 "tensor output_norm.weight: its shape is 1 x 32, the configuration asks for 32");
     tiny_refuse(

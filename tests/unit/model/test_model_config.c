@@ -134,14 +134,14 @@ static const struct {
     {"{\"model_type\": \"falcon\"}", SP_E_UNSUPPORTED, "model_type: \"falcon\" is not supported"},
     {"{\"model_type\": \"gemma2\"}", SP_E_UNSUPPORTED, "hidden_act: \"silu\" is not supported"},
     {"{\"attn_logit_softcapping\": 50.0}", SP_E_UNSUPPORTED,
-     "attn_logit_softcapping: is not part of llama"},
+     "attn_logit_softcapping: is not supported for llama"},
     {"{\"final_logit_softcapping\": 30.0}", SP_E_UNSUPPORTED, "final_logit_softcapping: is not"},
-    {"{\"residual_multiplier\": 0.5}", SP_E_UNSUPPORTED, "residual_multiplier: is not part of"},
-    {"{\"query_pre_attn_scalar\": 8}", SP_E_UNSUPPORTED, "query_pre_attn_scalar: is not part of"},
+    {"{\"residual_multiplier\": 0.5}", SP_E_UNSUPPORTED, "residual_multiplier: is not supported for"},
+    {"{\"query_pre_attn_scalar\": 8}", SP_E_UNSUPPORTED, "query_pre_attn_scalar: is not supported for"},
     {"{\"num_experts\": 4}", SP_E_UNSUPPORTED, "num_experts: 4: a mixture of experts"},
-    {"{\"no_rope_layers\": [1, 0, 1]}", SP_E_UNSUPPORTED, "no_rope_layers: is not part of llama"},
-    {"{\"use_sliding_window\": true}", SP_E_UNSUPPORTED, "use_sliding_window: is not part of"},
-    {"{\"what_nobody_knows\": \"yes\"}", SP_E_UNSUPPORTED, "what_nobody_knows: is not part of"},
+    {"{\"no_rope_layers\": [1, 0, 1]}", SP_E_UNSUPPORTED, "no_rope_layers: is not supported for llama"},
+    {"{\"use_sliding_window\": true}", SP_E_UNSUPPORTED, "use_sliding_window: is not supported for"},
+    {"{\"what_nobody_knows\": \"yes\"}", SP_E_UNSUPPORTED, "what_nobody_knows: is not supported for"},
     {"{\"model_type\": \"qwen2\", \"layer_types\": [\"full_attention\"]}", SP_E_FORMAT,
      "layer_types: is not a list of 3 layers"},
     {"{\"model_type\": \"qwen2\", \"layer_types\": [\"full_attention\", \"chunked_attention\", 3]}",
@@ -150,7 +150,7 @@ static const struct {
      SP_E_FORMAT, "num_experts_per_tok: 3 of 2 experts"},
     {"{\"model_type\": \"qwen3_moe\", \"num_experts\": 2, \"num_experts_per_tok\": 1,"
      " \"mlp_only_layers\": [0]}",
-     SP_E_UNSUPPORTED, "mlp_only_layers: is not part of qwen3moe"},
+     SP_E_UNSUPPORTED, "mlp_only_layers: is not supported for qwen3moe"},
     {"{\"model_type\": \"qwen3_moe\", \"num_experts\": 2, \"num_experts_per_tok\": 1,"
      " \"decoder_sparse_step\": 2}",
      SP_E_UNSUPPORTED, "decoder_sparse_step: 2: a mixture of experts in some layers only"},
@@ -283,13 +283,13 @@ static void entries_are_checked(void **state)
     refuse_entry(NULL, wide_rope, SP_E_FORMAT,
                  "llama.rope.dimension_count: 10 is not an even number");
     refuse_entry(NULL, experts, SP_E_FORMAT, "llama.expert_used_count: is missing");
-    refuse_entry(NULL, cap, SP_E_UNSUPPORTED, "llama.attn_logit_softcapping: is not part of llama");
-    refuse_entry(NULL, clamp, SP_E_UNSUPPORTED, "llama.attention.clamp_kqv: is not part of llama");
-    refuse_entry(NULL, unknown_text, SP_E_UNSUPPORTED, "llama.what_nobody_knows: is not part of");
+    refuse_entry(NULL, cap, SP_E_UNSUPPORTED, "llama.attn_logit_softcapping: is not supported for llama");
+    refuse_entry(NULL, clamp, SP_E_UNSUPPORTED, "llama.attention.clamp_kqv: is not supported for llama");
+    refuse_entry(NULL, unknown_text, SP_E_UNSUPPORTED, "llama.what_nobody_knows: is not supported for");
     refuse_entry(NULL, both_ways, SP_E_UNSUPPORTED,
                  "llama.attention.causal: 0: attention that is not");
     refuse_entry(NULL, other_values, SP_E_UNSUPPORTED,
-                 "llama.attention.value_length: 16: values of");
+                 "llama.attention.value_length: 16: differs from");
     refuse_entry(NULL, split, SP_E_UNSUPPORTED, "split.count: a model split over files");
     refuse_entry(NULL, longrope, SP_E_FORMAT,
                  "llama.rope.scaling.original_context_length: is missing");

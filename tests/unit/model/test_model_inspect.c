@@ -110,7 +110,7 @@ static void describes_gguf_files(void **state)
     j = inspect(temp_folder_file(&f, "m.gguf"));
     assert_json(json_object_get(j, "supported"), "false");
     assert_non_null(strstr(json_string_value(json_object_get(j, "refused")),
-                           "llama.attn_logit_softcapping: is not part of llama"));
+                           "llama.attn_logit_softcapping: is not supported for llama"));
     json_decref(j);
     temp_folder_remove(&f);
 }

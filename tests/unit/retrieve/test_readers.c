@@ -166,7 +166,7 @@ static void rtf_is_its_text(void **state)
           "a.rtf|The quay of M\xC3\xBCnchen\n\nPrice: 5\xE2\x82\xAC "
           "{net}\n\xF0\x9F\x98\x80\xE2\x80\x94"
           "end#");
-    refuses("a.rtf", "plain text", "no RTF");
+    refuses("a.rtf", "plain text", "not RTF");
     gives("a.rtf", "{\\rtf1 {\\bin99999999999 x", "a.rtf|#");
 }
 

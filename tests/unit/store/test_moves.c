@@ -408,7 +408,7 @@ static void another_shape_is_a_miss(void **state)
         const copy_name key = key_of(&c, SP_COPY_PLAIN);
         assert_true(has(&other, &key));
         assert_fails(get_as(&other, &key, blocks, &m), i ? SP_E_UNSUPPORTED : SP_E_ARG,
-                     i ? "not of this model" : "layers 0 to 3");
+                     i ? "unlike this model" : "layers 0 to 3");
         sp_kv_release(others[i], blocks, 2);
         sp_move_fini(&m);
         store_pool_close(others[i]);

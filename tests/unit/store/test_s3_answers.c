@@ -51,7 +51,7 @@ static const struct wrong {
     {"412 No", "PreconditionFailed", false, SP_E_IO, false, false, "412"},
     {"501 No", "NotImplemented", true, SP_E_UNSUPPORTED, false, false, "If-None-Match"},
     {"404 No", "NoSuchKey", false, SP_E_NOTFOUND, false, false, "some/key"},
-    {"404 No", "NoSuchBucket", false, SP_E_IO, true, false, "no bucket first"},
+    {"404 No", "NoSuchBucket", false, SP_E_IO, true, false, "bucket first does not exist"},
     {"416 No", "InvalidRange", false, SP_E_FORMAT, false, false, "cut short"},
     {"301 Moved", "PermanentRedirect", false, SP_E_IO, true, false, "eu-west-1"},
     {"400 Bad", "AuthorizationHeaderMalformed", false, SP_E_IO, true, false, "AWS_REGION"},

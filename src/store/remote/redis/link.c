@@ -254,7 +254,7 @@ static sp_err add(sp_remote_link *base, int part, const uint8_t *data, size_t n)
 static void unlock(redis_link *l)
 {
     if (noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"DEL", l->lock}, .n = 2})) != SP_OK)
-        sp_log(SP_LOG_DEBUG, "a lock expires by itself");
+        sp_log(SP_LOG_DEBUG, "a lock was not released; it expires on its own");
 }
 
 /* publish -- at any server of a cluster; the first one may be lost. */
@@ -288,7 +288,7 @@ static void abandon(sp_remote_link *base)
     redis_link *l = link_of(base);
     if (l->base.broken) return; /* the lock expires, and what was written */
     if (noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"DEL", l->key}, .n = 2})) != SP_OK)
-        sp_log(SP_LOG_DEBUG, "an unfinished copy expires on its own");
+        sp_log(SP_LOG_DEBUG, "an unfinished copy was not deleted; it expires on its own");
     unlock(l);
 }
 

@@ -302,11 +302,11 @@ static void judge_status(sp_s3_way *w)
     else if (r->if_absent && w->status == 501)
         fail(w, SP_E_UNSUPPORTED, false, "If-None-Match: %s", e.code);
     else if (w->status == 404 && !no_bucket)
-        fail(w, SP_E_NOTFOUND, false, "%s is not there", r->key);
+        fail(w, SP_E_NOTFOUND, false, "%s does not exist", r->key);
     else if (w->status == 416)
         fail(w, SP_E_FORMAT, false, "%s is cut short", r->key);
     else if (no_bucket)
-        fail(w, SP_E_IO, true, "there is no bucket %s", w->h->address.bucket);
+        fail(w, SP_E_IO, true, "bucket %s does not exist", w->h->address.bucket);
     else if (w->status == 301 || w->status == 307 || strcmp(e.code, "AuthorizationHeaderMalformed") == 0)
         fail(w, SP_E_IO, true, "%ld %s: the bucket is not in the region %s (AWS_REGION): %.120s", w->status, e.code,
              region, e.message);

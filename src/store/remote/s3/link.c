@@ -355,7 +355,7 @@ static sp_err put_new(s3_link *l, sp_s3_request *r, bool *taken)
     }
     *taken = r->is_there;
     sp_s3_read_error(r->text.v, err == SP_OK && !*taken ? r->text.n : 0, &e); /* a success that became an error */
-    if (*e.code) err = sp_fail(SP_E_IO, "an object store cannot end an upload: %s: %s", e.code, e.message);
+    if (*e.code) err = sp_fail(SP_E_IO, "an object store cannot complete an upload: %s: %s", e.code, e.message);
     sp_s3_request_fini(r);
     return err;
 }
