@@ -20,7 +20,7 @@ const sp_result *srv_answer_failure(const srv_job *j)
     return NULL;
 }
 
-/* text_json -- an answer is whole UTF-8 characters; whatever a model makes otherwise is replaced. */
+/* text_json -- an answer has whole UTF-8 characters; anything else that a model writes is replaced. */
 static json_t *text_json(const char *text)
 {
     return srv_text_json(text, strlen(text));
@@ -93,7 +93,7 @@ static json_t *sum_json(const srv_document *d, const sp_result *r)
     return o;
 }
 
-/* document_json -- with its text, where the answer is cited: a client of a collection has no other. */
+/* document_json -- with its text if the answer is cited: a client of a collection has no other source of it. */
 static json_t *document_json(const srv_document *d, const sp_result *r, bool text)
 {
     bool is_there = d->segment >= 0 && d->segment < r->n_segments;
@@ -107,7 +107,7 @@ static json_t *document_json(const srv_document *d, const sp_result *r, bool tex
     return o;
 }
 
-/* found_json -- chunks that were found in messages: all but the documents'. */
+/* found_json -- chunks that were found in messages, without those of documents. */
 static json_t *found_json(const srv_documents *d, const sp_result *r)
 {
     int n = 0, n_tokens = 0;
@@ -182,7 +182,7 @@ json_t *srv_answer_call(const srv_job *j, int choice, size_t k, const json_t *ca
     return o;
 }
 
-/* message_json -- what a chat's choice says; *calls: there are some, and all are complete. */
+/* message_json -- the message of a chat's choice; *calls: it has calls, and all are complete. */
 static json_t *message_json(const srv_job *j, int i, bool *calls)
 {
     srv_said said;

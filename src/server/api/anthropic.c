@@ -23,7 +23,7 @@ static json_t *usage_json(const sp_result *r)
                      "output_tokens", r->n_generated);
 }
 
-/* message_json -- content (consumed); r NULL: it begins. */
+/* message_json -- content is consumed; r NULL: the message begins. */
 static json_t *message_json(const srv_job *j, json_t *content, const char *reason,
                             const sp_result *r)
 {
@@ -88,7 +88,7 @@ static json_t *error(int status, const char *code, const char *why)
 
 /* -- events --------------------------------------------------------------------------------------------- */
 
-/* send -- o is consumed and gets its type. */
+/* send -- sends o with its type, and consumes it. */
 static bool send_event(srv_job *j, const char *type, json_t *o)
 {
     if (o) json_object_set_new(o, "type", json_string(type));
@@ -221,7 +221,7 @@ srv_sent srv_anthropic_messages(srv_call *call)
     return srv_generate(call, &srv_anthropic, true);
 }
 
-/* count -- tokens of the prompt that a body makes; -1 after an error in *f. */
+/* count -- tokens of a body's prompt; -1 after an error in *f. */
 static int count(const srv_call *call, srv_fields *f)
 {
     srv_tools tools = {0};

@@ -11,7 +11,7 @@
 
 #include "server/api/anthropic.h"
 
-/* A message that is being read. */
+/* A message being read. */
 typedef struct reading {
     srv_fields *f;
     json_t *messages, *documents;
@@ -40,7 +40,7 @@ static bool is_text(const json_t *block)
     return strcmp(type_of(block), "text") == 0 && json_is_string(json_object_get(block, "text"));
 }
 
-/* text_of -- a string, or the texts of a list of blocks. NULL: there is another block. Owns: json_decref. */
+/* text_of -- a string, or the texts of a list of blocks. NULL: it has a block of another type. Owns: json_decref. */
 static json_t *text_of(const json_t *content)
 {
     if (!content || json_is_null(content)) return json_string("");

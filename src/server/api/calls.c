@@ -108,7 +108,7 @@ json_t *srv_calls_begun(const char *name, const cli_view *arguments)
     return json_pack("{s:s, s:s%}", "name", name, "arguments", arguments->s, arguments->n);
 }
 
-/* open_object -- a call whose arguments have begun; NULL: there is none. */
+/* open_object -- a call whose arguments have begun; NULL: none. */
 static json_t *open_object(const srv_tools *t, cli_view v)
 {
     cli_view name, arguments;
@@ -269,7 +269,7 @@ static json_t *open_any(const srv_tools *t, cli_view v)
 
 /* -- an answer -------------------------------------------------------------------------------- */
 
-/* first_mark -- where a mark is, or may begin at the end; n: nowhere. */
+/* first_mark -- the offset of a mark, or of what may become one at the end; n: none. */
 static size_t first_mark(const char *text, size_t n, bool done)
 {
     for (size_t i = 0; i < n; i++) {
@@ -281,7 +281,7 @@ static size_t first_mark(const char *text, size_t n, bool done)
     return n;
 }
 
-/* may_be_bare -- the answer begins as a call without a mark does. */
+/* may_be_bare -- whether the answer may begin with a call without a mark. */
 static bool may_be_bare(const srv_tools *t, const char *text, size_t n)
 {
     cli_view v = {text, n};
@@ -300,7 +300,7 @@ srv_end srv_end_of(const sp_result *r)
     return r->finish == SP_FINISH_LENGTH ? SRV_CUT : SRV_WHOLE;
 }
 
-/* find_calls -- from `at`, where a call may begin; where the first one does, or n. */
+/* find_calls -- searches from `at`; returns where the first call begins, or n. */
 static size_t find_calls(const srv_tools *t, cli_view text, size_t at, srv_end end, srv_calls *out)
 {
     const bool whole = end == SRV_WHOLE || (end == SRV_CUT && !t->must);

@@ -135,7 +135,7 @@ bool srv_calls_may_be_named(const srv_tools *t, cli_view v)
 
 /* -- keys and values as marks ----------------------------------------------------------------- */
 
-/* take_until -- what is before `end`, and `end`; false: it is not there yet. */
+/* take_until -- the text up to `end`, and `end` itself; false: `end` has not come yet. */
 static bool take_until(cli_view *v, const char *end, cli_view *out)
 {
     const char *at = v->n ? memmem(v->s, v->n, end, strlen(end)) : NULL;
@@ -207,7 +207,7 @@ static json_t *take_parameters(const json_t *function, cli_view *v)
     return NULL;
 }
 
-/* take_function_head -- <function=name>; NULL: it is none of a known function. */
+/* take_function_head -- <function=name>; NULL: not of a known function. */
 static const json_t *take_function_head(const srv_tools *t, cli_view *v, char name[257])
 {
     size_t n = 0;

@@ -103,7 +103,7 @@ static json_t *take_dict(cli_view *v, int depth)
     return NULL;
 }
 
-/* take_word -- True, False, None, or a number; NULL: none of them, or it may go on. */
+/* take_word -- True, False, None, or a number; NULL: none of them, or it may be incomplete. */
 static json_t *take_word(cli_view *v)
 {
     static const struct {

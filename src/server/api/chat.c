@@ -60,8 +60,8 @@ static json_t *content_of(const json_t *content, bool may_be_null)
     return s;
 }
 
-/* call_of -- a tool call whose arguments are an object: templates write them as JSON. NULL: it is
- * none. */
+/* call_of -- a tool call whose arguments are an object: templates write them as JSON. NULL: not a
+ * call. */
 static json_t *call_of(const json_t *call)
 {
     json_t *function = json_object_get(call, "function"),

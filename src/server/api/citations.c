@@ -68,8 +68,8 @@ static double sum_of(const float *looks, place p)
     return sum;
 }
 
-/* expected -- what a document gets for its place: what the beginning of the question looks at; where that was not
- * measured, its tokens. */
+/* expected -- the attention that a document gets for its position: that of the beginning of the question, or, if that
+ * was not measured, its number of tokens. */
 static double expected(const sp_result *r, place p)
 {
     double sum = sum_of(r->looks_before, p);
@@ -77,7 +77,7 @@ static double expected(const sp_result *r, place p)
     return sum;
 }
 
-/* lift_of -- what the tokens of text[from .. to) look at a document, by what is expected. */
+/* lift_of -- the attention of the tokens of text[from .. to) to a document, divided by the expected one. */
 static double lift_of(const sp_result *r, const srv_document *d, size_t from, size_t to)
 {
     const place p = place_of(r, d);
@@ -106,7 +106,7 @@ static json_t *source_json(const srv_documents *d, const source *s, double all)
     return o;
 }
 
-/* sources_json -- the documents that a sentence looks at more than at others; v: scratch [d->n]. */
+/* sources_json -- the documents that a sentence attends to more than to others; v: scratch [d->n]. */
 static json_t *sources_json(const sp_result *r, const srv_documents *d, size_t from, size_t to, source *v)
 {
     json_t *list = json_array();

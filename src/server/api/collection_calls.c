@@ -11,7 +11,7 @@
 #include "server/http/reply.h"
 
 #define PREFIX    "/v1/collections/"
-#define DELETE_US 10000000 /* that a deletion waits for requests */
+#define DELETE_US 10000000 /* how long a deletion waits for requests */
 
 /* -- JSON -------------------------------------------------------------------------------------- */
 
@@ -74,7 +74,7 @@ static srv_sent refuse_served(const srv_call *call)
                            "this collection is an index of files (--collection): change them and restart the server");
 }
 
-/* reply_created -- one that the key has created. */
+/* reply_created -- replies with a collection that the key has created. */
 static srv_sent reply_created(const srv_call *call, int status, const char *salt, const char *name)
 {
     sp_collection_list l;
@@ -101,7 +101,7 @@ static srv_sent list(const srv_call *call, const char *salt)
 
 /* -- changes ----------------------------------------------------------------------------------- */
 
-/* check_new -- whether the key may create a collection of this name. False: it has been replied. */
+/* check_new -- whether the key may create a collection of this name. False: the reply has been sent. */
 static bool check_new(const srv_call *call, const char *salt, const char *name, srv_sent *sent)
 {
     srv_found found;
@@ -181,7 +181,7 @@ srv_sent srv_collections_all(srv_call *call)
     return sent;
 }
 
-/* run_one -- a path with the name alone. */
+/* run_one -- a path that ends with the name. */
 static srv_sent run_one(srv_call *call, const srv_found *c)
 {
     char *salt;

@@ -25,7 +25,7 @@ static bool is_name(const char *s, size_t n)
     return n > 0 && n <= 64;
 }
 
-/* index_path -- where the index of a folder is. Owns: free. NULL after an error message. */
+/* index_path -- the path of a folder's index. Owns: free. NULL after an error message. */
 static char *index_path(const char *name, const char *folder)
 {
     char where[4096], *out = NULL, *whole = realpath(folder, NULL);
@@ -42,7 +42,7 @@ static char *index_path(const char *name, const char *folder)
     return out;
 }
 
-/* is_index -- a file that SQLite made. */
+/* is_index -- whether SQLite made the file. */
 static bool is_index(const char *path)
 {
     char head[16] = "";
@@ -52,7 +52,7 @@ static bool is_index(const char *path)
     return read && memcmp(head, "SQLite format 3", sizeof head) == 0;
 }
 
-/* on_progress -- a line a minute. */
+/* on_progress -- prints a line per minute. */
 static bool on_progress(int64_t done, int64_t total, void *user)
 {
     int64_t *told_us = user;

@@ -24,7 +24,7 @@ static bool take_number(const char *s, int base, unsigned long long *out)
     return *s != '-' && end != s && !*end && !errno;
 }
 
-/* take_place -- "USES-NAME", which "next" of the page before said. */
+/* take_place -- "USES-NAME", as in "next" of the page before. */
 static bool take_place(const char *s, sp_copies_query *q)
 {
     unsigned long long uses, name;
@@ -37,12 +37,12 @@ static bool take_place(const char *s, sp_copies_query *q)
     return true;
 }
 
-/* An argument that cannot be. */
+/* An invalid argument. */
 typedef struct refusal {
     const char *param, *why;
 } refusal;
 
-/* take_query -- {NULL}: all arguments can be. */
+/* take_query -- {NULL}: all arguments are valid. */
 static refusal take_query(const srv_call *call, sp_copies_query *q)
 {
     const char *parent = argument(call, "parent"), *after = argument(call, "after"), *limit = argument(call, "limit");

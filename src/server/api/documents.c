@@ -13,7 +13,7 @@
 #include "server/api/watch.h"
 #include "server/api/work.h"
 
-#define DELETE_US   10000000 /* that a deletion waits for requests */
+#define DELETE_US   10000000 /* how long a deletion waits for requests */
 #define MOST_LISTED 1000
 #define PREFIX      "/v1/documents/"
 #define COLLECTIONS "/v1/collections/"
@@ -214,7 +214,7 @@ static srv_sent compute(query *q)
 
 /* -- registering ------------------------------------------------------------------------------- */
 
-/* What a tenant has registered, but for the document that is replaced. */
+/* What a tenant has registered, except the document that is replaced. */
 typedef struct possessions {
     int64_t documents, bytes;
 } possessions;
@@ -283,8 +283,8 @@ static bool check_limits(const query *q, const sp_document_new *n, srv_sent *sen
     return false;
 }
 
-/* put_counted -- within the limits of the key, whose documents one thread counts at a time. False: it has been
- * replied. */
+/* put_counted -- registers within the limits of the key; one thread at a time counts its documents. False: the reply
+ * has been sent. */
 static bool put_counted(const query *q, const sp_document_new *n, sp_document_list *l, sp_err *err, srv_sent *sent)
 {
     const srv_limits *limits = &q->call->tenant->limits;
@@ -303,8 +303,8 @@ static bool name_new(query *q, const char *id)
     return (q->id = strdup(id));
 }
 
-/* embed -- the vectors of a new document. Those that are not made now, because the client has gone or there is no
- * memory, are made later (idle.c). */
+/* embed -- computes the vectors of a new document. Vectors that fail, because the client is gone or memory is out, are
+ * computed later (idle.c). */
 static void embed(const query *q, const char *id)
 {
     srv_found c = {0};
@@ -319,7 +319,7 @@ static void embed(const query *q, const char *id)
     srv_side_end(q->call, side);
 }
 
-/* is_taken -- the id of a document that replaces none. */
+/* is_taken -- whether a document that replaces none has an id that exists. */
 static bool is_taken(const query *q, const sp_document_new *n)
 {
     sp_document_list l;

@@ -58,7 +58,7 @@ static bool is_too_deep(const char *s, size_t n)
     return false;
 }
 
-/* replace_nuls -- in texts by spaces: extractors of PDFs make them, and no text in a prompt can have one. */
+/* replace_nuls -- replaces NULs in texts by spaces: PDF extractors write them, and prompts cannot have them. */
 static void replace_nuls(json_t *v)
 {
     size_t i;

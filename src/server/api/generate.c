@@ -15,7 +15,7 @@
 #include "server/api/stream.h"
 #include "server/http/memory.h"
 
-#define STREAM_BYTES 4096 /* most that one event loop turn sends */
+#define STREAM_BYTES 4096 /* most bytes that one turn of the event loop sends */
 
 bool srv_salt_of(const srv_call *call, char **out)
 {
@@ -46,7 +46,7 @@ static srv_sent refuse(const srv_call *call, const srv_dialect *dialect, const s
     return srv_dialect_error(call, dialect, status, f, code);
 }
 
-/* refuse_result -- what the library says of a request that failed. */
+/* refuse_result -- replies with the library's error of a request that failed. */
 static srv_sent refuse_result(const srv_call *call, const srv_job *j, sp_err err, const char *why)
 {
     const char *code;
@@ -79,7 +79,7 @@ static srv_sent reply_whole(const srv_call *call, srv_job *j)
     return refuse_result(call, j, failed->err, failed->detail);
 }
 
-/* start -- the job belongs to the exchange from here on. */
+/* start -- from here on the exchange owns the job. */
 static srv_sent start(srv_call *call, srv_job *j, sp_prompt *const *prompts)
 {
     srv_job_watch(call, j);
@@ -157,7 +157,7 @@ static void read_tree(srv_call *call, srv_fields *f)
         srv_fields_refuse(f, "tree", "tree is \"%.40s\" and must be exact or shifted", mode);
 }
 
-/* read_scope -- what the prompt is made of beside messages, and whose it is. */
+/* read_scope -- what the prompt has besides messages, and its tenant. */
 static void read_scope(srv_call *call, srv_fields *f, bool chat)
 {
     call->find = read_find(call, f);
@@ -215,7 +215,7 @@ static srv_verdict charge(const srv_call *call, const srv_task *t, const parts *
     return v;
 }
 
-/* drop_all -- what no job has taken. */
+/* drop_all -- frees what no job has taken. */
 static void drop_all(parts *p, srv_task *t, json_t *body)
 {
     drop_prompts(p);
@@ -252,10 +252,10 @@ static srv_job *create(const srv_call *call, const srv_task *t, parts *p, json_t
 
 /* -- answers from a collection ------------------------------------------------------------------- */
 
-/* An answer that may begin while its passages are searched for: when they change, what was begun from the ones before
- * is given up, and a new answer begins if few prompts are in the pool. What steps have computed for the wrong ones
- * stays in the cache; the running step is cut between two layers, because on a CPU it may hold the whole prompt. The
- * last passages get an answer in any case, unless it has begun.
+/* An answer that may begin while its passages are still being searched for: when they change, the answer from the
+ * earlier ones is canceled, and a new one begins if few prompts are in the pool. What was computed for the wrong
+ * passages stays in the cache; the running step is cut between two layers, because on a CPU it may hold the whole
+ * prompt. The last passages always get an answer, unless theirs has begun.
  * Source: RAGCache section 5.3, algorithm 2. */
 typedef struct ahead {
     srv_call *call;
@@ -279,7 +279,7 @@ static bool may_begin(const ahead *a)
     return r->ahead == SRV_AHEAD_ALWAYS || srv_retrieval_gains(a->call);
 }
 
-/* give_up -- the passages have changed. */
+/* give_up -- cancels the answer: the passages have changed. */
 static void give_up(ahead *a)
 {
     if (a->runs) a->call->retrieval->n_wrong++;
@@ -287,7 +287,7 @@ static void give_up(ahead *a)
     if (a->job) srv_job_give_up(a->job);
 }
 
-/* begin -- an answer from the passages as they are. False: there will be none. */
+/* begin -- begins an answer from the current passages. False: there will be none. */
 static bool begin(ahead *a)
 {
     parts p = {0};
@@ -314,7 +314,7 @@ static bool begin(ahead *a)
     return a->runs;
 }
 
-/* begin_ranked -- an answer from the best k of these passages, in the order of the index. */
+/* begin_ranked -- begins an answer from the best k of these passages, in the order of the index. */
 static bool begin_ranked(ahead *a, const sp_hits *h)
 {
     srv_retrieval *r = a->call->retrieval;
@@ -359,7 +359,7 @@ static bool on_passages(const sp_hits *h, bool changed, bool last, void *user)
     return begin(a);
 }
 
-/* count -- what the search took, for the account and the metrics. */
+/* count -- counts the time of the search for the account and the metrics. */
 static void count(const ahead *a)
 {
     srv_retrieval *r = a->call->retrieval;
@@ -374,7 +374,7 @@ static void count(const ahead *a)
                                                                  .n_wrong = r->n_wrong});
 }
 
-/* run_retrieved -- the body and what the task owns are taken. */
+/* run_retrieved -- takes the body and what the task owns. */
 static srv_sent run_retrieved(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
 {
     ahead a = {.call = call, .t = t, .f = f, .body = body, .from_us = srv_now_us(), .verdict = SRV_ADMITTED};

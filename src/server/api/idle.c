@@ -8,13 +8,13 @@
 #include "server/api/messages.h"
 
 enum {
-    MOST_PLACES = 256, /* collections of keys; the one that was used longest ago leaves */
+    MOST_PLACES = 256, /* collections of keys; the least recently used one is dropped */
     QUIET_MS = 200,    /* without a request, before anything begins */
     REST_MS = 1000,    /* the same, where nothing is known to be due */
     TICK_MS = 50,
     STEP_US = 50000,   /* of vectors that are missing */
     TOKENS = 16,       /* of a block */
-    SHORT = 64         /* tokens: a round plans for passages that are this short, at least */
+    SHORT = 64         /* tokens: a round assumes that passages have at least this many */
 };
 
 /* A collection, in the cache of one key. */
@@ -67,7 +67,7 @@ static place *find(srv_idle *i, const char *salt, const char *name)
     return NULL;
 }
 
-/* note -- takes the salt. */
+/* note -- takes ownership of the salt. */
 static void note(srv_idle *i, char *salt, const srv_found *c)
 {
     pthread_mutex_lock(&i->lock);
@@ -92,7 +92,7 @@ void srv_idle_note(const srv_call *call, const srv_found *c)
     if (call->s->idle && srv_salt_of(call, &salt)) note(call->s->idle, salt, c);
 }
 
-/* note_all -- what is there when the server starts, of those who need no key. */
+/* note_all -- notes the collections that exist when the server starts, if no keys are needed. */
 static void note_all(srv_idle *i)
 {
     sp_collection_list l;
@@ -129,7 +129,7 @@ static bool is_over(void *idle)
     return !may_run(idle);
 }
 
-/* room -- tokens of copies. */
+/* room -- tokens of copies that fit. */
 static int64_t room(const srv_idle *i)
 {
     return (int64_t)((double)i->s->info.kv_blocks * TOKENS * (double)i->s->o.idle_share);
@@ -192,7 +192,7 @@ static bool plan(srv_idle *i, round *r)
     return true;
 }
 
-/* publish -- how far the round is. */
+/* publish -- publishes the progress of the round. */
 static void publish(srv_idle *i, const round *r, const srv_idle_report *sum)
 {
     pthread_mutex_lock(&i->lock);
@@ -204,7 +204,7 @@ static void publish(srv_idle *i, const round *r, const srv_idle_report *sum)
     pthread_mutex_unlock(&i->lock);
 }
 
-/* compute -- one passage; *left: tokens of room. False: the round ends. */
+/* compute -- computes one passage; *left: tokens that still fit. False: the round ends. */
 static bool compute(srv_idle *i, round *r, size_t at, int64_t *left, srv_idle_report *sum)
 {
     const passage *p = &r->v[at];
@@ -216,7 +216,7 @@ static bool compute(srv_idle *i, round *r, size_t at, int64_t *left, srv_idle_re
     const sp_err err = sp_collection_compute(i->s->documents, &o, &done);
     sum->busy_us += srv_now_us() - from;
     sum->n_given_up += err == SP_E_CANCELED;
-    if (err != SP_OK) return err != SP_E_CANCELED; /* a passage that cannot be computed is passed over */
+    if (err != SP_OK) return err != SP_E_CANCELED; /* a passage that cannot be computed is skipped */
     *left -= done.n_tokens;
     sum->n_computed += done.fresh;
     sum->n_done++;
@@ -243,7 +243,7 @@ static bool run_round(srv_idle *i, round *r)
 
 /* -- the thread -------------------------------------------------------------------------------- */
 
-/* wait_for_quiet -- until no request has been there for ms, or the server ends. */
+/* wait_for_quiet -- waits until there has been no request for ms, or the server ends. */
 static void wait_for_quiet(srv_idle *i, int ms)
 {
     const struct timespec tick = {.tv_nsec = TICK_MS * 1000000L};

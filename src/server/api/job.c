@@ -138,7 +138,7 @@ static sp_err start_choice(srv_job *j, int i, const sp_prompt *p)
 {
     srv_choice *c = &j->choices[i];
     sp_request *request;
-    /* a grammar knows of no thoughts */
+    /* a grammar does not allow thoughts */
     *c = (srv_choice){.job = j, .index = i, .in_thought = sp_prompt_thinks(p) && !j->task.grammar};
     if (!begin_tokens(c, j)) return SP_E_NOMEM;
     sp_request_opts o = {.sampling = j->task.sampling,

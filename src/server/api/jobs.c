@@ -90,7 +90,7 @@ static json_t *job_json(const srv_job *j, sp_request_view v)
                      v.n_generated);
 }
 
-/* srv_requests -- those of the caller's tenant. Jobs that begin or end meanwhile wait for the list: a step at most. */
+/* srv_requests -- those of the caller's tenant. Jobs that begin or end meanwhile wait for the list: at most a step. */
 srv_sent srv_requests(srv_call *call)
 {
     survey v = {0};

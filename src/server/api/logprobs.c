@@ -6,7 +6,7 @@
 
 #include "server/http/reply.h"
 
-#define LEAST -9999.0 /* of a token that cannot come: JSON has no infinity */
+#define LEAST -9999.0 /* of an impossible token: JSON has no infinity */
 
 /* The text of a token: free it with sp_buffer_free. */
 typedef struct piece {

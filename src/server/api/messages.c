@@ -143,8 +143,8 @@ static bool has_trees(const srv_call *call, const srv_documents *d)
     return some;
 }
 
-/* write_template -- *done is false when the model has no template that we can run, or the prompt has
- * trees, which have a place in turns only. */
+/* write_template -- *done is false if the model has no template that we can run, or the prompt has
+ * trees, which templates cannot place. */
 static sp_err write_template(const srv_call *call, const srv_conversation *c, srv_documents *d,
                              sp_prompt **out, bool *done)
 {

@@ -60,7 +60,7 @@ static json_t *call_json(const json_t *call)
                      "arguments", srv_arguments_json(call));
 }
 
-/* thought_json -- from byte `at`; NULL: nothing is there. */
+/* thought_json -- from byte `at`; NULL: nothing new. */
 static json_t *thought_json(const srv_said *said, size_t at)
 {
     return said->n_thought > at ? srv_text_json(said->thought + at, said->n_thought - at) : NULL;
@@ -146,7 +146,7 @@ const srv_dialect srv_ollama_generate = {.lines = true,
 
 /* -- handlers ---------------------------------------------------------------------------------------------- */
 
-/* is_load -- a body without anything to answer asks whether the model is loaded: it is. */
+/* is_load -- a body with nothing to answer asks whether the model is loaded: it is. */
 static bool is_load(const srv_call *call, const char *name)
 {
     srv_fields f;

@@ -13,7 +13,7 @@ static json_t *defaults_json(const srv_options *o)
                      "frequency_penalty", (double)d->frequency_penalty);
 }
 
-/* pace_json -- what reading a prompt takes; null: unknown. */
+/* pace_json -- the speed of reading a prompt; null: unknown. */
 static json_t *pace_json(const sp_context_info *now)
 {
     if (now->token_us <= 0) return json_null();
@@ -35,7 +35,7 @@ srv_sent srv_props(srv_call *call)
                   "build_info", "spolia " SPOLIA_VERSION));
 }
 
-/* Requests have no fixed places here: the first ones of the list are those that run. */
+/* Requests have no fixed slots here: the first ones of the list are running. */
 srv_sent srv_slots(srv_call *call)
 {
     const srv_server *s = call->s;

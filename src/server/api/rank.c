@@ -19,7 +19,7 @@
 
 #define ASK_FOR_QUESTION "Write a question that the document answers."
 
-enum { LOOK_MS = 100 /* between two looks whether the client is there */ };
+enum { LOOK_MS = 100 /* between two checks that the client is still connected */ };
 
 const char *srv_ranker_name(const srv_server *s)
 {
@@ -50,7 +50,7 @@ static bool by_encoder(srv_call *call, srv_ranking *r, srv_fields *f, srv_side *
 
 /* -- by the chat model ------------------------------------------------------------------------- */
 
-/* One pair while it is computed. */
+/* One pair being computed. */
 typedef struct running {
     sp_request *request; /* NULL: none */
     size_t pair, n_scored;
@@ -80,7 +80,7 @@ static sp_err begin(const srv_call *call, srv_ranking *r, size_t i, running *out
     return err;
 }
 
-/* finish -- waits for a pair; its request is gone afterwards. */
+/* finish -- waits for a pair and destroys its request. */
 static sp_err finish(srv_ranking *r, running *one, srv_side *side, srv_fields *f)
 {
     while (!sp_request_wait(one->request, LOOK_MS * 1000))

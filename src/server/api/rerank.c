@@ -119,7 +119,7 @@ static json_t *score_json(const ranking *k)
     return o;
 }
 
-/* A place in the order: by score, then as they came. */
+/* A position in the order: by score, then by input order. */
 typedef struct place {
     float score;
     size_t i;

@@ -85,7 +85,7 @@ static json_t *thought_item(const srv_job *j, json_t *text)
                      text ? json_pack("[{s:s, s:o}]", "type", "reasoning_text", "text", text) : json_array());
 }
 
-/* call_item -- call number k; what is in progress has no arguments yet. */
+/* call_item -- call number k; one in progress has no arguments yet. */
 static json_t *call_item(const srv_job *j, size_t k, const json_t *call, const char *status)
 {
     bool begins = strcmp(status, "in_progress") == 0;
@@ -185,7 +185,7 @@ static json_t *about_message(const srv_job *j)
     return about(j, json_sprintf("msg_%s", srv_job_key(j)), true);
 }
 
-/* about_thought -- with the new part of it as `name`. */
+/* about_thought -- with its new part as `name`. */
 static json_t *about_thought(const srv_job *j, const char *name, const char *text, size_t n)
 {
     json_t *o = about(j, json_sprintf("rs_%s", srv_job_key(j)), true);
@@ -193,7 +193,7 @@ static json_t *about_thought(const srv_job *j, const char *name, const char *tex
     return o;
 }
 
-/* send_thought -- what is new of it; what is thought after the message has begun is in the whole response only. */
+/* send_thought -- sends its new part; thoughts after the message has begun are only in the whole response. */
 static bool send_thought(srv_job *j, srv_choice *c, const srv_said *said)
 {
     const size_t from = c->thought_taken, n = said->n_thought;
@@ -204,7 +204,7 @@ static bool send_thought(srv_job *j, srv_choice *c, const srv_said *said)
     return send_event(j, "response.reasoning_text.delta", about_thought(j, "delta", said->thought + from, n - from));
 }
 
-/* close_thought -- it is whole when something else begins. */
+/* close_thought -- a thought is complete when something else begins. */
 static bool close_thought(srv_job *j, const srv_choice *c, const srv_said *said)
 {
     if (!j->stream.in_thought) return true;
@@ -240,7 +240,7 @@ static bool send_text(srv_job *j, srv_choice *c, const srv_said *said)
     return send_event(j, "response.output_text.delta", o);
 }
 
-/* close_message -- its text is whole. */
+/* close_message -- its text is complete. */
 static bool close_message(srv_job *j, const srv_choice *c, const char *text)
 {
     if (!j->stream.in_message) return true;

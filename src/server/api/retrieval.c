@@ -6,7 +6,7 @@
 
 #include "server/api/idle.h"
 
-enum { PASSAGES = 5 /* of a request that does not say how many */ };
+enum { PASSAGES = 5 /* default of a request */ };
 
 /* -- the body ---------------------------------------------------------------------------------- */
 
@@ -73,7 +73,7 @@ bool srv_retrieval_take(const srv_retrieval *r, srv_documents *d)
     return true;
 }
 
-/* A search whose stages are told. */
+/* A search that reports its stages. */
 typedef struct telling {
     srv_retrieval *r;
     srv_passages_fn *fn;
@@ -84,7 +84,7 @@ typedef struct telling {
     srv_ahead_search seen;
 } telling;
 
-/* is_told -- these passages, in any order, are those that were told; they are from here on. */
+/* is_told -- whether these passages, in any order, were the last reported ones; from here on they are. */
 static bool is_told(telling *t, const sp_hits *h)
 {
     bool same = t->n == h->n;
@@ -139,7 +139,7 @@ bool srv_retrieval_gains(const srv_call *call)
     return srv_ahead_gain(r->from.searches, r->n_stages - 1, &m) > 0;
 }
 
-/* n_stages_of -- of a search: none that nobody would use. */
+/* n_stages_of -- stages of a search; only as many as are used. */
 static int n_stages_of(const srv_retrieval *r)
 {
     const bool quick = r->ahead == SRV_AHEAD_SOMETIMES && srv_ahead_is_quick(r->from.searches);

@@ -25,7 +25,7 @@ const char *srv_health_of(bool draining, int64_t step_us)
     return draining ? "draining" : step_us > longest_us ? "stalled" : "ok";
 }
 
-/* health -- 503 while the server shuts down or makes no steps: a proxy sends its requests elsewhere. */
+/* health -- 503 while the server shuts down or runs no steps, so that a proxy sends requests elsewhere. */
 static srv_sent health(srv_call *call)
 {
     const char *is = srv_health_of(call->s->counts.draining, sp_context_step_us(call->s->ctx));

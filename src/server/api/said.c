@@ -12,7 +12,7 @@ typedef struct reading {
     srv_calls *calls;
 } reading;
 
-/* take_call -- a message to a function; false: it is none of ours, or its arguments are no object. */
+/* take_call -- a message to a function; false: the function is unknown, or its arguments are not an object. */
 static bool take_call(const thoughts_message *m, void *user)
 {
     const reading *r = user;

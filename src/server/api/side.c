@@ -6,7 +6,7 @@
 #include "server/http/exchange.h"
 
 enum {
-    REST = 10, /* times what a step took */
+    REST = 10, /* times the duration of a step */
     TICK_MS = 5,
     STEP_US = 10000 /* about, while answers stream */
 };
@@ -43,7 +43,7 @@ srv_side *srv_side_begin(const srv_call *call)
     return side;
 }
 
-/* book -- the end of the rest after a step that took us, 0 for none: after the rests of other calls. */
+/* book -- returns when the rest after a step of `us` ends, 0 for none: after the rests of other calls. */
 static int64_t book(srv_server *s, int64_t us)
 {
     const int64_t now = srv_now_us();
@@ -97,7 +97,7 @@ static bool stop(void *of)
     return side->left;
 }
 
-/* step_us -- the call has its turn: waiting for it needs no rest. */
+/* step_us -- it is this call's turn: the time it waited needs no rest. */
 static int64_t step_us(void *of)
 {
     srv_side *side = of;

@@ -113,7 +113,7 @@ static bool write_delta(srv_job *j, const srv_choice *c, json_t *call)
     return write_event(j, event(j, choice));
 }
 
-/* write_call -- what is new of call number k: first its name, then its arguments. */
+/* write_call -- writes the new part of call number k: first its name, then its arguments. */
 static bool write_call(srv_job *j, srv_choice *c, size_t k, const json_t *call, bool complete)
 {
     const json_t *text = json_object_get(call, "arguments");
@@ -168,7 +168,7 @@ static bool write_said(srv_job *j, srv_choice *c)
     return good;
 }
 
-/* write_choice -- what is new of one. Called with the lock held. */
+/* write_choice -- writes its new part. Called with the lock held. */
 static bool write_choice(srv_job *j, srv_choice *c)
 {
     if (!c->begun && j->task.chat && !write_role(j, c->index)) return false;
@@ -250,7 +250,7 @@ static bool wait_for_text(srv_job *j, bool *good)
     return news;
 }
 
-/* write_choices -- what is new of all choices. */
+/* write_choices -- writes the new parts of all choices. */
 static bool write_choices(srv_job *j)
 {
     bool good = true;
@@ -258,7 +258,7 @@ static bool write_choices(srv_job *j)
     return good;
 }
 
-/* write_ping -- that the server is there; lines have no form for it. */
+/* write_ping -- shows that the server is alive; streams of lines have no form for it. */
 static bool write_ping(srv_job *j)
 {
     const srv_dialect *d = j->task.dialect;

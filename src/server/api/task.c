@@ -17,7 +17,7 @@ static float number(srv_fields *f, const char *name, float otherwise, double lea
     return (float)srv_field_number(f, name, otherwise, least, most);
 }
 
-/* any_seed -- for sampling without a seed: another one each time. */
+/* any_seed -- a different seed each time, for sampling without one. */
 static uint64_t any_seed(void)
 {
     uint64_t seed = 1;
@@ -48,7 +48,7 @@ static void read_sampling(srv_task *t, srv_fields *f, const srv_options *o)
         t->sampling.seed = t->sampling.temperature > 0 && d->seed == 0 ? any_seed() : d->seed;
 }
 
-/* read_place -- what its place in the queue depends on. */
+/* read_place -- reads what determines its place in the queue. */
 static void read_place(srv_task *t, srv_fields *f)
 {
     t->queue.priority = (int)srv_field_int(f, "priority", 0, -1000000, 1000000);
@@ -93,7 +93,7 @@ static void read_stop(srv_task *t, srv_fields *f)
     }
 }
 
-/* read_stop_tokens -- vLLM's; whether they are tokens of the model is not known here. */
+/* read_stop_tokens -- vLLM's; check_ids checks that the model has them. */
 static void read_stop_tokens(srv_task *t, srv_fields *f)
 {
     const json_t *list = srv_field(f, "stop_token_ids");
@@ -205,7 +205,7 @@ static void use_reuse(srv_task *t, sp_reuse_opts reuse)
     t->reuse = reuse;
 }
 
-/* use_calibrated -- what was found for the model; `named`, a text of the body, keeps the policy. */
+/* use_calibrated -- applies the model's calibration; `named`, a text of the body, keeps the policy. */
 static void use_calibrated(srv_task *t, srv_fields *f, json_t *named, const sp_calibration *found)
 {
     if (json_string_set(named, found->policy) != 0)

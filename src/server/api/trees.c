@@ -222,7 +222,7 @@ static json_t *nodes_json(const sp_graph_tree *t)
     return list;
 }
 
-/* look_up -- NULL after an error of the library. */
+/* look_up -- NULL after a library error. */
 static json_t *look_up(const srv_call *call, const char *question, const sp_graph_paths_opts *o)
 {
     sp_graph_answer found = {0};
@@ -253,7 +253,7 @@ srv_sent srv_graph(srv_call *call)
                : srv_reply_error(call->connection, 400, f.param, NULL, f.why);
 }
 
-/* note -- the segments that were added since are those of the document. */
+/* note -- records the segments added since as those of the document. */
 static void note(const sp_prompt *p, srv_document *d, int before)
 {
     d->n_segments = sp_prompt_n_segments(p) - before;

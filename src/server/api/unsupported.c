@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Values that ask for nothing, besides null. */
+/* Values that request nothing, besides null. */
 typedef enum nothing {
     EMPTY,    /* false, 0, "", [], {} */
     ONE,      /* 1 and false */
@@ -65,7 +65,7 @@ static const struct {
     {"grammar_triggers", EMPTY},
     {"preserved_tokens", EMPTY},
     {"guided_whitespace_pattern", EMPTY},
-    /* what this server is not */
+    /* what this server does not do */
     {"audio", EMPTY},
     {"modalities", ONLY_TEXT},
     {"functions", EMPTY},

@@ -57,7 +57,7 @@ static bool append(char **to, size_t *n, const char *data, size_t more)
     return true;
 }
 
-/* end_field -- the field whose pieces have arrived becomes a member of the body; none is under way afterwards. */
+/* end_field -- the field whose pieces have arrived becomes a member of the body. */
 static bool end_field(srv_upload *u)
 {
     const char *value = u->value ? u->value : "";

@@ -11,7 +11,7 @@ typedef struct item {
     char *salt, *id, *system;
     int n_fuse;
     bool bare, canceled;
-    bool forgotten; /* it runs; it is found no more, and dropped when it ends */
+    bool forgotten; /* it runs, cannot be found any more, and is dropped when it ends */
     srv_progress progress;
 } item;
 
@@ -69,7 +69,7 @@ static void drop(srv_work *w, item *o)
     free_item(o);
 }
 
-/* make_place -- for one more: the oldest finished one goes. */
+/* make_place -- makes room for one more by dropping the oldest finished one. */
 static bool make_place(srv_work *w)
 {
     if (w->n < SRV_MAX_WORK) return true;
@@ -223,7 +223,7 @@ bool srv_work_open(sp_documents *d, srv_work **out)
     if (!w) return false;
     w->d = d;
     pthread_mutex_init(&w->lock, NULL);
-    pthread_condattr_t monotonic; /* a wall clock that is set does not make it wait */
+    pthread_condattr_t monotonic; /* setting the wall clock does not change the wait */
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&w->changed, &monotonic);

@@ -11,7 +11,7 @@ static void release(srv_bodies *all, srv_body *b)
     b->n = b->cap = 0;
 }
 
-/* drop -- the body is refused: what was kept of it goes at once. */
+/* drop -- frees what was kept of a refused body at once. */
 static bool drop(srv_bodies *all, srv_body *b, size_t n)
 {
     release(all, b);

@@ -18,7 +18,7 @@
 #define CONNECTION_BYTES 32768 /* request line and headers */
 #define STACK_BYTES      (1024 * 1024)
 
-/* A connection: made when it is accepted. */
+/* A connection: created when it is accepted. */
 typedef struct connection {
     const srv_server *s;
     struct connection *next, **link;
@@ -40,7 +40,7 @@ struct srv_exchanges {
     bool stop;
 };
 
-/* A request: made when its headers are here. */
+/* A request: created when its headers have arrived. */
 typedef struct request {
     srv_body body;
     size_t length; /* of the body, as announced; 0: unknown */
@@ -142,7 +142,7 @@ static void shut_late(srv_exchanges *x)
         }
 }
 
-/* leave -- the client of a socket has hung up; asks again, since by now the number may be another
+/* leave -- the client of a socket has hung up; checks again, since by now the number may be another
  * connection's. */
 static void leave(srv_exchanges *x, int fd)
 {
@@ -246,7 +246,7 @@ static srv_call call_of(srv_exchanges *x, struct MHD_Connection *c, line l, requ
                       .record = &r->record};
 }
 
-/* begin -- the headers are here. */
+/* begin -- the headers have arrived. */
 static srv_sent begin(srv_exchanges *x, struct MHD_Connection *c, line l, request *r)
 {
     srv_sent sent = MHD_YES;
@@ -262,7 +262,7 @@ static srv_sent begin(srv_exchanges *x, struct MHD_Connection *c, line l, reques
     return sent;
 }
 
-/* answer -- all of it is here. */
+/* answer -- the whole request has arrived. */
 static srv_sent answer(srv_exchanges *x, struct MHD_Connection *c, line l, request *r)
 {
     srv_call call = call_of(x, c, l, r);

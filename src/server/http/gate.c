@@ -125,7 +125,7 @@ static const srv_route *find_route(const srv_call *call)
     return NULL;
 }
 
-/* answer_options -- what a path can do, also for a web page that asks before its request. */
+/* answer_options -- the methods of a path, also for a browser's preflight request. */
 static srv_sent answer_options(const srv_call *call, const char *methods)
 {
     const char *wanted = header(call, MHD_HTTP_HEADER_ACCESS_CONTROL_REQUEST_METHOD);
@@ -146,7 +146,7 @@ static srv_sent answer_options(const srv_call *call, const char *methods)
     return sent;
 }
 
-/* refuse_path -- nothing is found: another path, another method, or OPTIONS. */
+/* refuse_path -- no route: an unknown path, another method, or OPTIONS. */
 static srv_sent refuse_path(const srv_call *call)
 {
     char methods[METHODS_SIZE];
@@ -208,7 +208,7 @@ static enum MHD_Result count_header(void *user, enum MHD_ValueKind kind, const c
     return MHD_YES;
 }
 
-/* ambiguity -- of a head that a proxy may read otherwise, and so find another request in the body; NULL: none. */
+/* ambiguity -- why a proxy may read this head differently and so find another request in the body; NULL: it cannot. */
 static const char *ambiguity(const srv_call *call)
 {
     framing f = {0};
@@ -238,7 +238,7 @@ static bool is_known(srv_call *call, srv_tenant *tenant)
     return true;
 }
 
-/* take_body -- whether it may be read; else it has been replied, *sent. */
+/* take_body -- whether it may be read; if not, the reply has been sent: *sent. */
 static bool take_body(const srv_call *call, srv_sent *sent)
 {
     struct MHD_Connection *c = call->connection;

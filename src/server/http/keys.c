@@ -127,7 +127,7 @@ static bool read_rights(reading *r, const char *text)
     return false;
 }
 
-/* after -- what follows the beginning of a line; NULL: it begins otherwise. */
+/* after -- what follows the given beginning of a line; NULL: the line begins differently. */
 static char *after(char *line, const char *begin)
 {
     size_t n = strlen(begin);
@@ -220,7 +220,7 @@ static void write_salt(const unsigned char digest[DIGEST], char out[SRV_SALT_SIZ
     for (int i = 0; i < DIGEST; i++) snprintf(out + 2 * i, 3, "%02x", salt[i]);
 }
 
-/* key_in -- the key of the header "Authorization: Bearer KEY"; NULL: there is none. */
+/* key_in -- the key of the header "Authorization: Bearer KEY"; NULL: none. */
 static const char *key_in(const char *authorization)
 {
     static const char scheme[] = "Bearer ";

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is left of a minute's allowance. */
+/* The rest of a minute's allowance. */
 typedef struct bucket {
     double left;
     int64_t at_us; /* when `left` was counted; 0: never */
@@ -106,7 +106,7 @@ static void refill_both(srv_account *a, int64_t now_us)
 
 /* -- places; lock is held ---------------------------------------------------------------------- */
 
-/* has_place -- one of its own, or one that is neither taken nor reserved for another key. */
+/* has_place -- whether the key has a place of its own, or one is neither taken nor reserved for another key. */
 static bool has_place(const srv_quotas *q, const srv_account *a, size_t n_tenants)
 {
     size_t n_keys = n_tenants > q->n_accounts ? n_tenants : q->n_accounts;

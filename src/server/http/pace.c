@@ -1,6 +1,6 @@
 #include "server/http/pace.h"
 
-#define KEEP 0.9 /* what a request counts when the next one ends */
+#define KEEP 0.9 /* weight of a request once the next one ends */
 
 void srv_pace_init(srv_pace *p)
 {

@@ -46,7 +46,7 @@ typedef struct page_file {
 #define ROW(symbol, name, type) {name, type, page_##symbol, page_##symbol##_end},
 static const page_file files[] = {FILES(ROW)};
 
-/* What a gzip file ends with: the CRC-32 of the plain bytes, and their number. */
+/* A gzip file ends with the CRC-32 of the plain bytes and their number. */
 enum { TRAILER_BYTES = 8 };
 
 static uint32_t word_before(const unsigned char *end)
