@@ -4,10 +4,10 @@
  *          \-- selector, or sparse decoding,
  *              once for each KV head ------------> spans_of_head   a copy that it rewrites
  *
- * A layer with a window reads its window; sparse decoding leaves it alone, and blocks before the window
- * are not read.
+ * A layer with a window reads its window, without sparse decoding; blocks before the window are not
+ * read.
  *
- * Mass, where a gate wants it, is written on the device and comes to the host after the layer. An observer sees what
+ * Mass, if a gate needs it, is written on the device and copied to the host after the layer. An observer sees what
  * was read. */
 #include <string.h>
 
@@ -129,7 +129,7 @@ static sp_err read_spans(sp_engine *e, const sp_span *spans, int n_spans, read_f
     return SP_OK;
 }
 
-/* read_away -- what attention reads and no seat holds comes into a window. An observer reads all. */
+/* read_away -- reads what attention needs and no seat holds into a window. An observer reads all. */
 static sp_err read_away(sp_engine *e, const sp_slice *slices, int n_slices, int layer)
 {
     for (int s = 0; s < n_slices; s++) {

@@ -5,7 +5,7 @@
  *   for each expert    its rows of h, taken together --> feed-forward --> spread over x, weighted
  *   shared expert      all rows                      --> feed-forward --> the same, behind a gate
  *
- * A row's sum has the order of the experts' numbers, the shared one last: it does not depend on the
+ * A row's sum is in the order of the experts' numbers, the shared one last: it does not depend on
  * other rows. */
 #include <math.h>
 #include <string.h>
@@ -47,7 +47,7 @@ void sp_ffn_experts_destroy(sp_ffn *f)
 
 /* -- choice --------------------------------------------------------------------------------- */
 
-/* choose -- the largest logits of a row, in descending order; of equal ones the first. */
+/* choose -- the largest logits of a row, in descending order; the first of equal ones. */
 static void choose(const float *logits, int n, int *chosen, int n_used)
 {
     for (int k = 0; k < n_used; k++) {
@@ -97,7 +97,7 @@ static void list_rows(sp_ffn *f, int64_t m)
     x->first[0] = 0;
 }
 
-/* route -- the logits of the router, and of the shared expert's gate, come to the host. */
+/* route -- copies the logits of the router, and of the shared expert's gate, to the host. */
 static sp_err route(sp_ffn *f, const sp_layer *w, const sp_ffn_rows *r)
 {
     sp_ffn_experts *x = &f->experts;

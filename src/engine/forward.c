@@ -5,7 +5,7 @@
  *                \- wq ------> q   --> span attention over the plan's spans --> wo --> + x
  *      norm -> h -- feed-forward (ffn.c) --> + x
  *      some architectures leave out these norms, or have others after wo and the feed-forward
- *      gates may drop rows; the others close up. So do rows whose known KV is not there in time
+ *      gates may drop rows, as do slices whose known KV is not there in time; the rest close up
  *
  * In the last layer a row whose logits nobody wants ends after its keys and values are stored.
  * One row's arithmetic never depends on the rows beside it (compute/ops.h), so a prompt computed
@@ -23,7 +23,7 @@ static sp_matmul_args product(const sp_engine *e, const sp_mat *w, const float *
     return (sp_matmul_args){.w = w, .x = x, .m = e->rows.n, .y = y, .bias = bias};
 }
 
-/* make_room -- for the longest span list, and for what gates, selectors and probes want. */
+/* make_room -- for the longest span list, and for what gates, selectors and probes need. */
 static sp_err make_room(sp_engine *e, const sp_slice *slices, int n_slices)
 {
     const sp_hparams *hp = &e->o.model->hp;
@@ -55,7 +55,7 @@ static bool keeps_rows(const sp_engine *e, const sp_slice *slices, int n_slices,
     return keeps;
 }
 
-/* project -- what attention wants of the rows `in`: keys and values, queries, or all at once. */
+/* project -- what attention needs of the rows `in`: keys and values, queries, or all at once. */
 static void project(sp_engine *e, const sp_layer *w, const float *in, bool kv, bool q)
 {
     sp_matmul_args a[SP_PRODUCTS_MAX];
@@ -81,7 +81,7 @@ static void store_kv(sp_engine *e, int layer, const sp_kv_view *kv)
                                                       .rot = r->dev.rot});
 }
 
-/* adds_at_once -- whether what a part of the layer computes is added to the stream as it is. */
+/* adds_at_once -- whether the output of a part of the layer is added to the stream unchanged. */
 static bool adds_at_once(const sp_engine *e, const float *post_norm)
 {
     return !post_norm && e->o.model->hp.residual_scale == 0;
@@ -204,7 +204,7 @@ static sp_err await(sp_engine *e, const sp_slice *slices, int n_slices, int laye
 
 /* -- a step --------------------------------------------------------------------------------- */
 
-/* bring_back -- blocks that are read beside attention, in any layer: those of twins. */
+/* bring_back -- loads blocks that are read outside attention, in any layer: those of twins. */
 static sp_err bring_back(sp_engine *e, const sp_slice *slices, int n_slices)
 {
     for (int s = 0; s < n_slices; s++) {

@@ -1,14 +1,14 @@
-/* probe.c -- what plans that measure get: attention by key, and distances between copies of KV.
+/* probe.c -- measurements for plans: attention by key, and distances between copies of KV.
  * The policies that ask are in reuse/; sources: FusionRAG sections 2.2.2 and 3.2.
  *
- * Columns are the plan's, in host memory. Where the device cannot add to them there, they are copied
- * in, added to and copied out, so that sums have one order on every device. */
+ * Columns belong to the plan, in host memory. If the device cannot add to them there, they are copied
+ * in, added to and copied out, so that sums have the same order on every device. */
 #include <math.h>
 
 #include "base/mem.h"
 #include "engine/state.h"
 
-/* ends -- whether the rows of a slice are done after being measured at this layer. */
+/* ends -- whether the rows of a slice are finished once measured at this layer. */
 static bool ends(const sp_slice *slice, sp_probe_kind kind, int layer)
 {
     return slice->plan->probe.kind == kind && slice->plan->probe.layer == layer;

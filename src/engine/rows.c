@@ -1,12 +1,12 @@
 /* rows.c -- the rows of a step: taken from the slices' plans, dropped by gates and before the last
- * layer, closed up over what is dropped.
+ * layer; the remaining rows close the gaps.
  *
  *   slices   | request A: todo 5..8 | request B: todo 0..3 |
  *   rows       5 6 7                  0 1 2                     layer 0
  *   rows       5   7                  0 1 2                     after a gate of A dropped todo 6
  *   rows           7                      2                     last layer: whose logits are wanted
  *
- * A dropped row's slot keeps the KV that the layers before have given it; in the layers that remain
+ * A dropped row's slot keeps the KV of the layers before; in the remaining layers
  * it gets that of the token's older copy, its twin, if it has one (kv/plan.h).
  *
  * The lists that operations read are a mirror: the host fills them and pushes. What only the host

@@ -101,7 +101,7 @@ static void adjust(sp_sampler *s)
                 (float)s->n_uses[i] * s->p.frequency_penalty + s->p.presence_penalty;
 }
 
-/* constrain -- takes away what the grammar forbids. */
+/* constrain -- removes what the grammar forbids. */
 static void constrain(sp_sampler *s)
 {
     const uint64_t *mask = sp_grammar_mask(s->grammar);
@@ -133,8 +133,8 @@ static int32_t greedy(sp_sampler *s)
     return best_of(s);
 }
 
-/* above_min_p -- without top-k and top-p nothing need be sorted: the best candidate, then all
- * others that min-p leaves. */
+/* above_min_p -- without top-k and top-p no sorting is needed: the best candidate, then all
+ * others that min-p allows. */
 static int above_min_p(sp_sampler *s)
 {
     int best = best_of(s), n_kept = 0;

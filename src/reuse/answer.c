@@ -7,8 +7,8 @@
  *   todo    x of chunk 1, x of chunk 2, all of the question: ascending positions
  *
  * Every token may look at every span: causality by position hides what follows it, stale bitmaps
- * hide the old copies. So a recomputed token sees, of what precedes it, both recomputed tokens and
- * cached ones.
+ * hide the old copies. So a recomputed token sees both recomputed and cached tokens that precede
+ * it.
  * Source: FusionRAG sections 2.2.2 and 4.3, Cache-Craft section 3.2.1. */
 #include <math.h>
 
@@ -104,7 +104,7 @@ static sp_err add_recomputed(const sp_reuse_input *in, recomputed *r, sp_plan *p
     return SP_OK;
 }
 
-/* add_todo -- chosen tokens and what nothing serves, by position; and memory for the answer. */
+/* add_todo -- chosen tokens and those without a copy, by position; and memory for the answer. */
 static sp_err add_todo(const sp_reuse_input *in, const recomputed *r, int see, sp_plan *plan)
 {
     int32_t k = 0, n_todo = r->n + in->answer_room;

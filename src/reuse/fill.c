@@ -1,4 +1,4 @@
-/* fill.c -- computes the head and the chunks that no copy serves.
+/* fill.c -- computes the head and the chunks that have no usable copy.
  *
  *   sights   head segment i:  segments 0 .. i          exact: a path copy
  *            chunk:           the head, and itself     a plain copy
@@ -8,7 +8,7 @@
  * overlap here; they do not see each other. Nothing but head and chunks is in the plan. */
 #include "reuse/parts.h"
 
-/* missing -- head or chunk, and nothing serves it; a chunk that is not to be kept is computed with the answer. */
+/* missing -- head or chunk without a usable copy; a chunk that is not to be kept is computed with the answer. */
 static bool missing(const sp_reuse_input *in, int i)
 {
     return !in->found[i].copy && (i < in->n_head || in->segs[i].kind == SP_SEG_CHUNK) && sp_reuse_may_keep(in, i);
@@ -32,7 +32,7 @@ static sp_err add_sight(const sp_reuse_input *in, int i, sp_plan *plan, int *see
     return sp_plan_add_sight(plan, list, in->n_head + 1, see);
 }
 
-/* is_repeated -- an equal chunk earlier in the prompt is missing as well: computed once is
+/* is_repeated -- an equal chunk earlier in the prompt is missing, too: computing it once is
  * enough. */
 static bool is_repeated(const sp_reuse_input *in, int i)
 {

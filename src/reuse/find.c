@@ -1,4 +1,4 @@
-/* find.c -- what policies share of finding: by path, and by content. */
+/* find.c -- the look-ups that policies share: by path, and by content. */
 #include "reuse/parts.h"
 
 int sp_reuse_n_head(const sp_segment *segs, int n_segs)

@@ -1,4 +1,4 @@
-/* flow.c -- attention flow: what the question looks at is recomputed, and what that looks at.
+/* flow.c -- attention flow: recomputes the tokens that the question attends to, and those that they attend to.
  *
  *   chunk 1                    chunk 2                        question
  *   .. the Owner means ARLO    .. the Owner .. [ 1907 ]       When did ARLO found it?

@@ -3,7 +3,7 @@
  * full    chunks computed after the system prompt only, joined with consecutive positions; nothing
  *         is recomputed. Source: FusionRAG section 2.2.1, eq. 5 and 6.
  * random  the same, and a share of the tokens, drawn by a hash of seed, segment and index, is recomputed:
- *         the baseline that a selection has to beat. Source: Cache-Craft section 5.1.4.
+ *         the baseline that any selection must beat. Source: Cache-Craft section 5.1.4.
  */
 #include "reuse/parts.h"
 

@@ -1,14 +1,14 @@
-/* inplace.c -- chunks that no copy serves are computed in their places, after the prompt's chunks before them; then,
- * as in fusion, what the question looks at is recomputed in the chunks that other prompts left.
+/* inplace.c -- chunks without a usable copy are computed in place, after the prompt's chunks before them; then, as in
+ * fusion, what the question attends to is recomputed in the chunks that other prompts left.
  *
  *   first prompt      head | A | B | C | question      A, B, C see all before them: the answer is exact
  *   copies            B, computed after A; C, after A and B
  *   another prompt    head | C | D | B | question      D is computed after C; a share of C and B is recomputed
  *
  * A chunk that is computed after the head alone, as policies that fill do, gives its first tokens the attention that
- * only a prompt's first tokens get, and has no chunk to compare itself with; much of what reuse loses is that, and
- * any chunk before it mends most of it. Here the prompt that first has the chunk supplies them: nothing is computed
- * twice, and nothing offline. Kept as a fused copy, which the policies that take chunks at any position find. A chunk
+ * only a prompt's first tokens get, and has no chunk to compare itself with; that is much of what reuse loses, and
+ * any preceding chunk restores most of it. Here the prompt that first has the chunk supplies them: nothing is computed
+ * twice or offline. It is kept as a fused copy, which the policies that take chunks at any position find. A chunk
  * whose copy was computed after just the segments that precede it here needs no recomputation.
  * Source: our own, after FusionRAG sections 3.1 and 3.2, and Cache-Craft section 3.1 (copies placed by prompts). */
 #include <string.h>
@@ -17,7 +17,7 @@
 
 enum { PRIOR, N_PARAMS };
 
-/* is_missing -- head or chunk, and nothing serves it; a chunk that is not to be kept is computed with the answer. */
+/* is_missing -- head or chunk without a usable copy; a chunk that is not to be kept is computed with the answer. */
 static bool is_missing(const sp_reuse_input *in, int i)
 {
     return !in->found[i].copy && (i < in->n_head || in->segs[i].kind == SP_SEG_CHUNK) && sp_reuse_may_keep(in, i);
@@ -67,7 +67,7 @@ static sp_err plan_fill(const sp_reuse_input *in, sp_plan *plan)
     return SP_OK;
 }
 
-/* is_moved -- chunk i was computed after other segments than those of this prompt. */
+/* is_moved -- chunk i was computed after other segments than in this prompt. */
 static bool is_moved(const sp_reuse_input *in, int i)
 {
     const sp_copy *c = in->found[i].copy;

@@ -23,7 +23,7 @@
 #include "reuse/parts.h"
 
 /* find_prefix -- the last token must be computed: of the last segment only whole blocks before it
- * serve. */
+ * are reused. */
 static sp_err find_prefix(const sp_finder *f)
 {
     const sp_reuse_input *in = f->in;

@@ -1,4 +1,4 @@
-/* set.c -- chunks that were read together before are reused together, in whatever order they come.
+/* set.c -- chunks that were computed together before are reused together, in any order.
  *
  *   known path   system | B | C | A            computed in this order
  *   prompt       system | A | B | D | question
@@ -6,7 +6,7 @@
  *
  * The path index is asked for the longest path that consists of the prompt's chunks; their KV is
  * that of the other order, shifted to the positions of this one. Exact when the order is the same;
- * otherwise an approximation, and then nothing of it is kept.
+ * otherwise an approximation, of which nothing is kept.
  * Source: Set-Cache of Cache-Craft section 5.1.4. */
 #include "reuse/parts.h"
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { STEP_TOKENS = 1024, TEXT_TOKENS = 8 }; /* a step has room for texts of this length, or longer ones */
+enum { STEP_TOKENS = 1024, TEXT_TOKENS = 8 }; /* a step has room for texts of at least this length */
 
 /* Lists with an item for each row of a step, on the device and on the host. */
 typedef struct rows {

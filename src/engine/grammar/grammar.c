@@ -3,7 +3,7 @@
  * run.c gives the text a state. The mask of a state is a walk over the trie of the vocabulary: a
  * byte that the state refuses skips the subtree, so that each prefix is read once and most of the
  * vocabulary not at all. Inside a JSON string most tokens are plain characters; they are allowed as a
- * block and only the others are walked.
+ * block, and only the others are visited.
  */
 #include "engine/grammar/grammar.h"
 
@@ -63,7 +63,7 @@ static void find_mask(sp_grammar_state *s)
         if (s->v->end[i]) sp_token_bit_set(s->mask, (int32_t)i);
 }
 
-/* make_room -- drops all states but that of the text. */
+/* make_room -- drops all states except that of the text. */
 static void make_room(sp_grammar_state *s)
 {
     sp_gram_forget(&s->run, s->at);

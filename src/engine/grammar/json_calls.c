@@ -13,7 +13,7 @@ enum { MAX_RAW = 2000 }; /* characters of a text whose length is limited */
 
 /* -- texts without quotes ------------------------------------------------------------------------------ */
 
-/* raw_char -- a character, but no '<'. */
+/* raw_char -- a character other than '<'. */
 static int32_t raw_char(sp_json *b, int32_t next)
 {
     sp_gram_out out = {b->g, &b->err};
@@ -136,7 +136,7 @@ static int32_t member(sp_json *b, const sp_grammar_opts *o, const char *name, js
     return sp_json_text(b, o->keys[0], sp_json_text(b, name, sp_json_text(b, o->keys[1], at)));
 }
 
-/* members -- of an object, in the order of its schema; what only additionalProperties allows is not written. */
+/* members -- of an object, in the order of its schema; those that only additionalProperties allows are left out. */
 static int32_t members(sp_json *b, const sp_grammar_opts *o, json_t *schema, int32_t next)
 {
     static const char *const others[] = {"patternProperties", "propertyNames", "minProperties", "maxProperties"};

@@ -260,7 +260,7 @@ static void merge_lists(merge *m, const char *name, json_t *x, json_t *y)
 
 /* -- objects and arrays -------------------------------------------------------------------------------------- */
 
-/* undeclared -- what a schema says of a property that it does not declare; NULL: any. */
+/* undeclared -- the schema for a property that is not declared; NULL: any value. */
 static json_t *undeclared(merge *m, json_t *schema, const char *name)
 {
     const char *pattern;

@@ -50,7 +50,7 @@ static bool lists(json_t *array, const char *name)
     return false;
 }
 
-/* add_names -- what propertyNames says, as parts of a language. */
+/* add_names -- adds propertyNames as parts of a language. */
 static void add_names(object *o, sp_lang *l)
 {
     sp_json *b = o->b;
@@ -69,7 +69,7 @@ static void add_names(object *o, sp_lang *l)
     if (pattern) l->parts[l->n++].pattern = pattern;
 }
 
-/* is_name -- whether propertyNames holds of a declared name. */
+/* is_name -- whether propertyNames accepts a declared name. */
 static bool is_name(object *o, const char *name)
 {
     json_t *only = json_pack("{s:n}", name), *values = json_object_get(o->names, "enum");
@@ -91,7 +91,7 @@ static bool is_name(object *o, const char *name)
            (!values || lists(values, name));
 }
 
-/* declare -- a property with what patterns say of its name, too. */
+/* declare -- a property, with the schemas of patterns that its name matches. */
 static void declare(object *o, const char *name, json_t *schema, bool required)
 {
     const char *pattern;

@@ -140,7 +140,7 @@ static int32_t rule_of(sp_json *b, json_t *schema)
     b->depth--;
     if (b->err != SP_OK) return 0;
     b->rules.v[i].nothing = first < 0;
-    if (first < 0) /* a byte that never comes, for rules that refer to this one from within */
+    if (first < 0) /* a byte that never occurs, for rules that refer to this one from within */
         first = add(b, (sp_gram_node){.kind = SP_GRAM_BYTE, .lo = 1, .hi = 0, .next = b->ret});
     sp_gram_lead(b->g, start, first, &b->err);
     return b->rules.v[i].nothing ? SP_JSON_NOTHING : start;
@@ -241,7 +241,7 @@ static char *text_of(sp_json *b, json_t *value)
     return text;
 }
 
-/* keep_valid -- the values for which a schema holds, by an automaton of its own. */
+/* keep_valid -- the values that a schema accepts, tested with its own automaton. */
 static sp_err keep_valid(sp_json *b, json_t *schema, json_t *values, json_t *out)
 {
     sp_grammar g = {0};

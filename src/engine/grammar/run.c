@@ -1,8 +1,8 @@
 /* run.c -- the states of a text under a grammar.
  *
  * A configuration is one way to read the text so far: a node, a stack of nodes to return to, and inside a
- * string the number of characters and the position in one. It rests on a node that reads a byte (BYTE,
- * CHARS) or on DONE. A state is the set of all configurations of a text.
+ * string the number of characters and the position in one. Its node is one that reads a byte (BYTE,
+ * CHARS) or DONE. A state is the set of all configurations of a text.
  *
  *     bytes --class_of--> to[state][class] --known--> state
  *                              | UNKNOWN
@@ -13,7 +13,7 @@
  * the same few steps for most tokens. Equal stacks are the same cell, so configurations compare by value.
  *
  *   I1  A number names one set of configurations until sp_gram_forget.
- *   I2  Sizes are fixed at init; what finds no room sets `full`, and its step stays UNKNOWN.
+ *   I2  Sizes are fixed at init; what does not fit sets `full`, and its step stays UNKNOWN.
  *   I3  A state has at most MAX_VISITS configurations and a stack at most SP_GRAM_MAX_STACK cells; ways beyond these
  *       limits are dropped, so the language shrinks.
  */

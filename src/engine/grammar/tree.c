@@ -355,7 +355,7 @@ static void mark_first(const sp_tree *t, int32_t at, bool *first)
     }
 }
 
-/* check_recursion -- takes away rules that call only taken ones first; what is left calls itself. */
+/* check_recursion -- removes rules that first call only removed ones; the remaining ones call themselves. */
 static void check_recursion(sp_tree *t)
 {
     size_t n = t->rules.n, left = n;

@@ -1,5 +1,5 @@
-/* seats.c -- where sparse steps read records that are away: a cache with the clock as its policy, or for
- * comparison LRU.
+/* seats.c -- seats hold the away records that sparse steps read: a cache replaced by the clock policy, or,
+ * for comparison, LRU.
  *
  *   want    in a seat: found           else: the policy finds a seat, a fetch begins
  *   wait    the layer's fetches are over; failed ones are read once more
@@ -10,10 +10,10 @@
  *                           that memory
  *
  * Invariants
- *  I1  a seat that this layer wanted (epoch) or whose fetch is under way (pending) is not taken.
- *  I2  a seat counts for a block only while the block's birth is the one that was fetched.
- *  I3  the seats of the layer that is computed are emptied between steps only.
- *  I4  after an error no seat of the failed layer counts. */
+ *  I1  a seat that this layer wanted (epoch) or whose fetch is pending is not taken.
+ *  I2  a seat is valid for a block only while the block's birth is the one that was fetched.
+ *  I3  the seats of the layer being computed are emptied only between steps.
+ *  I4  after an error no seat of the failed layer is valid. */
 #include "engine/offload/offload_int.h"
 
 #include "base/clock.h"
@@ -104,7 +104,7 @@ void sp_seats_open(sp_offload *o, int64_t n)
     const int32_t n_open = (int32_t)SP_MAX(SP_MIN(n, o->seats.n), 0);
     for (int l = 0; l < o->shape.n_layers && n_open < o->seats.n_open; l++) {
         sp_err err =
-            sp_offload_wait(o, l); /* of a step that failed; what did not arrive does not count */
+            sp_offload_wait(o, l); /* of a step that failed; what did not arrive is invalid */
         SP_UNUSED(err);
         forget(o, l, n_open, o->seats.n_open);
     }
@@ -113,7 +113,7 @@ void sp_seats_open(sp_offload *o, int64_t n)
 
 /* -- seats of a row ------------------------------------------------------------------------- */
 
-/* seat_with -- the seat that has or is to have the block, or -1. */
+/* seat_with -- the seat that has the block, or will have it, or -1. */
 static int32_t seat_with(const sp_offload *o, const sp_row *row, uint32_t block)
 {
     const int32_t s = (int32_t)row->seat_of[block] - 1;
@@ -127,7 +127,7 @@ static bool may_take(const sp_offload *o, const sp_seat *s)
     return !s->pending && !(s->birth && s->epoch == o->seats.epoch);
 }
 
-/* oldest_seat -- a free one, or that whose record was wanted longest ago, or -1. */
+/* oldest_seat -- a free one, or the one whose record was wanted longest ago, or -1. */
 static int32_t oldest_seat(const sp_offload *o, const sp_row *row)
 {
     int32_t best = -1;
@@ -168,7 +168,7 @@ static uint8_t *bytes_of(const sp_offload *o, int layer, int kv_head, int32_t se
            (size_t)(kv_head % o->n_cols) * o->record_bytes;
 }
 
-/* load -- begins to fetch a block into seat `at` of the row. */
+/* load -- starts fetching a block into seat `at` of the row. */
 static void load(sp_offload *o, int layer, int kv_head, uint32_t block, int32_t at)
 {
     sp_row *row = row_of(o, layer, kv_head);
@@ -197,8 +197,8 @@ static int32_t load_wanted(sp_offload *o, int layer, int kv_head, uint32_t block
     return at;
 }
 
-/* find -- the seat that has the block, or will have it, or -1. SP_SEATS_FORGET finds only what is on its
- * way. */
+/* find -- the seat that has the block, or will have it, or -1. SP_SEATS_FORGET finds only pending
+ * ones. */
 static int32_t find(const sp_offload *o, const sp_row *row, uint32_t block)
 {
     const int32_t s = seat_with(o, row, block);

@@ -1,4 +1,4 @@
-/* window.c -- full readers: the away blocks of a layer are in their own memory while it is computed. */
+/* window.c -- for steps that read all blocks: a layer's away blocks are in their own memory while it is computed. */
 #include "engine/offload/offload_int.h"
 
 #include "base/clock.h"
@@ -49,7 +49,7 @@ static sp_err read_plane(sp_offload *o, sp_kv_run run, int plane)
     return SP_OK;
 }
 
-/* read_run -- what of its heads is not resident. */
+/* read_run -- reads a run of blocks of the heads that are not resident. */
 static sp_err read_run(sp_offload *o, sp_kv_run run)
 {
     for (int i = 0; i < o->n_planes; i++)
@@ -69,8 +69,8 @@ static sp_err load_run(sp_offload *o, sp_kv_run run)
     return read_run(o, run);
 }
 
-/* make_room -- for n more blocks: seats give way to a window, but for those of its layer: lists of
- * sparse readers name them already. */
+/* make_room -- for n more blocks: a window takes memory from seats, except those of its layer, which
+ * the lists of sparse readers already name. */
 static sp_err make_room(sp_offload *o, int64_t n)
 {
     const int64_t layers = o->shape.n_layers;

@@ -1,7 +1,7 @@
-/* ahead.c -- what the next layer will choose is guessed, and fetched while this layer computes.
+/* ahead.c -- guesses what the next layer will choose, and fetches it while this layer computes.
  *
  *   layer l      pick, want --> [guess for l + 1] --> wait, attention, feed-forward
- *   layer l + 1  pick, want: what was guessed well is in its seats, or on its way
+ *   layer l + 1  pick, want: correct guesses are in their seats, or on their way
  *
  * The guess is the choice of an approximate query: the residual stream before this layer's attention,
  * through the norm and the query projection of the next layer. Where that query would reuse a head's list (QSAC),
@@ -59,7 +59,7 @@ static sp_err guess(sp_engine *e, const sp_slice *slice, int i, int layer)
     return sp_mirror_pull(&s->guess, ids + heads);
 }
 
-/* fetch -- what was guessed for the heads that miss, as ids of blocks. */
+/* fetch -- fetches the guesses for the heads that miss, as ids of blocks. */
 static void fetch(sp_sparse *s, int layer)
 {
     const uint32_t *ids = s->candidates.host;

@@ -10,8 +10,8 @@
  *   16      G n b   summaries of each KV head
  *           4 G n   f32 scales of each KV head
  *
- * A reader takes the kinds that it keeps and skips others; so copies with one section, which earlier
- * programs wrote, serve the first stage. Earlier programs ignore notes of more than one.
+ * A reader takes the kinds that it keeps and skips others; so copies with one section, written by
+ * earlier versions, serve the first stage. Earlier versions ignore notes with more than one.
  */
 #include "engine/sparse/notes.h"
 

@@ -242,7 +242,7 @@ static sp_err take_roles(sp_sparse *s, opening *o)
     return SP_OK;
 }
 
-/* rank_heads -- which heads of a context in a file stay in memory: the hardest by the thresholds of this request. */
+/* rank_heads -- which heads stay in memory when the context is in a file: the hardest by this request's thresholds. */
 static sp_err rank_heads(sp_sparse *s, sp_engine *e)
 {
     const size_t n = (size_t)(s->n_layers * s->n_heads);

@@ -1,5 +1,5 @@
-/* sparse.c -- a sparse step: in each layer the choice of each KV head, and the span list that it makes of the
- * plan's. What there is to choose from, open.c has found when decoding began.
+/* sparse.c -- a sparse step: in each layer each KV head chooses blocks, and the plan's span list is rewritten
+ * accordingly. open.c found the candidates when decoding began.
  *
  *   spans         | chunk 1    | chunk 2  | question | answer ...
  *   blocks         0  1  2  3   4  5  6    7  8
@@ -78,7 +78,7 @@ sp_sparse *sp_sparse_of(const sp_slice *slice)
 
 /* -- begin ----------------------------------------------------------------------------------- */
 
-/* begin -- decoding of a plan. Without memory it is decoded with full attention, which needs none. */
+/* begin -- begins decoding of a plan; out of memory, with full attention, which needs none. */
 static sp_err begin(sp_sparse *s, sp_engine *e, const sp_plan *p, const sp_todo *query)
 {
     close(s);
@@ -156,7 +156,7 @@ static sp_pick_req pick_req(const sp_engine *e, const sp_slice *slice, int i, in
     return r;
 }
 
-/* pull -- the layer's lists and hits come to the host. */
+/* pull -- copies the layer's lists and hits to the host. */
 static sp_event pull(sp_engine *e, sp_sparse *s, int layer)
 {
     const size_t heads = (size_t)s->n_heads, row = heads * (size_t)s->k * sizeof(uint32_t);

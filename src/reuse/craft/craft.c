@@ -28,7 +28,7 @@
 
 /* -- which copy ----------------------------------------------------------------------------- */
 
-/* cfo_of -- 1 of a copy in a lower tier of which only the name is known. */
+/* cfo_of -- 1 for a copy in a lower tier of which only the name is known. */
 static float cfo_of(const sp_reuse_input *in, int i, const sp_copy *c)
 {
     if (!sp_copy_is_measured(&c->facts)) return 1;
@@ -254,7 +254,7 @@ static bool wants_probe(const sp_reuse_input *in, const int32_t *count)
     return asks && focus_of(in) > 0 && n_chunks > 2 && again > 0 && in->max_rows && all > in->max_rows;
 }
 
-/* plan_probe -- the question over the copies. What has none is computed later and not seen. */
+/* plan_probe -- the question over the copies. Chunks without one are computed later and not seen. */
 static sp_err plan_probe(const sp_reuse_input *in, sp_plan *plan, layout *l)
 {
     int see, n = 0;

@@ -69,7 +69,7 @@ static double wanted_together(const float *weight, const int32_t *n, int count, 
     return sum;
 }
 
-/* alpha_for -- by bisection: the factor that gives `target` tokens together. */
+/* alpha_for -- by bisection: the factor that yields `target` tokens in all. */
 static double alpha_for(const float *weight, const int32_t *n, int count, double target)
 {
     double low = 0, high = 1;
@@ -84,7 +84,7 @@ static double alpha_for(const float *weight, const int32_t *n, int count, double
     return high;
 }
 
-/* hand_out -- `left` more tokens, one at a time to the chunk that lacks most of what it wants. */
+/* hand_out -- distributes `left` more tokens, one at a time, to the chunk that lacks most of what it wants. */
 static void hand_out(const float *weight, const int32_t *n, int count, double alpha, int32_t left,
                      int32_t *out)
 {

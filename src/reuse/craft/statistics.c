@@ -1,4 +1,4 @@
-/* statistics.c -- what is kept of a measured plan: copies of chunks with their statistics.
+/* statistics.c -- what a measured plan leaves: copies of chunks with their statistics.
  *
  *   computed as a whole   a copy: CCI, attention to each chunk before, tokens by that attention
  *   in part               a patch over the copy that was used; CCI and the order of tokens are
