@@ -224,10 +224,10 @@ static sp_err fill_in(const sp_source *s, sp_config *c)
     return SP_OK;
 }
 
-/* What Qwen and Gemma have where their files do not say. */
+/* The defaults of Qwen and Gemma, if their files leave them out. */
 static void preset(const sp_source *s, sp_config *c)
 {
-    c->hp.norm_eps = -1; /* not said */
+    c->hp.norm_eps = -1; /* not given */
     if (s->arch->window == SP_WINDOW_FLAG && !s->gguf) c->window_from = 28;
     if (s->arch->traits & SP_QUERY_SCALAR && !s->gguf) c->hp.attn_scale = 256;
     if (strcmp(s->arch->name, "gemma2") != 0) return;
@@ -255,7 +255,7 @@ static sp_err check_gguf(const sp_source *s, const sp_config *c)
     return SP_OK;
 }
 
-/* choose_by_keys -- an architecture that has no name of its own in GGUF files. */
+/* choose_by_keys -- for architectures without a name of their own in GGUF files. */
 static sp_err choose_by_keys(sp_source *s)
 {
     static const sp_param keys[] = {{.gguf = "expert_count"}, {.gguf = "attention.sliding_window"}};
@@ -269,7 +269,7 @@ static sp_err choose_by_keys(sp_source *s)
     return SP_OK;
 }
 
-/* Whether the weights of the chosen experts sum up to 1. */
+/* Whether the weights of the chosen experts sum to 1. */
 static sp_err read_top_of_gguf(const sp_source *s, sp_config *c)
 {
     static const sp_param norm = {.gguf = "expert_weights_norm"};
@@ -373,7 +373,7 @@ static void take_nulls(const sp_source *s, sp_config *c)
     if (json_is_null(json_object_get(s->root, "sliding_window"))) c->hp.sliding_window = 0;
 }
 
-/* says -- a field of config.json, or the default of the class. */
+/* says -- the value of a field of config.json, or the default of the class. */
 static bool says(const sp_source *s, const char *field, bool otherwise)
 {
     const json_t *j = json_object_get(s->root, field);

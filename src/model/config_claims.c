@@ -1,5 +1,5 @@
 /* config_claims.c -- refuses what nothing reads: a metadata key or a field of config.json that no table
- * claims would change the result in silence. Not refused are the names listed here, which change no
+ * claims might silently change the result. Exceptions are the names listed here, which change no
  * result, and neutral values: null, false, 0, "", and empty lists. */
 #include <stdio.h>
 
@@ -131,7 +131,7 @@ static sp_err check_key(const sp_source *s, const sp_gguf_entry *e)
     snprintf(full, sizeof full, "%.*s", (int)SP_MIN(e->key.n, sizeof full - 1), e->key.s);
     const char *name = full + SP_MIN(n, strlen(full));
     const bool is_number = sp_gguf_number(e, 0, &x);
-    /* Files of granite say so that no layer rotates; elsewhere it is a remark. */
+    /* In granite's files it means that no layer rotates; elsewhere it changes nothing. */
     if (s->arch->traits & SP_MULTIPLIERS && strcmp(name, "rope.scaling.finetuned") == 0 && x == 0)
         return refuse(s, full, x, "attention without positions");
     for (size_t i = 0; i < SP_COUNT(neutral); i++) {
@@ -184,7 +184,7 @@ static sp_err check_field(const sp_source *s, const char *name, const json_t *va
         if (!neutral[i].hf || strcmp(neutral[i].hf, name) != 0) continue;
         if (!json_is_number(value) || json_number_value(value) == neutral[i].neutral) return SP_OK;
         if (is_read(s, name)) return SP_OK;
-        if (strcmp(name, "pretraining_tp") == 0) return SP_OK; /* how sums were cut in training */
+        if (strcmp(name, "pretraining_tp") == 0) return SP_OK; /* how sums were split in training */
         return refuse(s, name, json_number_value(value), neutral[i].what);
     }
     if (is_neutral(value) || claims_field(s, name)) return SP_OK;

@@ -16,7 +16,7 @@ static void set(const flag *f, int layer, bool on)
     *l = (uint8_t)(on ? *l | f->bit : *l & ~f->bit);
 }
 
-/* Every period-th layer is without it. */
+/* Every period-th layer lacks it. */
 static void set_period(const flag *f, int period)
 {
     for (int l = 0; l < f->c->hp.n_layers; l++) set(f, l, period == 0 || (l + 1) % period != 0);
@@ -125,14 +125,14 @@ static sp_err read_rotations_of_json(const flag *f)
 
 static bool has_windows(const sp_source *s)
 {
-    /* GGUF: that there is a window is enough; config_claims.c refuses one where none is known. */
+    /* GGUF: a window is enough; config_claims.c refuses one for architectures without windows. */
     if (s->gguf || s->arch->window == SP_WINDOW_ALWAYS) return true;
     return s->arch->window == SP_WINDOW_FLAG &&
            json_is_true(json_object_get(s->root, "use_sliding_window"));
 }
 
-/* need_window -- the window must be said if a layer has one, and where classes have a default. GGUF files without one
- * have no such layers, except of two architectures. */
+/* need_window -- the window must be given if a layer has one, and where classes have a default. GGUF files without one
+ * have no such layers, except for two architectures. */
 static sp_err need_window(const sp_source *s, const sp_config *c, bool any)
 {
     const uint64_t traits = s->arch->traits;

@@ -1,9 +1,9 @@
 /* config_rope.c -- reads the rotary parameters of a configuration. Layers with a window may have
  * parameters of their own (gemma3): a second section of config.json, or a second base.
  *
- * Scalings that change with the length of the prompt (dynamic NTK, longrope) are computed as they are
- * within the length that the model was trained for, and the context is limited to it: a key that is
- * kept and used in a longer prompt must not change. */
+ * Scalings that change with the length of the prompt (dynamic NTK, longrope) are computed as for
+ * prompts within the trained length, and the context is limited to it: a key that is kept must not
+ * change when a longer prompt uses it. */
 #include <math.h>
 #include <stdio.h>
 
@@ -118,7 +118,7 @@ static sp_err type_of_gguf(const sp_source *s, sp_config *c)
     return SP_OK;
 }
 
-/* limit_context -- to what the model was trained for. */
+/* limit_context -- to the trained length. */
 static void limit_context(const sp_source *s, sp_config *c, const char *why)
 {
     const int limit = c->rope.trained_ctx ? c->rope.trained_ctx : c->hp.n_ctx;

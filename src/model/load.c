@@ -2,9 +2,9 @@
  *
  *   | embedding | layer 0: norms, wq, wk, ... | layer 1 | ... | norm, output |
  *
- * without those that the device reads where they are: on the CPU vectors, the embedding, and
- * matrices that no kernel wants in a layout of its own. The mapped pages that a matrix was made from
- * are let go, so that weights are in memory once. The file stays readable.
+ * without those that the device reads in place: on the CPU vectors, the embedding, and
+ * matrices that no kernel needs in another layout. The mapped pages that a matrix was packed from
+ * are released, so that weights are in memory once. The file stays readable.
  *
  * A pack (pack_file.c) is a copy of that piece. Where there is one, it is mapped instead:
  *
@@ -12,9 +12,9 @@
  *   next start     pack, mapped
  *
  * The key of a pack is a hash of everything that its bytes depend on: the model's id, which file it
- * is (inode, size, time of modification), and the layout. What a layout is only the device knows, so
- * it is asked to pack a small matrix of each type, and the key has the result. Kernels that agree on
- * it share a pack, and no version number can be forgotten. */
+ * is (inode, size, time of modification), and the layout. Only the device knows its layout, so it
+ * packs a small matrix of each type, and the key includes the result. Kernels with equal results
+ * share a pack, and no version number can be forgotten. */
 #include "base/log.h"
 #include "model/model_int.h"
 #include "model/pack_cache.h"
@@ -33,7 +33,7 @@ static sp_err load_all(sp_model *m, sp_device *d, size_t n_bytes)
     m->device = d;
     for (int i = 0; sp_weights_next(m, &i, &w);) {
         size_t n = sp_weight_bytes(d, &w);
-        if (n == 0) continue; /* the device reads it where it is; `to` may be NULL */
+        if (n == 0) continue; /* the device reads it in place; `to` may be NULL */
         SP_TRY(sp_weight_load(d, &w, m->files, to));
         to += n;
     }
@@ -47,7 +47,7 @@ static sp_err load_all(sp_model *m, sp_device *d, size_t n_bytes)
 /* Three panels of the largest form, and the padding of a fourth. */
 enum { SAMPLE_ROWS = 97, SAMPLE_COLS = 512 };
 
-/* hash_layout -- adds what the device makes of a small matrix of this type. */
+/* hash_layout -- adds the device's packing of a small matrix of this type. */
 static sp_err hash_layout(sp_device *d, sp_dtype type, sp_sha256 *s)
 {
     const size_t n = SAMPLE_ROWS * sp_row_bytes(type, SAMPLE_COLS);

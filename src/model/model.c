@@ -27,7 +27,7 @@ static void hash_hparams(sp_sha256 *s, const sp_model *m)
     sp_sha256_field(s, "rope", m->rope.freq, (size_t)m->rope.n_rot / 2 * sizeof(float));
 }
 
-/* hash_more -- what not every architecture has; nothing is added where there is none of it. */
+/* hash_more -- adds what only some architectures have; nothing for the others. */
 static void hash_more(sp_sha256 *s, const sp_model *m)
 {
     const sp_hparams *hp = &m->hp;
@@ -97,8 +97,8 @@ static sp_err keep_text(sp_model *m, const char *s, size_t n, const char **out)
     return SP_OK;
 }
 
-/* A vocabulary with more tokens than the embedding has rows occurs in files whose makers added
- * tokens without training them; the engine refuses such ids. */
+/* Some files have more tokens than the embedding has rows: their makers added tokens without training
+ * them. The engine refuses such ids. */
 static void check_vocab(const sp_model *m)
 {
     if (!m->tokenizer)
@@ -174,7 +174,7 @@ static const char *template_of(const json_t *config)
     return NULL;
 }
 
-/* chat_template.jinja, where there is one, is the newer place. */
+/* chat_template.jinja is the newer place, and wins. */
 static sp_err read_template(sp_model *m, const char *dir)
 {
     json_t *config = NULL;

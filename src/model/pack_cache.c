@@ -1,7 +1,7 @@
 /* pack_cache.c -- the folder of packs:
  *
  *   DIR/KEY.pack       a whole pack; its time of modification is that of its last use
- *   DIR/KEY.pack.tmp   one that a process writes: it holds the lock of the file (flock)
+ *   DIR/KEY.pack.tmp   being written by a process, which holds the lock of the file (flock)
  *
  *   absent -> .tmp (lock, write) -> .pack (rename) -> removed: damaged, or the oldest over the budget
  *
@@ -36,7 +36,7 @@
 enum {
     HEX = 2 * sizeof(sp_digest),
     BELOW_ANSWERS = 5, /* niceness of the writer: first answers come first */
-    PATIENCE_S = 2,    /* before finish says what it waits for */
+    PATIENCE_S = 2,    /* before finish logs what it waits for */
 };
 
 static const char done_suffix[] = ".pack", draft_suffix[] = ".pack.tmp";
@@ -61,7 +61,7 @@ static sp_err find(const char *path, const sp_pack_name *name, int n_threads, sp
     sp_err err = st.st_uid == geteuid() ? sp_pack_file_open(path, name, n_threads, out)
                                         : sp_fail(SP_E_FORMAT, "%s: belongs to another user", path);
     if (err == SP_OK) {
-        utimensat(AT_FDCWD, path, NULL, 0); /* else it is only dropped sooner */
+        utimensat(AT_FDCWD, path, NULL, 0); /* on failure it is only dropped sooner */
         return SP_OK;
     }
     if (err == SP_E_NOMEM) return err;
@@ -144,7 +144,7 @@ static sp_err drop_oldest(DIR *d, const char *dir, const char *own, uint64_t roo
     return err;
 }
 
-/* make_room -- for n more bytes in the budget, and on the disk: as many must be left on it. */
+/* make_room -- for n more bytes in the budget, and on the disk, where n bytes must stay free. */
 static sp_err make_room(const sp_pack_opts *o, const char *own, uint64_t n)
 {
     if (n > o->max_bytes)

@@ -11,8 +11,8 @@
  *   2 MiB    n     weights: P pieces of 4 MiB, the last one shorter
  *
  * Integers are little-endian. The weights begin on a huge page. Opening checks every byte: the first
- * step reads all of them anyway, and a checksum is faster than memory. Pages that are mapped for it
- * need no fault later. So a pack that lost a write in a crash is found, and no fsync is needed. */
+ * step reads all of them anyway, and a checksum is faster than memory. Pages mapped for it cause no
+ * fault later. So a pack that lost a write in a crash is detected, and no fsync is needed. */
 #include "model/pack_file.h"
 
 #include <errno.h>

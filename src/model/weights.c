@@ -5,7 +5,7 @@
  * A shape of two letters is a matrix, borrowed from the file; of one letter a vector, converted to
  * f32. Letters are those of shapes.h, and Q = H D, K = G D, R = n_rot / 2, X experts, f and S the widths
  * of an expert and of the shared one. A tensor that no row of the architecture names is refused: it
- * means a computation that the forward pass does not do.
+ * implies a computation that the forward pass does not do.
  */
 #include "model/weights.h"
 
@@ -99,8 +99,8 @@ static const row layer_rows[] = {
     {"ffn_gate_inp_shexp.weight", "mlp.shared_expert_gate.weight",  "1E", ALWAYS, LAYER(shared_gate), .when = SHARED},
 };
 
-/* Of each expert. GGUF files, granite's and gpt-oss's have one tensor [X, rows, columns] for all of them; the
- * others one an expert, with its number for %d. */
+/* For each expert. GGUF files, granite's and gpt-oss's have one tensor [X, rows, columns] for all of them; the
+ * others one per expert, with its number for %d. */
 static const row expert_rows[] = {
     {"ffn_gate_exps.weight", "mlp.experts.%d.gate_proj.weight", "fE", ALWAYS, EXPERT(w_gate), .unless = OWN_NAMES},
     {"ffn_up_exps.weight",   "mlp.experts.%d.up_proj.weight",   "fE", ALWAYS, EXPERT(w_up), .unless = OWN_NAMES},
@@ -233,7 +233,7 @@ static const char *shape_text(const int64_t *shape, int n, char *buf, size_t n_b
     return buf;
 }
 
-/* What a row takes of its tensor: rows from .. from + n - 1, counted over all experts. */
+/* The part of a tensor that a row takes: rows from .. from + n - 1, counted over all experts. */
 typedef struct slice {
     int64_t from, n, of; /* of: rows of one expert, or of the tensor */
 } slice;
@@ -451,7 +451,7 @@ static sp_err bind_embedding(binder *b, const place *whole)
     return bind(b, &embed_row, whole);
 }
 
-/* check_tied -- an output matrix that config.json says is the embedding. Programs differ in which one they use. */
+/* check_tied -- an output matrix although config.json ties it to the embedding: programs differ in which they use. */
 static sp_err check_tied(binder *b, const place *whole, const sp_tensor *output)
 {
     char name[NAME_BYTES];

@@ -1,10 +1,10 @@
-/* encoder_recipe.c -- how a vector is made of a text, from the files that sentence-transformers writes:
+/* encoder_recipe.c -- how a text becomes a vector, from the files that sentence-transformers writes:
  *
  *   modules.json                        the steps: Transformer, Pooling, Normalize
  *   1_Pooling/config.json               the mean, or the first token
  *   sentence_bert_config.json           the longest text, tokens
  *   config_sentence_transformers.json   prompts: what is put before queries and documents
- *   tokenizer_config.json               the longest text, where the others do not say
+ *   tokenizer_config.json               the longest text, if the others do not give it
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* encoder_weights.c -- which tensor becomes which weight, as data. A shape of two letters is a matrix,
  * borrowed from the file; of one letter a vector, converted to f32. A tensor that no row names is refused:
- * it means a computation that the encoder does not do. */
+ * it implies a computation that the encoder does not do. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static const row model_rows[] = {
     {"token_embd_norm.bias",   "embeddings.LayerNorm.bias",         "E",  ENCODER(embed_norm.b)},
 };
 
-/* What sp_encoder.places is made of. */
+/* The parts of sp_encoder.places. */
 typedef struct tables {
     sp_mat positions, types;
 } tables;
@@ -68,7 +68,7 @@ static const row roberta_head[] = {
 };
 /* clang-format on */
 
-/* Beginnings of names that no vector depends on: heads of training, numbers 0 .. n. */
+/* Beginnings of names of tensors that change no vector: heads for training, numbers 0 .. n. */
 static const char *const harmless[] = {"pooler.", "cls.", "lm_head.", "embeddings.position_ids"};
 
 typedef struct binder {

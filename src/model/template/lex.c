@@ -42,7 +42,7 @@ static bool blank(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* next_tag -- the offset of the next "{{", "{%" or "{#", or n. */
+/* next_tag -- the offset of the next "{{", "{%" or "{#"; n: none. */
 static size_t next_tag(const lexer *l)
 {
     for (size_t i = l->at; i + 1 < l->n; i++)

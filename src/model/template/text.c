@@ -161,7 +161,7 @@ const char *sp_tpl_search(const char *s, size_t n, const char *what, size_t n_wh
 
 /* -- operations ---------------------------------------------------------------------------------- */
 
-/* stripped -- how many bytes of the character at s are to be stripped; 0: it stays. */
+/* stripped -- how many bytes of the character at s to strip; 0: keep it. */
 static size_t stripped(const char *s, size_t n, const sp_tpl_str *chars)
 {
     if (!chars) return sp_tpl_space(s, n);
@@ -213,7 +213,7 @@ static size_t skip_space(const sp_tpl_str *s, size_t at)
     return at;
 }
 
-/* next_part -- bytes *from .. *to of the part at *at, which moves past it; the last part is the rest.
+/* next_part -- bytes *from .. *to of the part at *at, which is advanced; the last part is the rest.
  * sep NULL: parts are separated by white space. */
 static bool next_part(const sp_tpl_str *s, const sp_tpl_str *sep, bool last, size_t *at, size_t *to)
 {

@@ -306,7 +306,7 @@ static sp_err source_of(sp_tpl_machine *m, const char *path, int32_t *out)
     return SP_OK;
 }
 
-/* known_role -- roles are a choice between words, not text that someone wrote. */
+/* known_role -- roles are one of a few words, not text that someone wrote. */
 static bool known_role(const char *path, const char *s, size_t n)
 {
     static const char *const roles[] = {"system",    "user",    "assistant", "tool",

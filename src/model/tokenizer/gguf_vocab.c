@@ -58,7 +58,7 @@ static sp_err read_scalars(const sp_gguf *g, bool bos, sp_vocab_spec *v)
     return read_flag(g, KEY "add_space_prefix", v->spm && !t5, &v->words.add_space_prefix);
 }
 
-/* Files of BERT models say nothing of how a text is read: as the uncased models do. */
+/* Files of BERT models do not say how a text is read: assume the uncased models' way. */
 static const sp_wordpiece bert = {.on = true,
                                   .marked = true,
                                   .clean = true,
@@ -79,7 +79,7 @@ static sp_err read_bert_scalars(const sp_gguf *g, sp_vocab_spec *v)
     return SP_OK;
 }
 
-/* Unknown names are refused: splitting the text in another way would silently give other tokens. */
+/* Unknown names are refused: splitting the text differently would silently yield other tokens. */
 static sp_err read_pre(const sp_gguf *g, sp_vocab_spec *v, bool *bos)
 {
     sp_text_view name;
@@ -101,7 +101,7 @@ static sp_err read_pre(const sp_gguf *g, sp_vocab_spec *v, bool *bos)
 
 /* -- lists ---------------------------------------------------------------------------------- */
 
-/* A vocabulary and the lists that its views are in. */
+/* A vocabulary and the lists that hold its views. */
 typedef struct vocab {
     sp_vocab_spec spec;
     sp_text_view *tokens, *merges;

@@ -1,4 +1,4 @@
-/* normalize.c -- what SentencePiece does to a text before it cuts it into tokens.
+/* normalize.c -- what SentencePiece does to a text before it is tokenized.
  *
  *   text --charsmap--> characters --spaces--> U+2581 for spaces, perhaps fewer of them, perhaps one in front
  *
@@ -69,7 +69,7 @@ static sp_err add_marks(sp_bytes *b, size_t n)
     return SP_OK;
 }
 
-/* fewer_spaces -- runs become one, those at the ends go, as the vocabulary says. */
+/* fewer_spaces -- collapses runs and strips the ends, as the vocabulary says. */
 static sp_err fewer_spaces(const sp_tokenizer *t, sp_bytes *b, const char *text, size_t n)
 {
     const size_t most = t->spaces.squeeze ? 1 : SIZE_MAX;

@@ -1,8 +1,8 @@
 /* pre_table.c -- the published pre-tokenizers: their patterns, and the names of them in GGUF files.
  *
- * A pre-tokenizer is a list of steps. The first splits the text, each later one splits the pieces that it gets. The
- * steps are regular expressions as in tokenizer.json; steps of the kinds ByteLevel, Digits and Punctuation are written
- * as the expression that they compute. So a file of either format is recognised by its steps.
+ * A pre-tokenizer is a list of steps. The first splits the text, each later one the pieces of the one before. The
+ * steps are regular expressions as in tokenizer.json; ByteLevel, Digits and Punctuation are written as equivalent
+ * expressions. So a file of either format is recognised by its steps.
  */
 #include <string.h>
 
@@ -21,7 +21,7 @@
 #define THREE       "\\p{N}{1,3}"
 #define PUNCTUATION "[\\p{P}\\$\\+<=>\\^~\\|`]+"
 
-/* Words that begin with capitals and end in small letters. `a`, `z`: more of the classes; `end`: a suffix. */
+/* Words that begin with capitals and end in lower case. `a`, `z`: more of the classes; `end`: a suffix. */
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LEAD  "[^\\r\\n\\p{L}\\p{N}]?"

@@ -2,8 +2,8 @@
  *
  *   text --level 0--> valid UTF-8, and bad bytes as words --step 1--> pieces --step 2--> ... --> words
  *
- * A step cuts its piece into matches and what is between them; each expression sees its piece alone. The levels are
- * advanced on demand, so nothing is stored but a position in each.
+ * A step splits its piece into matches and what is between them; each expression sees only its piece. The levels are
+ * advanced on demand, so only a position in each is stored.
  *
  * The expressions are as published, for engines where \s means Unicode's White_Space; in PCRE2 it also matches U+180E,
  * so `translate` spells the property out. \p{Han} is the script, not its extensions. No expression backtracks over

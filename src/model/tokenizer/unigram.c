@@ -2,8 +2,8 @@
  *
  * Viterbi's algorithm over the bytes of a word. Each character is reached from the left by every token that ends
  * there, or, if no token is this character alone, as unknown, for unk_score. Of equal sums the path through the
- * token that begins first counts; so it matters how sums are rounded: SentencePiece has single precision, the
- * `tokenizers` library, which reads tokenizer.json, double. Neighbouring unknown characters are one unknown text. */
+ * token that begins first wins, so rounding matters: SentencePiece computes in single precision, the
+ * `tokenizers` library, which reads tokenizer.json, in double. Adjacent unknown characters form one unknown text. */
 #include <math.h>
 #include <stdio.h>
 
@@ -56,7 +56,7 @@ static void extend(const sp_tokenizer *t, sp_path_step *v, const char *s, size_t
     if (!single) reach(t, v, at, at + len, -1);
 }
 
-/* turn -- links the best path from its end to its beginning the other way round. */
+/* turn -- reverses the links of the best path. */
 static void turn(sp_path_step *v, size_t n)
 {
     for (size_t at = n; at > 0; at = v[at].from) v[v[at].from].to = (uint32_t)at;

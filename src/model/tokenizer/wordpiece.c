@@ -2,15 +2,15 @@
  *
  *   text --clean--> UTF-8 --decompose, lower--> words --longest piece first--> ids
  *
- * The steps are those of Hugging Face's BertNormalizer and BertPreTokenizer: control characters go and
+ * The steps are those of Hugging Face's BertNormalizer and BertPreTokenizer: control characters are removed,
  * white space becomes a space; Chinese characters are words; accents (non-spacing marks of the decomposed
- * text) go; letters become small; words end at white space, and punctuation is a word. A word is cut
- * into the longest piece that begins it, then the longest that continues it, and so on; one that cannot
- * be cut is unknown as a whole.
+ * text) are removed; letters become lower case; words end at white space, and punctuation is a word. A word
+ * is split into the longest piece that begins it, then the longest that continues it, and so on; a word that
+ * cannot be split is unknown as a whole.
  *
  * Characters are classified by utf8proc. The library knows the marks, punctuation and format characters of
- * Unicode 8, and models were trained with that: those that came later are letters (`newer`), so that all
- * characters give the library's ids.
+ * Unicode 8, and models were trained with it: later ones count as letters (`newer`), so that all
+ * characters yield the library's ids.
  */
 #include <string.h>
 #include <utf8proc.h>
@@ -169,7 +169,7 @@ static sp_err clean(const sp_wordpiece *o, const char *text, size_t n, sp_bytes 
     return SP_OK;
 }
 
-/* The characters of a cleaned text, decomposed if accents go. */
+/* The characters of a cleaned text, decomposed if accents are removed. */
 static sp_err decompose(const sp_wordpiece *o, sp_encode_work *w)
 {
     const utf8proc_option_t how = o->strip_accents ? UTF8PROC_STABLE | UTF8PROC_DECOMPOSE : UTF8PROC_STABLE;
@@ -194,7 +194,7 @@ static sp_err put_char(sp_bytes *out, int32_t c)
     return sp_bytes_add(out, s, (size_t)utf8proc_encode_char(c, s));
 }
 
-/* Into w->escaped. The only small letter of two characters is that of U+0130. */
+/* Into w->escaped. Only U+0130 has a lower case of two characters. */
 static sp_err normalise(const sp_wordpiece *o, const char *text, size_t n, sp_encode_work *w)
 {
     SP_TRY(clean(o, text, n, &w->escaped));
