@@ -148,5 +148,5 @@ sp_err sp_archive_title(sp_archive *a, const char *name, sp_bytes *title)
     if (x) xmlFreeTextReader(x);
     sp_vec_fini(&own);
     bool fatal = err == SP_E_NOMEM || err == SP_E_LIMIT;
-    return fatal ? err : SP_OK; /* a title that cannot be read is none */
+    return fatal ? err : SP_OK; /* an unreadable title counts as none */
 }

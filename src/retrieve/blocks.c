@@ -10,7 +10,7 @@ static bool is_punctuation(char c)
 
 /* -- reStructuredText ------------------------------------------------------------------------ */
 
-/* adornment -- the length of a line that is one punctuation mark again and again, 0 for others. */
+/* adornment -- the length of a line that repeats one punctuation mark, 0 for others. */
 static size_t adornment(const char *s, const sp_line *l)
 {
     size_t n = l->to - l->from;

@@ -192,8 +192,8 @@ static int64_t even_share(int64_t words, int size)
     return SP_DIV_UP(words, SP_DIV_UP(words, size));
 }
 
-/* spread -- the parts of a block that fits into no chunk; cuts where it comes nearest the even
- * share. */
+/* spread -- the parts of a block that does not fit into a chunk; cuts where chunks come nearest to the
+ * even share. */
 static sp_err spread(chunker *c, int64_t words)
 {
     int64_t target = even_share(c->words + words, c->opts.size_words);

@@ -15,12 +15,12 @@
  *   roots    a folder or a file whose documents are here: its absolute path; the label that its
  *            files' names begin with, '' if it is the only root; when its last build began
  *   files    a document file, relative to its root (to its folder, if the root is a file); what
- *            tells whether it changed (time in ns since 1970); chunks it gave
+ *            shows whether it changed (time in ns since 1970); its number of chunks
  *   chunks   in the order of their documents; `line` is the document's line in a JSONL file (else
  *            0), first_line, last_line and page its place in any (0: none); sha256 is over the text
  *            alone, so equal texts have equal hashes in any index
  *   words    inverted index (FTS5) over chunks, which holds the text
- *   grams    inverted index over what grams.c makes of a chunk; only chunks that have any
+ *   grams    inverted index over the grams of chunks (grams.c); only chunks that have any
  *   hits     chunks as they are shown
  *
  * embedding and vectors are there when the index has vectors (retrieve/embedding.h), tags when files have any
@@ -94,8 +94,8 @@ sp_err sp_db_place(const char *path, sp_db_place_kind *out)
     return SP_OK;
 }
 
-/* check_folder -- whether a new file can be made there: SQLite, which then tries to read it, would
- * only say that there is none. */
+/* check_folder -- whether a new file can be created there: SQLite, which then tries to read it, would
+ * only report that it does not exist. */
 static sp_err check_folder(const char *path)
 {
     struct stat st;

@@ -49,7 +49,7 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* packed_format -- of NAME.gz: what NAME is a document of can be packed, if it is text. */
+/* packed_format -- of NAME.gz: gzip if NAME has a format of its own. */
 static sp_doc_format packed_format(const char *name, const char *dot)
 {
     char inner[256];

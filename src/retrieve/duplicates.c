@@ -1,11 +1,11 @@
-/* duplicates.c -- chunks of a prompt that say nothing new.
+/* duplicates.c -- finds chunks of a prompt that add nothing new.
  *
- * A better chunk makes another one superfluous when it has
+ * A better chunk makes another one redundant if it has
  *   - at least ENOUGH of its runs of RUN words, and
- *   - all of its words that may be names or numbers: two contracts from one form are no duplicates.
- * A chunk of a few words means what its title says, so there the titles must be equal, too.
+ *   - all of its words that may be names or numbers: two contracts from one form are not duplicates.
+ * A chunk of a few words depends on its title, so there the titles must be equal, too.
  *
- * Words are compared in small letters without the punctuation around them. Cost: O(n log n) in the words of a
+ * Words are compared in lower case without the punctuation around them. Cost: O(n log n) in the words of a
  * chunk, once for each pair of a chunk and a better one. */
 #include <stdlib.h>
 #include <string.h>

@@ -88,7 +88,7 @@ static sp_err hash_file(const char *path, int64_t *out)
     return SP_OK;
 }
 
-/* read_graph -- *good is false when the file is not the one that the index names. */
+/* read_graph -- *good is false if the file is not the one that the index names. */
 static sp_err read_graph(sp_vectors *x, const char *path, const sp_embedding_facts *f, bool *good)
 {
     sp_bytes file = {0};
@@ -187,7 +187,7 @@ static sp_err add_rows_to_clusters(sp_vector_rows *r, void *user)
     return sp_vectors_add_to(l->x, r->ids.v, r->v.v, r->ids.n, r->clusters.v);
 }
 
-/* remove_gone -- what the graph has and the table has not, or has got since the graph was written. */
+/* remove_gone -- removes from the graph what the table lacks, or got after the graph was written. */
 static sp_err remove_gone(sqlite3 *db, const char *path, sp_vectors *x, int64_t build)
 {
     sp_vector_ids has = {0};
@@ -271,7 +271,7 @@ sp_err sp_embedding_open(sp_index *ix, const char *id, sp_vectors **out, sp_vect
     return err;
 }
 
-/* vector_of -- a chunk's, from the table. Owns: sp_free(*out). */
+/* vector_of -- the vector of a chunk, from the table. Owns: sp_free(*out). */
 static sp_err vector_of(sp_index *ix, int64_t chunk, float **out)
 {
     sqlite3_stmt *s;

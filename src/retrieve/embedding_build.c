@@ -2,7 +2,7 @@
  *
  *   chunks without a vector of their text --> embed --> rows of table vectors (or a database) --> clusters, graph
  *
- * A batch is a transaction: an interruption loses that one alone. Vectors in a database have rows without the vector
+ * A batch is a transaction: an interruption loses only that one. Vectors in a database have rows without the vector
  * itself; a batch is committed once the database has it. */
 #include <stdio.h>
 #include <string.h>
@@ -14,9 +14,9 @@
 #include "retrieve/read_int.h"
 
 enum {
-    BATCH = 64,        /* chunks that are embedded and written at a time: a user who interrupts it waits for these */
-    MOST_FLAT = 20000, /* chunks of an index that is searched exhaustively unless a kind is named */
-    SAMPLE = 64        /* vectors of each cluster that is found */
+    BATCH = 64,        /* chunks that are embedded and written at a time; an interruption waits for them */
+    MOST_FLAT = 20000, /* chunks of an index that is searched exhaustively by default */
+    SAMPLE = 64        /* vectors per cluster, for finding clusters */
 };
 
 static const char schema[] =
@@ -28,7 +28,7 @@ static const char schema[] =
     "  v BLOB NOT NULL);"
     "CREATE INDEX IF NOT EXISTS vectors_of_text ON vectors (sha256);";
 
-/* A build under way. */
+/* A running build. */
 typedef struct builder {
     const sp_embedding_build *b;
     const char *path;
@@ -49,7 +49,7 @@ typedef struct builder {
     float *v; /* [BATCH, n_dims] */
 } builder;
 
-/* text_of -- what is embedded of a chunk: title and text. */
+/* text_of -- the text to embed of a chunk: title and text. */
 static sp_err text_of(builder *b, sqlite3_stmt *s, sp_digest *hash)
 {
     const char *title = (const char *)sqlite3_column_text(s, 1), *text = (const char *)sqlite3_column_text(s, 2);
@@ -63,7 +63,7 @@ static sp_err text_of(builder *b, sqlite3_stmt *s, sp_digest *hash)
     return SP_OK;
 }
 
-/* put_vector -- its row. */
+/* put_vector -- writes its row. */
 static sp_err put_vector(builder *b, int64_t chunk, const sp_digest *hash, const void *v)
 {
     uint32_t cluster = 0;
@@ -104,7 +104,7 @@ static sp_err embed_batch(builder *b)
     return SP_OK;
 }
 
-/* read_batch -- chunks until enough of them need a vector; *more false: they are all. */
+/* read_batch -- reads chunks until enough of them need a vector; *more false: no chunks are left. */
 static sp_err read_batch(builder *b, bool *more)
 {
     int rc = SQLITE_DONE;
@@ -195,12 +195,12 @@ static sp_err set_blob(builder *b, const char *sql, const void *blob, size_t n)
     return err;
 }
 
-/* find_clusters -- of an evenly spaced sample; all rows get theirs. */
+/* find_clusters -- finds clusters in an evenly spaced sample and assigns all rows to them. */
 static sp_err find_clusters(builder *b, int64_t n)
 {
     const sp_vector_source from = {b->db, b->path, (size_t)b->b->n_dims};
     int64_t wanted = 4;
-    while (wanted * wanted < 4 * n) wanted++; /* two roots of n */
+    while (wanted * wanted < 4 * n) wanted++; /* twice the root of n */
     const int64_t step = SP_MAX(n / (SAMPLE * wanted), 1);
     sp_vector_rows sample = {0};
     const sp_vectors_opts o = {
@@ -223,7 +223,7 @@ static sp_err find_clusters(builder *b, int64_t n)
     return sp_vector_rows_each(&from, SP_VECTOR_ROWS " ORDER BY chunk", 0, assign_rows, b);
 }
 
-/* finish_ivf -- new clusters are found when there are twice too many or too few. */
+/* finish_ivf -- finds new clusters if their number is off by a factor of two. */
 static sp_err finish_ivf(builder *b, int64_t n)
 {
     const int64_t n_lists = (int64_t)(b->facts.centroids.n / (size_t)b->b->n_dims);
@@ -247,7 +247,7 @@ static sp_err finish_graph(builder *b, int64_t n)
 
 #define GONE "chunk NOT IN (SELECT id FROM chunks)"
 
-/* remove_from_database -- what is about to lose its row. */
+/* remove_from_database -- removes vectors whose rows are about to be deleted. */
 static sp_err remove_from_database(builder *b)
 {
     sp_vector_ids gone = {0};
@@ -266,7 +266,7 @@ static sp_err remove_from_database(builder *b)
     return err;
 }
 
-/* finish -- rows of chunks that are gone leave; clusters or graph follow. */
+/* finish -- deletes the rows of removed chunks, then updates clusters or graph. */
 static sp_err finish(builder *b)
 {
     int64_t n;
@@ -281,13 +281,13 @@ static sp_err finish(builder *b)
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-/* What is asked of a build. */
+/* What a build was asked to do. */
 typedef struct wanted {
     sp_vectors_kind kind;
     char url[SP_EMBEDDING_URL];
 } wanted;
 
-/* choose_kind -- as asked, or as the index has it (same: with this encoder), or by its size. */
+/* choose_kind -- the requested one, or the index's (same: with this encoder), or by its size. */
 static sp_err choose_kind(const builder *b, bool there, bool same, wanted *out)
 {
     if (b->b->kind) return sp_embedding_kind(b->b->kind, &out->kind, out->url);
@@ -297,7 +297,7 @@ static sp_err choose_kind(const builder *b, bool there, bool same, wanted *out)
     return SP_OK;
 }
 
-/* put_facts -- the row of table embedding; fresh: there is none. */
+/* put_facts -- writes the row of table embedding; fresh: there is none. */
 static sp_err put_facts(builder *b, bool fresh)
 {
     const sp_embedding_facts *f = &b->facts;
@@ -319,7 +319,7 @@ static sp_err put_facts(builder *b, bool fresh)
     return err;
 }
 
-/* open_database -- *same becomes false, and the collection empty, when it does not have what the rows say. */
+/* open_database -- if the collection does not match the rows, *same becomes false and the collection empty. */
 static sp_err open_database(builder *b, const wanted *w, bool *same)
 {
     const bool was = b->facts.kind == SP_VECTORS_CHROMA && strcmp(b->facts.url, w->url) == 0;
@@ -334,7 +334,7 @@ static sp_err open_database(builder *b, const wanted *w, bool *same)
     return *same ? SP_OK : sp_vectors_clear(b->database);
 }
 
-/* begin -- the row of the index; vectors of another encoder, or that are elsewhere, leave. */
+/* begin -- updates the row of the index; deletes vectors of another encoder, or in another place. */
 static sp_err begin(builder *b)
 {
     bool there;

@@ -1,11 +1,11 @@
 /* encoding.c -- text files in other encodings than UTF-8.
  *
- *     byte order mark                          ──> what it says
- *     valid UTF-8 without NUL                  ──> as it is
+ *     byte order mark                          ──> the encoding it names
+ *     valid UTF-8 without NUL                  ──> unchanged
  *     NUL in every other byte                  ──> UTF-16
- *     other control characters                 ──> no text
+ *     other control characters                 ──> not text
  *     nearly UTF-8 (a damaged file)            ──> U+FFFD for the bad bytes
- *     else                                     ──> what uchardet guesses, or Windows-1252, which
+ *     otherwise                                ──> what uchardet guesses, or Windows-1252, which
  *                                                  includes the text of Latin-1
  */
 #include "retrieve/documents_int.h"
@@ -17,7 +17,7 @@
 #include "retrieve/text.h"
 
 #define REPLACEMENT "\xEF\xBF\xBD"
-/* Below this many bytes outside ASCII a guess is worse than Western Europe. */
+/* With fewer bytes outside ASCII, assuming Western Europe is better than a guess. */
 #define ENOUGH_BYTES 8
 
 sp_err sp_text_convert(const char *encoding, const char *data, size_t n, sp_bytes *own, bool *done)
@@ -68,7 +68,7 @@ static const char *encoding_of_mark(const char *s, size_t n, size_t *length)
     return NULL;
 }
 
-/* wide_encoding -- UTF-16 without a mark, told by the NULs of its ASCII characters. */
+/* wide_encoding -- UTF-16 without a mark, recognised by the NULs of its ASCII characters. */
 static const char *wide_encoding(const char *s, size_t n)
 {
     size_t nuls[2] = {0}, seen = SP_MIN(n, (size_t)4096) & ~(size_t)1;
@@ -88,7 +88,7 @@ static bool has_control_characters(const char *s, size_t n)
     return false;
 }
 
-/* repair -- text that is UTF-8 but for few bytes, each replaced; false for other text. */
+/* repair -- text that is UTF-8 except for few bytes, which are replaced; false for other text. */
 static sp_err repair(const char *s, size_t n, sp_bytes *own, bool *done)
 {
     size_t n_good = 0, n_bad = 0;

@@ -139,7 +139,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* take_link -- when all else is read: the first link by name is the next folder. */
+/* take_link -- once all else is read: the first link by name is the next folder. */
 static sp_err take_link(walk *w)
 {
     if (!w->links.n) return SP_OK;

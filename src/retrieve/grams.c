@@ -139,8 +139,8 @@ static size_t part_end(const char *s, size_t at, size_t to)
     return to;
 }
 
-/* has_parts -- in prose only what can hardly be a name (iPhone, YouTube, McDonald): parts of names
- * are found where nobody asked for them. */
+/* has_parts -- in prose only words that can hardly be names (not iPhone, YouTube, McDonald): parts of names
+ * would be found by questions that do not mean them. */
 static bool has_parts(const cutter *c, size_t from, size_t to)
 {
     size_t first = part_end(c->s, from, to);

@@ -1,11 +1,11 @@
 /* html.c -- the visible text of an HTML page as Markdown.
  *
- * libxml2 makes a tree of whatever it is given; the walk over it needs no recursion, so nesting
- * costs no stack. Between two texts are *breaks*: elements ask for them when they open and close,
+ * libxml2 makes a tree of any input; the walk over it needs no recursion, so nesting
+ * costs no stack. Between two texts are *breaks*: elements request them when they open and close,
  * the strongest request wins, and it is written only when more text follows; so are the marks of
  * headings and items. Inside a table cell every break is a blank, so that a row stays one line; a
- * table that holds blocks (a layout table) is no table at all, its cells are paragraphs. Navigation is
- * left out, in <nav> or named so by its role.
+ * table that holds blocks (a layout table) is not a table: its cells are paragraphs. Navigation, in
+ * <nav> or so named by its role, is left out.
  */
 #include "retrieve/documents_int.h"
 

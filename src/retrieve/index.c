@@ -7,9 +7,9 @@
  *                                          ──> add_file    its old chunks removed first
  *     in the index only    ──> removed
  *
- * A file that cannot be read or is no text is skipped: warned about, counted, and not in the index.
- * All of it is one SQLite transaction; whatever fails, is canceled or dies leaves the index as it
- * was.
+ * A file that cannot be read or is not text is skipped: warned about, counted, and not in the index.
+ * All of it is one SQLite transaction: a build that fails, is canceled or crashes leaves the index
+ * unchanged.
  */
 #include "retrieve/index.h"
 
@@ -27,8 +27,8 @@
 
 #define MAX_FILE_BYTES INT32_MAX
 #define DEFAULT_WORDS  150
-/* Times of files may be this coarse: one written at most so long before a build began may be
- * written again later and keep its time. */
+/* File times may be this coarse: a file written within this time before a build may be written again
+ * and keep its time. */
 #define TIME_GRAIN_NS INT64_C(2000000000)
 
 sp_err sp_build_report(sp_builder *b)
@@ -46,7 +46,7 @@ static sp_err skip(sp_builder *b)
     return SP_OK;
 }
 
-/* find_file -- sets b->full to the path of b->file; *usable is false when it is no regular file. */
+/* find_file -- sets b->full to the path of b->file; *usable is false if it is not a regular file. */
 static sp_err find_file(sp_builder *b, sp_known_file *out, bool *usable)
 {
     b->full.n = 0;
@@ -200,8 +200,8 @@ static sp_err build_root(sp_builder *b, sp_root *r, int64_t now_ns)
 
 /* -- the whole ------------------------------------------------------------------------------ */
 
-/* choose_cut -- how chunks are cut: as asked for, or as the index has it. *other: differently from
- * what it has. */
+/* choose_cut -- how chunks are cut: as requested, or as in the index. *other: differently from the
+ * index. */
 static sp_err choose_cut(sp_builder *b, bool *other)
 {
     int64_t size, overlap;
@@ -214,8 +214,8 @@ static sp_err choose_cut(sp_builder *b, bool *other)
     return SP_OK;
 }
 
-/* start -- inside the transaction: an index of this version with the roots that this build is
- * about. A new way to cut empties it, and every root is read again. */
+/* start -- inside the transaction: an index of this version with the roots of this build. A new way
+ * to cut empties it, and every root is read again. */
 static sp_err start(sp_builder *b, const char *const *named, int n_named, bool *fresh)
 {
     bool empty, other = true;

@@ -7,7 +7,7 @@
  * Which chunk names which entity is listed once, in a temporary table. Source: FusionRAG section 3.1 (graph edges). */
 #include "retrieve/similar_int.h"
 
-/* SQLite cuts from the right only with rtrim: without its digits a source is FILE#. */
+/* SQLite can cut from the right only with rtrim: a source without its digits is FILE#. */
 #define FILE_OF "rtrim(s.name, '0123456789')"
 static const char list_sql[] =
     "PRAGMA temp_store = MEMORY;"

@@ -278,7 +278,7 @@ static sp_err add_parts(mail *m, const part *p, const char *boundary, bool alter
     char mark[132];
     int n_mark = snprintf(mark, sizeof mark, "--%s", boundary), added = 0;
     part one;
-    /* alternatives: plain text first, then whatever there is */
+    /* alternatives: plain text first, then any other */
     for (int pass = alternative ? 0 : 1; pass < 2 && !added; pass++) {
         for (size_t at = 0; next_part(p, mark, (size_t)n_mark, &at, &one);) {
             if (m->n_parts++ > MAX_PARTS) return SP_OK;

@@ -1,8 +1,8 @@
 /* pdf.c -- the text of a PDF, by page.
  *
- * poppler's pdftotext does it, as a process of its own: a PDF is a program that strangers wrote, so
- * it gets limited memory, time and output, and when it brings the reader down it brings down no
- * more. (It also keeps the GPL of poppler out of this library.) The file is handed over in memory
+ * poppler's pdftotext reads it in a process of its own: a PDF is a program that strangers wrote, so
+ * it gets limited memory, time and output, and if it crashes the reader, it crashes nothing
+ * else. (This also keeps poppler's GPL out of this library.) The file is handed over in memory
  * and the text comes back through a pipe, a form feed after each page.
  */
 #include "retrieve/documents_int.h"
@@ -160,8 +160,8 @@ sp_err sp_pdf_pages(sp_reading *r, const char *s, size_t n)
     return err;
 }
 
-/* is_encrypted -- whether a trailer says so; pdftotext, which reads files without a password for opening,
- * tells damage and encryption not apart. */
+/* is_encrypted -- whether a trailer says so; pdftotext, which reads files that need no password to open,
+ * does not distinguish damage from encryption. */
 static bool is_encrypted(const char *data, size_t n)
 {
     return n && memmem(data, n, "/Encrypt", 8);

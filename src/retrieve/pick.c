@@ -189,7 +189,7 @@ void sp_file_list_fini(sp_file_list *l)
 
 /* -- hits -------------------------------------------------------------------------------------- */
 
-/* in_order -- the hits, which have the order of their ids, in that of the ranking. */
+/* in_order -- sorts the hits, which are in the order of their ids, like the ranking. */
 static sp_err in_order(const sp_ranking *r, size_t k, sp_hits *hits)
 {
     sp_hit *v = sp_alloc(k + 1, sizeof *v);

@@ -16,7 +16,7 @@
 
 #define MAX_TERMS 256
 
-/* Words that say nothing about what is asked for, sorted. */
+/* Words that do not tell what is asked for, sorted. */
 static const char *const stop_words[] = {
     "a",      "about", "after", "all",   "also",   "am",    "an",     "and",   "any",   "are",
     "as",     "at",    "be",    "been",  "before", "being", "but",    "by",    "can",   "could",

@@ -1,5 +1,5 @@
-/* roots.c -- the folders and files that an index is of. They belong to it: a build brings those it
- * names up to date and leaves the others alone, so naming another folder by mistake costs nothing. */
+/* roots.c -- the folders and files of an index. The index remembers them: a build updates those it
+ * names and leaves the others alone, so naming another folder by mistake costs nothing. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -179,7 +179,7 @@ sp_err sp_roots_name(sp_builder *b, const char *const *named, int n)
 
 /* -- files ------------------------------------------------------------------------------------ */
 
-/* list_file -- a root that is a file: whether its format has a reader is the file's matter. */
+/* list_file -- a root that is a file; one whose format has no reader is counted as such. */
 static sp_err list_file(sp_root *r)
 {
     const char *name = strrchr(r->path, '/') + 1;

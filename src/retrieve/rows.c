@@ -1,4 +1,4 @@
-/* rows.c -- the rows that a document becomes: chunks, and what finds them. */
+/* rows.c -- the rows of a document: chunks, and the indexes that find them. */
 #include <string.h>
 
 #include "retrieve/build_int.h"

@@ -1,6 +1,6 @@
 /* rtf.c -- the text of RTF: groups in braces, control words, characters of a code page or as \uN.
  *
- * Groups that are no text (fonts, styles, pictures, whatever begins with \*) are skipped. Bytes of the code
+ * Groups that are not text (fonts, styles, pictures, all that begin with \*) are skipped. Bytes of the code
  * page wait in `raw` and are converted together, as a character may have two. */
 #include "retrieve/documents_int.h"
 
@@ -184,7 +184,7 @@ static sp_err read_all(rtf *r)
         else if (c != '\n' && c != '\r')
             SP_TRY(add_byte(r, (unsigned char)c));
         if (r->out.n > SP_DOC_MAX_BYTES) return sp_fail(SP_E_LIMIT, "too much text");
-        if (r->depth < 1) break; /* what follows the document is none of it */
+        if (r->depth < 1) break; /* what follows is not part of the document */
     }
     r->depth = 0;
     return flush(r);

@@ -15,8 +15,8 @@
     "SELECT rowid AS id, -bm25(words, 3.0, 1.0) AS score FROM words WHERE words MATCH ?1"
 #define GRAMS_SQL                                                                                  \
     "SELECT rowid AS id, -bm25(grams, 3.0, 1.0) AS score FROM grams WHERE grams MATCH ?2"
-/* ?4: a chunk of which neither itself nor its copies are wanted, or NULL. Texts are read last, for
- * the k best only. */
+/* ?4: a chunk to leave out, together with its copies, or NULL. Texts are read last, for the k best
+ * only. */
 #define BEST_SQL(ranked)                                                                           \
     "SELECT " SP_HIT_COLUMNS(                                                                      \
         "m.score") " FROM (SELECT id, score FROM (" ranked ") AS r"                                \

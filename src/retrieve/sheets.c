@@ -18,7 +18,7 @@
 #include "retrieve/text.h"
 
 #define MAX_COLUMN    16384
-#define MAX_EMPTY     1000 /* rows in a row that are written, so that rows have their numbers */
+#define MAX_EMPTY     1000 /* consecutive empty rows that are written, so that rows keep their numbers */
 #define CUSTOM_FORMAT 164  /* the first number of a format that the file defines */
 
 typedef struct named {

@@ -12,7 +12,7 @@
 #define SCHEMA_VERSION 1
 #define MEMORY         ":memory:"
 
-/* One transaction: whoever opens the file after a crash or a loss of power finds all of it or nothing. */
+/* One transaction: after a crash or a loss of power, the file has all of it or nothing. */
 static const char schema[] =
     "BEGIN IMMEDIATE;"
     "PRAGMA application_id = 0x53504F44;"
@@ -39,8 +39,8 @@ sp_err sp_shelf_damage(const sp_shelf *s, sp_err err)
                    sqlite3_errmsg(s->db), s->path);
 }
 
-/* What the tick looks for each second is found without a walk over all documents; files of earlier programs get
- * these here. */
+/* Indexes for what the tick looks up each second, to avoid a walk over all documents; files of earlier versions
+ * get them here. */
 static const char indices[] =
     "CREATE INDEX IF NOT EXISTS hidden ON documents (doomed, row) WHERE doomed <> 0;"
     "CREATE INDEX IF NOT EXISTS ending ON documents (expires) WHERE doomed = 0 AND expires > 0;"
@@ -72,7 +72,7 @@ static sp_err check(sp_shelf *s)
     return SP_OK;
 }
 
-/* open_file -- of a file system that is read-only the file that is there, or none. */
+/* open_file -- on a read-only file system opens the existing file, or none. */
 static sp_err open_file(sp_shelf *s)
 {
     static const char doing[] = "cannot open registered documents";
@@ -83,7 +83,7 @@ static sp_err open_file(sp_shelf *s)
     return sp_db_open(path, doing, place != SP_DB_FIXED, &s->db);
 }
 
-/* prepare_file -- makes an empty file one of documents. What a crash left half added is doomed. */
+/* prepare_file -- creates the tables in an empty file. Documents that a crash left half added are doomed. */
 static sp_err prepare_file(sp_shelf *s)
 {
     SP_TRY(exec(s, "PRAGMA secure_delete = ON; PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA;"
@@ -328,7 +328,7 @@ static sp_err put_slice(sp_shelf *s, const sp_shelf_row *r, const sp_shelf_chunk
     return sp_shelf_end(s, err);
 }
 
-/* discard -- the slices that were written become doomed; if this fails, the next sp_shelf_open does it. */
+/* discard -- dooms the slices that were written; if this fails, the next sp_shelf_open does it. */
 static void discard(sp_shelf *s, int64_t row)
 {
     char sql[96];

@@ -5,8 +5,8 @@
 
 #include "retrieve/shelf_int.h"
 
-/* Files of earlier programs get these tables when they are opened; where nothing can be written they are in memory,
- * empty. */
+/* Files of earlier versions get these tables when they are opened; if nothing can be written, empty ones in
+ * memory. */
 #define TABLES(create)                                                                                                \
     create "collections (tenant TEXT NOT NULL, name TEXT NOT NULL, created INTEGER NOT NULL,"                         \
     "  PRIMARY KEY (tenant, name)) WITHOUT ROWID;" create                                                             \
@@ -206,7 +206,7 @@ void sp_collection_list_fini(sp_collection_list *l)
     " LEFT JOIN vectors AS v ON v.document = d.row AND v.at = c.at AND v.encoder = ?3"                                \
     " WHERE " where " ORDER BY d.id, c.at"
 
-/* take_more -- what a passage has beside its chunk. */
+/* take_more -- takes what a passage has besides its chunk. */
 static sp_err take_more(sqlite3_stmt *q, int n_dims, sp_arena *arena, sp_shelf_passages *out)
 {
     const size_t n_bytes = (size_t)n_dims * sizeof(float);
@@ -334,7 +334,7 @@ static sp_err put_rows(sp_shelf *s, const sp_shelf_encoder *e, const sp_shelf_ve
     return err;
 }
 
-/* finish -- the document has all its vectors, and those who search its collection get them. */
+/* finish -- the document now has all its vectors, and searches of its collection use them. */
 static sp_err finish(sp_shelf *s, const char *encoder, int64_t document)
 {
     sqlite3_stmt *q;

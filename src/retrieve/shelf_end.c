@@ -1,8 +1,8 @@
-/* shelf_end.c -- doomed documents: what of them no other document has, and their removal from the file.
+/* shelf_end.c -- doomed documents: which of their content ids no other document has, and their removal.
  *
  * A document may hold one text ten thousand times. So the content ids of all doomed chunks are collected,
- * sorted and made different first; each different one is looked up once. The work is O(n log n) in the
- * chunks of doomed documents, whatever they say and however many live documents there are. */
+ * sorted and made unique first; each is looked up once. The work is O(n log n) in the chunks of doomed
+ * documents, whatever their texts and however many live documents there are. */
 #include "retrieve/shelf_int.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* shelf_read.c -- what the shelf has: lists of documents, their chunks and content ids. */
+/* shelf_read.c -- reads the shelf: lists of documents, their chunks and content ids. */
 #include "retrieve/shelf_int.h"
 
 #include <string.h>

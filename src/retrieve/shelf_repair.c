@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum {
-    MOST_SEEKS = 1000000, /* rows in a row that cannot be read; then nothing after them is looked for */
+    MOST_SEEKS = 1000000, /* consecutive unreadable rows after which the search ends */
     FEW_SEEKS = 20000     /* the same where the last row is unknown */
 };
 
@@ -275,7 +275,7 @@ static sp_err move(const char *from, const char *to, bool must)
     return sp_fail(SP_E_IO, "%s: cannot rename to %s: %s", from, to, strerror(errno));
 }
 
-/* exchange -- the journal of the damaged file leaves first: SQLite would apply it to the new one. */
+/* exchange -- moves the journal of the damaged file first: SQLite would apply it to the new one. */
 static sp_err exchange(const char *path, const char *fresh)
 {
     char *damaged = with(path, ".damaged"), *journal = with(path, "-journal");

@@ -1,8 +1,8 @@
-/* similar.c -- which chunks are like a chunk: what it is fused with before any question comes.
+/* similar.c -- finds chunks similar to a chunk, with which it is fused before any question arrives.
  *
  * Similarity has several sources, rows of one table; the caller names one. Each gets the chunk and
- * gives at most k others, the most similar first, in an order that depends on the index alone. None
- * gives the chunk itself or an exact copy of its text, which adds nothing.
+ * returns at most k others, the most similar first, in an order that depends only on the index. None
+ * returns the chunk itself or an exact copy of its text, which would add nothing.
  *
  * Source: FusionRAG section 3.1.
  */
@@ -49,7 +49,7 @@ static sp_err by_place(sp_index *ix, const sp_hit *chunk, int k, sp_hits *out)
     return sp_similar_select(ix, neighbour_sql, chunk->id, k, out);
 }
 
-/* Any chunks, the same ones for a chunk and an index: what similarity is worth is measured against it. */
+/* Random chunks, always the same ones for a chunk and an index: the baseline of similarity. */
 #define SP_DRAW "(h.id + ?1 * 7919) * 2654435761 % 4294967296"
 static const char random_sql[] =
     "SELECT " SP_HIT_COLUMNS("1.0") " FROM chunks AS me JOIN hits AS h ON h.sha256 <> me.sha256 WHERE me.id = ?1 "
@@ -87,7 +87,7 @@ static bool has(const sp_ids *ids, int64_t id)
     return false;
 }
 
-/* Nearest by the vectors of the index. Copies of the text have its very vector, so as many more are looked for. */
+/* Nearest by the vectors of the index. Copies of the text have the same vector, so the search asks for more. */
 static sp_err by_vectors(sp_index *ix, const sp_hit *chunk, int k, sp_hits *out)
 {
     sp_ids copies = {0};

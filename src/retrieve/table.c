@@ -4,7 +4,7 @@
  *     name,height        ──>   name: Zugspitze; height: 2962
  *     Zugspitze,2962
  *
- * Nothing is malformed: a quote that is not closed ends with the file. */
+ * No input is malformed: an unclosed quote ends with the file. */
 #include "retrieve/documents_int.h"
 
 #include <string.h>

@@ -117,8 +117,8 @@ int64_t sp_count_words(const char *s, size_t at, size_t to)
  *   3. after a single letter or letters with periods ("J. R. R. Tolkien", "U.S. Army"), or
  *   4. after up to three digits that open the sentence (the number of a list item).
  * Decimals and dotted names have no blank after the period. The full-width marks of Chinese and
- * Japanese always end one. When in doubt the rules do not cut: a sentence too long is cut at words
- * later, a sentence cut in two stays so.
+ * Japanese always end one. When in doubt the rules do not cut: a sentence that is too long is cut at
+ * words later, but a wrong cut cannot be undone.
  */
 
 /* Words before a name, a number or an example; "etc" and others that end sentences are not

@@ -1,5 +1,5 @@
-/* together.c -- chunks that the same questions find: what a prompt will hold beside a chunk, as far as earlier
- * questions tell. Counts are kept beside the open index, in a temporary table: nothing of them is written to its file.
+/* together.c -- chunks that the same questions find, as a prediction of what a prompt will have besides a chunk.
+ * Counts are kept with the open index, in a temporary table: nothing is written to its file.
  *
  * Source: FusionRAG section 3.1, with questions in place of the chunk's own words. */
 #include "base/need.h"

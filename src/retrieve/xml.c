@@ -4,8 +4,8 @@
  *       <plot>A <b>thief</b> and ...</plot>           plot: A thief and ...
  *     </film>
  *
- * An element that has text of its own is a line, with what is inside of it; other elements part lines by
- * a blank one, so that a record stays together. Attributes count when they are names or descriptions. */
+ * An element that has text of its own is a line, with what is inside it; other elements separate lines by
+ * a blank one, so that a record stays together. Attributes count if they are names or descriptions. */
 #include "retrieve/archive_int.h"
 
 #include <limits.h>
@@ -64,7 +64,7 @@ static sp_err take_text(writer *w, int depth)
     return add_words(w, text);
 }
 
-/* take_attributes -- those that say something to a reader, as lines of their own. */
+/* take_attributes -- those that are useful to a reader, as lines of their own. */
 static sp_err take_attributes(writer *w)
 {
     static const char *const wanted[] = {"name",        "title",   "label", "value",

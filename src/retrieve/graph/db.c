@@ -65,7 +65,7 @@ static sp_err check(sqlite3 *db, const char *path, bool *there)
                    (long long)version, GRAPH_VERSION);
 }
 
-/* create -- all tables at once: a file is an index with a graph, or as it was. */
+/* create -- all tables in one transaction: the file gets a graph, or stays unchanged. */
 static sp_err create(sqlite3 *db, const char *path)
 {
     bool empty = false;

@@ -1,4 +1,4 @@
-/* graph.c -- open graphs of either store, and answers put together: entities, paths, texts. */
+/* graph.c -- opens graphs of either store, and builds answers: entities, paths, texts. */
 #include <string.h>
 #include <strings.h>
 

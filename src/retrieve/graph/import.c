@@ -1,6 +1,6 @@
-/* import.c -- adds triples of files to a graph.
+/* import.c -- adds the triples of files to a graph.
  *
- * Each batch of triples is one transaction, and with it goes how far its file was read:
+ * Each batch of triples is one transaction, which also records how far its file was read:
  *
  *     file unknown, or changed since  ──> read from the beginning          (equal triples merge)
  *     state 'part', unchanged         ──> read on from graph_files.at
@@ -81,7 +81,7 @@ static const char *const statements[N_STATEMENTS] = {
                  " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
 };
 
-/* Texts of one kind and their ids, as far as remembered. */
+/* A cache of texts of one kind and their ids. */
 typedef struct memory {
     int add, get; /* statements */
     sp_dict ids;
@@ -394,7 +394,7 @@ static sp_err on_mark(size_t at, int64_t line, void *user)
 
 /* -- files ---------------------------------------------------------------------------------- */
 
-/* find_file -- sets m->real, size, time, and how far it was read before; *whole: all of it. */
+/* find_file -- sets m->real, size, time, and how far it was read before; *whole: to its end. */
 static sp_err find_file(importer *m, bool *whole)
 {
     struct stat st;

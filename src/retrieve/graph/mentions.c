@@ -1,10 +1,10 @@
 /* mentions.c -- the entities that a question names.
  *
- * Exact names and aliases come first: the store gives every run of words that is one, and longer
+ * Exact names and aliases come first: the store finds every run of words that is one, and longer
  * runs win over those that overlap them. A run of function words only ("it", "the who") counts where
  * it is written with capitals after the first word, or is the whole question. Then come misspelt
  * names: for each run of the other words that has a capital (any run when no name was found) the
- * store gives names with common letters, and each is compared with the words of the question at
+ * store finds names with common letters, and each is compared with the words of the question at
  * every place, by edit distance.
  */
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static bool is_common(const sp_graph_question *q, uint32_t word)
 
 /* -- exact names ---------------------------------------------------------------------------- */
 
-/* counts -- whether a run can be meant as a name. */
+/* counts -- whether a run can be intended as a name. */
 static bool counts(const sp_graph_question *q, uint32_t from, uint32_t to)
 {
     bool capitals = true;
@@ -79,8 +79,8 @@ static int by_place(const void *a, const void *b)
     return x->from != y->from ? (x->from < y->from ? -1 : 1) : better(a, b);
 }
 
-/* clashes -- whether m overlaps a chosen run that is not its own, is chosen already, or is one too
- * many of its run. */
+/* clashes -- whether m overlaps another chosen run, is already chosen, or exceeds the limit of its
+ * run. */
 static bool clashes(const sp_graph_named *chosen, size_t n, const sp_graph_named *m)
 {
     int same = 0;

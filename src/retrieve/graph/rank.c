@@ -264,7 +264,7 @@ static size_t best_pattern(ranking *r, double *value)
     return best;
 }
 
-/* take -- chooses a path. A chosen one that it continues loses its place. */
+/* take -- chooses a path. It replaces a chosen one that it extends. */
 static sp_err take(ranking *r, size_t p, sp_graph_choices *out)
 {
     pattern *q = &r->patterns[p];
@@ -280,7 +280,7 @@ static sp_err take(ranking *r, size_t p, sp_graph_choices *out)
         score = fmax(score, out->v[i].score);
         memmove(out->v + i, out->v + i + 1, (out->n - i - 1) * sizeof *out->v);
         out->n--;
-        break; /* no two chosen paths are on one line */
+        break; /* no chosen path extends another */
     }
     SP_TRY(sp_vec_reserve(out, 1));
     out->v[out->n++] = (sp_graph_choice){next->step, score, ""};

@@ -1,9 +1,9 @@
-/* roles.c -- words that mean a relation, although the graph has an entity of that name: "director" in "the director
+/* roles.c -- words that mean a relation although the graph has an entity of that name: "director" in "the director
  * of Heat", where Director is a film.
  *
- * A name means a relation when it is written small and each of its words is like a relation within two hops of
- * another name of the question (unless that one is, in turn, like a relation near this one). It gets no paths of its
- * own; its words choose among those of the others. */
+ * A name means a relation if it is written in lower case and each of its words is like a relation within two hops of
+ * another name of the question (unless that name is, in turn, like a relation near this one). It gets no paths of its
+ * own; its words choose among the paths of the others. */
 #include "retrieve/graph/walk_int.h"
 
 enum { NEAR_HOPS = 2, NEAR_DEGREE = 16, NEAR_STEPS = 2000 };

@@ -1,9 +1,9 @@
 /* sparql.c -- a graph at a SPARQL 1.1 endpoint (Virtuoso, Wikidata, DBpedia, Neptune ...).
  *
  * Nodes are IRIs and literals, numbered in the order they are first seen and kept with their labels
- * while the graph is open. All queries have a LIMIT and the connection a time-out. What comes from
- * users or from the endpoint enters a query as a quoted string with escapes, or as an IRI that was
- * checked to have none of the characters that end one.
+ * while the graph is open. All queries have a LIMIT and the connection a time-out. Input from users
+ * or from the endpoint enters a query as a quoted string with escapes, or as an IRI that was
+ * checked for characters that would end it.
  *
  *   mentions     labels equal to a run of words, as written and with capitals, with the tag @en or
  *                none: one query with VALUES
@@ -11,7 +11,7 @@
  *   expand       NODES_AT_ONCE nodes a query, both directions, labels included
  *
  * Of a node with more edges than the limit of a query only some are seen; the query is ordered, so
- * they are the same ones each time.
+ * always the same ones.
  */
 #include <jansson.h>
 #include <stdlib.h>

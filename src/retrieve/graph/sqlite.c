@@ -59,7 +59,7 @@ typedef struct sqlite_graph {
     sqlite3_stmt *run[N_STATEMENTS];
 } sqlite_graph;
 
-/* Entities of one name at most: what is beyond is no help to anybody. */
+/* Most entities of one name: more would not help anybody. */
 #define MOST_OF_A_NAME 32
 /* Trigrams of a fuzzy search; names are looked up by their first ones. */
 #define MOST_TRIGRAMS 64

@@ -162,7 +162,7 @@ static sp_err read_turtle(rdf *r, raptor_uri *base)
                    *r->why ? r->why : "malformed Turtle");
 }
 
-/* read_line -- one line of N-Triples as a document of its own, so that a bad one spoils no other. */
+/* read_line -- parses one line of N-Triples as a document of its own, so that a bad one affects no other. */
 static sp_err read_line(rdf *r, raptor_uri *base, const char *s, size_t n)
 {
     const char *end = memchr(s, '\r', n);

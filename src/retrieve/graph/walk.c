@@ -1,7 +1,7 @@
 /* walk.c -- all simple paths around a node, breadth first.
  *
  * Each level is expanded at once: its different nodes go to the store together, so a remote store
- * answers a few queries a level. A node with too many edges (a genre, a country) ends the paths that
+ * gets few queries per level. A node with too many edges (a genre, a country) ends the paths that
  * reach it; the root is always expanded, up to max_degree edges of each relation.
  */
 #include "retrieve/graph/walk_int.h"

@@ -2,10 +2,10 @@
  *
  *   url         http://HOST:PORT/COLLECTION, or .../TENANT/DATABASE/COLLECTION
  *   records     ids are our ids in decimal; no texts, no metadata of records
- *   collection  space "cosine"; metadata spolia_mark is the number that its index has, so that two indexes never
- *               write into one collection, and one that something else made is not touched
+ *   collection  space "cosine"; metadata spolia_mark is its index's number, so that two indexes never write into
+ *               one collection, and a collection of another program is not touched
  *
- * A collection is made with the first vectors. The server chooses how it searches (its HNSW), in one stage. */
+ * A collection is created with the first vectors. The server searches in its own way (HNSW), in one stage. */
 #include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -134,7 +134,7 @@ static sp_err read_url(sp_chroma *c, const char *url)
                          part[1], '\0');
 }
 
-/* take_collection -- what the server says of it. Errors: SP_E_ARG: it is not this index's; SP_E_FORMAT. */
+/* take_collection -- reads the server's description. Errors: SP_E_ARG (not this index's), SP_E_FORMAT. */
 static sp_err take_collection(sp_chroma *c, const json_t *o)
 {
     const char *id = json_string_value(json_object_get(o, "id"));
@@ -166,7 +166,7 @@ static sp_err find(sp_chroma *c)
     sp_err err = sp_bytes_addf(&path, "%s/%s%c", c->path.v, c->name, '\0');
     if (err == SP_OK) err = ask(c, "GET", path.v, NULL, &o, &status);
     sp_vec_fini(&path);
-    if (status == 404) return SP_OK; /* the first vectors make it */
+    if (status == 404) return SP_OK; /* the first vectors create it */
     if (err == SP_OK) err = take_collection(c, o);
     if (err == SP_OK) err = count(c);
     json_decref(o);

@@ -12,9 +12,9 @@
 
 enum {
     ROUNDS = 10,       /* of k-means */
-    STOP_ROWS = 4096,  /* between two looks at whether a stage ends */
-    DEFAULT_SHARE = 16, /* 1 / of the clusters are searched, */
-    DEFAULT_LEAST = 8,  /* but so many at least */
+    STOP_ROWS = 4096,  /* between two checks for the end of a stage */
+    DEFAULT_SHARE = 16, /* 1/16 of the clusters are searched, */
+    DEFAULT_LEAST = 8,  /* but at least this many */
     SIEVE_BITS = 65536  /* of the ids that a query allows */
 };
 
@@ -142,7 +142,7 @@ static void scale(float *v, size_t n, sp_product_fn *product)
     for (size_t i = 0; i < n && length > 0; i++) v[i] /= length;
 }
 
-/* move_centroids -- to the direction of the mean of what is nearest to each; an empty one stays. sizes: scratch. */
+/* move_centroids -- to the direction of the mean of the vectors nearest to each; empty ones stay. sizes: scratch. */
 static void move_centroids(const assigning *a, float *centroids, size_t *sizes)
 {
     const size_t d = a->c->n_dims;
@@ -237,7 +237,7 @@ sp_err sp_clusters_ids(const sp_clusters *c, sp_vector_ids *out)
 
 /* -- search ------------------------------------------------------------------------------------ */
 
-/* A search under way. */
+/* A running search. */
 typedef struct visit {
     const sp_clusters *c;
     const sp_vectors_query *q;
@@ -263,7 +263,7 @@ static sp_err make_sieve(visit *v)
     return SP_OK;
 }
 
-/* is_allowed -- most ids that are not are told by the sieve alone. */
+/* is_allowed -- the sieve alone rejects most ids that are not. */
 static bool is_allowed(const visit *v, int64_t id)
 {
     return !v->sieve || ((v->sieve[bit_of(id) / 64] >> bit_of(id) % 64 & 1) && sp_is_allowed(v->q, id));

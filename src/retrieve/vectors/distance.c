@@ -1,5 +1,5 @@
-/* distance.c -- inner products of f32 vectors. 64 partial sums on every CPU, which do not wait for each other, and no
- * contraction, so that all variants give the same bits.
+/* distance.c -- inner products of f32 vectors: on every CPU 64 independent partial sums and no contraction, so that
+ * all variants give the same bits.
  *
  * A variant has a vector type as wide as a register of its CPU: with a wider one the compiler keeps the sums in
  * memory, which took three times as long. */

@@ -153,7 +153,7 @@ public:
     ~visit() { g.visited_list_pool_->releaseVisitedList(seen); }
     visit(const visit &) = delete;
 
-    /* run -- visits n nodes; false: the search is at its end. */
+    /* run -- visits n nodes; false: the search has ended. */
     bool run(size_t n)
     {
         for (; n && !open.empty(); n--) {
@@ -174,7 +174,7 @@ public:
         }
         return !open.empty();
     }
-    /* tell -- the best k of what was seen. */
+    /* tell -- reports the best k of what was seen. */
     void tell(sp_best *out) const
     {
         queue copy = best;
@@ -222,7 +222,7 @@ size_t sp_hnsw_count(const sp_hnsw *h)
 
 namespace {
 
-/* advise -- huge pages for the nodes: a search reads them in no order, one or two pages each. A hint. */
+/* advise -- asks for huge pages for the nodes: a search reads them in random order, one or two pages each. */
 void advise(const graph &g)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -273,7 +273,7 @@ sp_err sp_hnsw_ids(const sp_hnsw *h, sp_vector_ids *out)
 
 namespace {
 
-/* look_at_allowed -- of a query that allows few: without the graph. */
+/* look_at_allowed -- for a query that allows few ids: without the graph. */
 void look_at_allowed(const graph &g, const sp_vectors_query *q, sp_best *best)
 {
     for (size_t i = 0; i < q->n_allowed; i++) {
@@ -386,7 +386,7 @@ bool links_are_good(const graph &g)
     return true;
 }
 
-/* levels_are_good -- the sizes of the lists of upper layers, before the library believes them. */
+/* levels_are_good -- checks the sizes of the lists of upper layers before the library trusts them. */
 bool levels_are_good(FILE *f, const head &h, const graph &like)
 {
     if (fseek(f, (long)(h.n * h.size_each), SEEK_CUR) != 0) return false;
