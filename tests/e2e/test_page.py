@@ -21,7 +21,8 @@ CLIENTS = ROOT / ".venv-clients/bin/python"
 CHROMIUM = shutil.which("chromium")
 CAN_BROWSE = CLIENTS.exists() and CHROMIUM and subprocess.run([CHROMIUM, "--version"], capture_output=True).returncode == 0
 FILES = sorted((ROOT / "src/server/page/files").iterdir())
-FLOWS = re.findall(r"^def (\w+)\(f\)", (ROOT / "tests/support/page.py").read_text(), re.M)
+ROOMS = sorted((ROOT / "tests/support").glob("page_*.py"))
+FLOWS = [flow for room in ROOMS for flow in re.findall(r"^def (\w+)\(f\)", room.read_text(), re.M)]
 
 
 @pytest.fixture(scope="module")
