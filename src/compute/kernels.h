@@ -33,7 +33,7 @@ typedef struct sp_quantize_args {
     const float *x; /* [m, n], n a multiple of 32 */
     int64_t m, n;
     void *q;    /* [m] of sp_ops.quantized_bytes(n), on a cache line */
-    void *rest; /* as q: what rounding to 8 bits has taken away, rounded to 8 bits; or NULL */
+    void *rest; /* as q: the error of rounding to 8 bits, itself rounded to 8 bits; or NULL */
 } sp_quantize_args;
 
 /* y as in sp_matmul_args, x as quantize left it. */
@@ -66,8 +66,8 @@ typedef struct sp_ops {
     void (*kv_differ)(const sp_kv_differ_args *a, int part, int n_parts);
 
     /* Packed weights and products in integers; pack_bytes is NULL in a variant without. */
-    int (*x_bits)(sp_dtype weights); /* of an element of x, its sign among them; 0: x is not rounded */
-    bool rounds_weights;             /* both to bf16: x_bits is 9, and there is no `rest` of x */
+    int (*x_bits)(sp_dtype weights); /* of an element of x, sign included; 0: x is not rounded */
+    bool rounds_weights;             /* weights and x to bf16: x_bits is 9, and x has no `rest` */
     size_t (*pack_bytes)(const sp_mat *w);
     size_t (*quantized_bytes)(int64_t n); /* of a row of x */
     void (*pack)(const sp_pack_args *a, int part, int n_parts);
@@ -75,7 +75,7 @@ typedef struct sp_ops {
     void (*matmul_packed)(const sp_matmul_packed_args *a, int part, int n_parts);
 } sp_ops;
 
-/* sp_in_integers -- whether matmul_packed multiplies the matrix: whole groups, of a type whose x is rounded. */
+/* sp_in_integers -- whether matmul_packed multiplies the matrix: rows of whole groups, in a type that rounds x. */
 static inline bool sp_in_integers(const sp_ops *ops, const sp_mat *w)
 {
     return w->packed && w->n_cols % 32 == 0 && ops->x_bits(w->type) > 0;
@@ -85,7 +85,7 @@ static inline bool sp_in_integers(const sp_ops *ops, const sp_mat *w)
  * and AVX-VNNI), "avx512", "vnni" (AVX-512 and its VNNI), "amx" (tiles of bf16), "amx-f16" (also for F16
  * weights, rounded), "amx-attend" and "amx-f16-attend" (attention over Q16 in tiles, too); on 64-bit ARM
  * "neon" (NEON with dot products) and "i8mm" (with products of matrices, too). NULL: the environment
- * variable SPOLIA_CPU, else the best but those of AMX. Errors:
+ * variable SPOLIA_CPU, else the best except those of AMX. Errors:
  * SP_E_UNSUPPORTED when the CPU or the operating system lacks it, SP_E_ARG for an unknown name. Thread: any. */
 sp_err sp_ops_select(const char *name, const sp_ops **out) SP_MUST_CHECK;
 /* sp_ops_amx -- the name of AMX's kernels with these choices (sp_machine_opts); without any, `name`. */

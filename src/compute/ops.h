@@ -23,7 +23,7 @@
 typedef struct sp_mat {
     sp_dtype type;
     int64_t n_rows, n_cols;
-    const void *data;   /* as in the file; host memory until the device loads the matrix */
+    const void *data;   /* as in the file; in host memory until the device loads the matrix */
     const void *packed; /* the same weights in the layout of the device's kernels, or NULL */
 } sp_mat;
 
@@ -92,7 +92,7 @@ typedef struct sp_act_mul_args {
     const float *gate, *up;
     float *y;
     int64_t n;
-    int64_t feeds; /* rows in y that products read next; 0: none does */
+    int64_t feeds; /* rows in y that products read next; 0: none */
     sp_act act;
 } sp_act_mul_args;
 
@@ -121,7 +121,7 @@ typedef struct sp_spread_args {
     int64_t m, n;
 } sp_spread_args;
 
-/* x[i, :] = x[from[i], :]; from is ascending and from[i] >= i. Rows close up over dropped ones. */
+/* x[i, :] = x[from[i], :]; from is ascending and from[i] >= i. Closes the gaps of dropped rows. */
 typedef struct sp_gather_args {
     float *x; /* [.., n] */
     const int32_t *from;
@@ -246,15 +246,15 @@ typedef struct sp_attend_args {
     const sp_kv_view *kv;
     const sp_rope *rope;
     int n_heads; /* H */
-    float scale; /* 1 / sqrt(D) as a rule */
+    float scale; /* usually 1 / sqrt(D) */
     const sp_attend_req *reqs;
     int n_reqs;
     void *scratch; /* scratch and scratch_bytes: set by the device (compute/kernels.h) */
     size_t scratch_bytes;
-    float cap;      /* a score s becomes cap * tanh(s / cap); 0: it stays */
+    float cap;      /* a score s becomes cap * tanh(s / cap); 0: no cap */
     int32_t window; /* a query at p sees keys at positions > p - window only; 0: all up to p */
     const float *sinks; /* [H] a score that takes its share of each query's probability and adds no value; or NULL.
-                           Source: gpt-oss (OpenAI 2025); masses of a query then sum up to less than 1 */
+                           Source: gpt-oss (OpenAI 2025); masses of a query then sum to less than 1 */
 } sp_attend_args;
 
 /* -- what policies measure ------------------------------------------------------------------ */

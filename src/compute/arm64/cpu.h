@@ -1,5 +1,5 @@
 /* cpu.h -- which variants this CPU can run: whether it has the instructions that the Makefile allows for each
- * (ALLOW_neon and so on). The kernel says so: on Linux in words for each process, on macOS by name. */
+ * (ALLOW_neon and so on). The operating system tells: Linux by bits of getauxval, macOS by name in sysctl. */
 #ifndef SP_COMPUTE_ARM64_CPU_H
 #define SP_COMPUTE_ARM64_CPU_H
 

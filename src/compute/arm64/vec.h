@@ -21,7 +21,7 @@ INLINE float quad_first(quad a)
     return vgetq_lane_f32(a, 0);
 }
 
-/* Functions of one, two and three vectors, a half after the other. */
+/* Functions of one, two and three vectors, computed half by half. */
 #define HALVES_1(name, f)                                                                          \
     INLINE vec name(vec a)                                                                         \
     {                                                                                              \

@@ -33,7 +33,7 @@ SP_DECLARE_OP(kv_store);
 SP_DECLARE_OP(columns);
 SP_DECLARE_OP(kv_differ);
 
-/* What multiplies integers, for each of the variants that do. */
+/* Integer products, for each variant that has them. */
 #define SP_DECLARE_ATTEND(variant)                                                                 \
     void sp_attend_##variant(const sp_attend_args *a, int part, int n_parts)
 #define SP_DECLARE_LAYOUT(variant)                                                                 \

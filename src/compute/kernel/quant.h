@@ -68,7 +68,7 @@ static inline int sp_iq4_scale(const uint8_t *block, int s)
     return (low | high << 4) - 32;
 }
 
-/* The values of codes: of IQ4_NL and IQ4_XS; of MXFP4 twice the four-bit float, so that they are whole. */
+/* The values of codes: of IQ4_NL and IQ4_XS; of MXFP4 doubled, so that the four-bit floats become integers. */
 static const int8_t sp_iq4_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                          1,    13,   25,  38,  53,  69,  89,  113};
 static const int8_t sp_mxfp4_steps[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};

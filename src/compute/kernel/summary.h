@@ -39,7 +39,7 @@ static inline int sp_hash_bits(sp_summary_kind kind)
     return kind == SP_SUMMARY_HASH128 ? 128 : 256;
 }
 
-/* Up to eight queries, rotated, as a kind of summary is compared with; rows beyond n are zero. */
+/* Up to eight rotated queries, in the form that a kind of summary needs; rows beyond n are zero. */
 typedef struct sp_pick_query {
     _Alignas(64) int8_t q[SP_PICK_ROWS][SP_SUMMARY_WIDTH_MAX];    /* bounds, keys4: rounded */
     _Alignas(64) int8_t size[SP_PICK_ROWS][SP_SUMMARY_WIDTH_MAX]; /* a |q| */
@@ -75,7 +75,7 @@ typedef struct sp_summary_ops {
     void (*combine)(const sp_combine_args *a);
 } sp_summary_ops;
 
-/* sp_summary_ops_of -- those of a variant of sp_ops. */
+/* sp_summary_ops_of -- the kernels for a variant of sp_ops. */
 const sp_summary_ops *sp_summary_ops_of(const char *variant);
 
 void sp_score_bounds_ref(const sp_score_args *a);
@@ -94,7 +94,7 @@ SP_DECLARE_SUMMARY(vnni);
 SP_DECLARE_SUMMARY(neon);
 #undef SP_DECLARE_SUMMARY
 
-/* sp_summarize -- one part. */
+/* sp_summarize -- one part of sp_summarize_args. */
 void sp_summarize(const sp_summarize_args *a, int part, int n_parts);
 
 /* sp_pick_units -- the pieces of all scores. sp_pick_score -- one part of them. sp_pick_take -- after

@@ -2,7 +2,7 @@
  *
  * Many rows: the step is first decoded to f32 panels. Up to eight rows (decode): elements are decoded
  * in registers. attend.c has the essay and the invariants. Each file that includes this compiles the
- * step for two types, so that no object takes the compiler long.
+ * step for two types, to keep each object's compile time short.
  */
 #ifndef SP_COMPUTE_SIMD_ATTEND_FLOATS_H
 #define SP_COMPUTE_SIMD_ATTEND_FLOATS_H

@@ -4,7 +4,7 @@
  *   part 1   slots 0..2 of another      values rows of tokens, in the same order
  *
  * The block is what sp_kv_store would have written: kernels cannot tell the difference, and results
- * are those of one span bit for bit. Slots after the last key hold anything.
+ * are those of one span bit for bit. Slots after the last key may hold anything.
  */
 #ifndef SP_COMPUTE_SIMD_ATTEND_JOIN_H
 #define SP_COMPUTE_SIMD_ATTEND_JOIN_H

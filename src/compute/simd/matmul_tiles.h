@@ -1,5 +1,5 @@
 /* matmul_tiles.h -- integer products of packed weights and quantized x: a tile of rows of x times a block of a panel.
- * matmul_product.h makes matrix products of tiles.
+ * matmul_product.h builds matrix products from tiles.
  *
  * In a tile, a group of 32 columns takes 2 TILE multiplications a step (16 steps of words, 8 of
  * bytes), then for each vector of sums a conversion, a scale and one or two FMAs. TILE x 2 integer
@@ -8,7 +8,7 @@
  * One order of summation for every (row, output): integer sums are exact, and groups are added to
  * the initial value of y in ascending order.
  *
- * Three files compile tiles, so that no object takes the compiler long: matmul_blocks.c (of unpacked blocks),
+ * Three files compile tiles, to keep compile times short: matmul_blocks.c (of unpacked blocks),
  * matmul_packed.c and matmul_packed_k.c (of packed blocks, half of the types each).
  */
 #ifndef SP_COMPUTE_SIMD_MATMUL_TILES_H

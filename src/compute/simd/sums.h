@@ -1,4 +1,4 @@
-/* sums.h -- the sums of a panel's outputs: from y before a product, and back to it. */
+/* sums.h -- the sums of a panel's outputs: loaded from y before a product, and stored to it. */
 #ifndef SP_COMPUTE_SIMD_SUMS_H
 #define SP_COMPUTE_SIMD_SUMS_H
 

@@ -29,7 +29,7 @@
 #define SP_VARIANT_2(name, v) SP_VARIANT_3(name, v)
 #define SP_VARIANT_3(name, v) name##_##v
 
-/* The function of the plainest variant of a width: what multiplies no integers is compiled once a width. */
+/* The function of the plainest variant of a width: code without integer products is compiled once per width. */
 #if SP_ARM64
 #define SP_WIDTH(name) name##_neon
 #elif SP_VL == 8

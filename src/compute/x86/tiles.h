@@ -100,12 +100,12 @@ INLINE void tiles_begin(void)
         uint8_t rows[16];
     } config = {.palette = 1};
     for (int t = 0; t < N_TILES; t++) config.row_bytes[t] = TILE_BYTES, config.rows[t] = TILE_ROWS;
-    /* GCC 12 knows of no memory that the next instruction reads, and would drop the writes. */
+    /* GCC 12 does not know that the next instruction reads memory, and would drop the writes. */
     __asm__ volatile("" : : "r"(&config) : "memory");
     _tile_loadconfig(&config);
 }
 
-/* The thread's state is small again, so that switching threads does not save tiles. */
+/* Shrinks the thread's state again, so that context switches need not save tiles. */
 INLINE void tiles_end(void)
 {
     _tile_release();

@@ -62,7 +62,7 @@ static void *write_batches(void *user)
 
 /* -- leaving -------------------------------------------------------------------------------- */
 
-/* left -- blocks that are in the file now. */
+/* left -- these blocks are now in the file. */
 static void left(sp_offload *o, const uint32_t *blocks, int32_t n)
 {
     sp_residents_begin(o);
@@ -76,8 +76,8 @@ static void left(sp_offload *o, const uint32_t *blocks, int32_t n)
     o->stats.n_left += n;
 }
 
-/* collect -- the batch that was written, if it is; `wait`: as soon as it is. Returns whether there is
- * none any more. */
+/* collect -- takes back the batch if it is written; `wait`: waits for that. Returns whether no batch
+ * remains. */
 static bool collect(sp_offload *o, bool wait)
 {
     sp_leaving *v = &o->leaving;
@@ -90,7 +90,7 @@ static bool collect(sp_offload *o, bool wait)
     if (v->err == SP_OK)
         left(o, v->blocks, v->n);
     else
-        sp_log(SP_LOG_WARN, "blocks stay in memory: %s", v->why);
+        sp_log(SP_LOG_WARN, "KV blocks stay in memory: %s", v->why);
     sp_kv_release(o->pool, v->blocks, v->n);
     return true;
 }
@@ -101,7 +101,7 @@ static bool can_leave(const sp_offload *o, uint32_t block)
            !sp_kv_is_away(o->pool, block);
 }
 
-/* begin -- a batch of blocks, in turn. Returns whether there was any. */
+/* begin -- begins to write the next batch of blocks. Returns whether there was one. */
 static bool begin(sp_offload *o, int64_t most)
 {
     sp_leaving *v = &o->leaving;
@@ -176,7 +176,7 @@ static sp_err read_away(void *user, sp_kv_run run, uint8_t *to)
     return SP_OK;
 }
 
-/* Overwritten in the file: what seats and summaries say of such a block does not count any more. */
+/* Overwritten in the file: seats and summaries of such a block are no longer valid. */
 static sp_err write_away(void *user, sp_kv_run run, const uint8_t *from)
 {
     sp_offload *o = user;
@@ -197,7 +197,7 @@ static sp_err write_away(void *user, sp_kv_run run, const uint8_t *from)
 
 /* -- opening -------------------------------------------------------------------------------- */
 
-/* share_out -- the budget, in blocks. Spare seats take memory of one layer at a time. */
+/* share_out -- divides the budget, in blocks. Spare seats take memory of one layer at a time. */
 static sp_err share_out(const sp_kv_shape *shape, int64_t n_blocks, const sp_offload_opts *opts, sp_offload *o)
 {
     const size_t block = sp_kv_block_bytes(shape);
@@ -213,11 +213,11 @@ static sp_err share_out(const sp_kv_shape *shape, int64_t n_blocks, const sp_off
         return sp_fail(
             SP_E_ARG,
             "context memory of %zu bytes: the index of %lld blocks and resident heads take %zu, "
-            "which leaves no 8 blocks of %zu",
+            "which leaves less than 8 blocks of %zu",
             opts->max_bytes, (long long)n_blocks, taken, block);
     o->seats.n = opts->n_seats ? opts->n_seats : (int32_t)SP_MIN(n - LEAST_NEAR, n_blocks / 2);
     if (o->seats.n >= n)
-        return sp_fail(SP_E_ARG, "context memory of %zu bytes: %d seats take all of it",
+        return sp_fail(SP_E_ARG, "context memory of %zu bytes: %d seats for blocks take all of it",
                        opts->max_bytes, o->seats.n);
     o->n_budget = n;
     o->max_near = n - SP_MIN(o->seats.n, n * 3 / 4);

@@ -3,11 +3,11 @@
  *   rank          head 1 of layer 7   head 0 of layer 2   head 0 of layer 7   ...      the hardest first
  *   is_resident   yes                 yes                 no                  no       n_resident = 2
  *
- * Heads have planes of their own in the pool, so a head that leaves gives back its pages.
+ * Each head has its own plane in the pool, so a head that is no longer resident frees its pages.
  *
  * Invariants
- *  I1  of a resident head all blocks that are away are in their own memory.
- *  I2  n_resident grows only when no block is away; a new rank exchanges heads, and reads those that come. */
+ *  I1  all away blocks of a resident head are in their own memory.
+ *  I2  `resident.n` grows only while no block is away; a new rank exchanges heads and reads the new ones. */
 #include "engine/offload/offload_int.h"
 
 #include <stdlib.h>
@@ -42,7 +42,7 @@ bool sp_offload_is_resident(const sp_offload *o, int layer, int kv_head)
     return sp_offload_is_plane_resident(o, layer, kv_head / o->n_cols);
 }
 
-/* leave -- a head's away blocks give back their memory. */
+/* leave -- frees the memory of a head's away blocks. */
 static void leave(sp_offload *o, int32_t plane)
 {
     o->resident.holds[plane] = 0;
@@ -50,13 +50,13 @@ static void leave(sp_offload *o, int32_t plane)
                      plane % o->n_planes);
 }
 
-/* stop -- the easiest of the resident heads leaves memory. */
+/* stop -- removes the easiest of the resident heads from memory. */
 static void stop(sp_offload *o)
 {
     leave(o, o->resident.rank[--o->resident.n].plane);
 }
 
-/* come -- a head's away blocks are read from the file. */
+/* come -- reads a head's away blocks from the file. */
 static sp_err come(sp_offload *o, int32_t plane)
 {
     for (int64_t i = 0, n; i < o->n_blocks; i += n) {
@@ -76,7 +76,7 @@ static int hardest_first(const void *a, const void *b)
     return (x->plane > y->plane) - (x->plane < y->plane);
 }
 
-/* exchange -- the first n_resident of the new rank become resident, those that are and are not among them leave. */
+/* exchange -- makes the first `resident.n` heads of the new rank resident, and no others. */
 static void exchange(sp_offload *o)
 {
     for (int i = o->resident.n; i < n_all(o); i++)
@@ -86,7 +86,7 @@ static void exchange(sp_offload *o)
         if (o->resident.holds[plane]) continue;
         o->resident.holds[plane] = 1;
         if (come(o, plane) == SP_OK) continue;
-        sp_log(SP_LOG_WARN, "no heads are resident: %s", sp_error_detail());
+        sp_log(SP_LOG_WARN, "no KV heads stay in memory: %s", sp_error_detail());
         for (int k = 0; k < o->resident.n; k++) leave(o, o->resident.rank[k].plane);
         o->resident.n = 0;
         return;

@@ -56,7 +56,7 @@ void srv_said_of(const srv_job *j, int i, srv_said *found)
     const sp_result *r = c->done ? srv_job_result(j, i) : NULL;
     const char *text = c->text ? c->text : "";
     size_t n = c->n;
-    if (r && !j->task.reply.stream) { /* a stream has collected it */
+    if (r && !j->task.reply.stream) { /* the stream has collected it */
         text = r->text;
         n = strlen(text);
     }
