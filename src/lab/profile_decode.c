@@ -249,13 +249,14 @@ static void print_overlap(const profile *p)
                    -1 + 2.0 * (i + 1) / SP_STUDY_BINS, (long long)r.n_pairs[i], 100 * r.overlap[i]);
 }
 
-/* print_more -- what reference answers lose, with its interval. */
+/* print_more -- what reference answers lose, with its interval where questions are enough for one. */
 static void print_more(const profile *p, const setting *s)
 {
     const eval_interval range = eval_mean_interval(s->more, (size_t)p->reference.n_compared);
     double sum = 0;
     for (int i = 0; i < p->reference.n_compared; i++) sum += s->more[i];
-    printf("  %+8.3f (%+.3f to %+.3f)", sum / SP_MAX(p->reference.n_compared, 1), range.low, range.high);
+    printf("  %+8.3f", sum / SP_MAX(p->reference.n_compared, 1));
+    if (!isnan(range.low)) printf(" (%+.3f to %+.3f)", range.low, range.high);
 }
 
 static void print_setting(const profile *p, const setting *s)

@@ -90,7 +90,7 @@ def test_wrong_usage(tmp_path, movies):
     refuse("graph", "import", tmp_path / "x.pdf", "-o", tmp_path / "x.db", naming=["x.pdf"])
     refuse("graph", "paths", "-g", tmp_path / "no.db", "Heat", naming=["no.db"])
     refuse("graph", "paths", "-g", movies, "--style", "verse", "Heat", code=2, naming=["verse"])
-    refuse("graph", "paths", "-g", movies, "--hops", "9", "Heat", naming=["9 hops"])
+    refuse("graph", "paths", "-g", movies, "--hops", "9", "Heat", naming=["hops: 9"])
     refuse("graph", "show", "-g", "http://127.0.0.1:1/sparql", naming=["127.0.0.1"])
     assert "usage: spolia graph NAME" in succeed("graph", "--help")
     for part in ("import", "show", "search", "paths", "extract", "eval"):

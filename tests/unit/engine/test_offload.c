@@ -354,7 +354,7 @@ static void the_budget_may_be_small(void **state)
     size_t lists = LAYERS * G * (size_t)sp_kv_pool_n_blocks(s.t.pool);
     size_t index = lists * (sp_summary_bytes(SP_SUMMARY_BOUNDS, spec.head) + 8);
     sp_offload_opts o = {.pool = s.t.pool, .dir = "/tmp", .max_bytes = index + 7 * block};
-    assert_fails(sp_offload_create(&o, &s.offload), SP_E_ARG, "no 8 blocks");
+    assert_fails(sp_offload_create(&o, &s.offload), SP_E_ARG, "less than 8 blocks");
     o.max_bytes = index + 24 * block;
     o.n_seats = 12;
     o.dir = "/tmp/no such folder";
