@@ -151,7 +151,7 @@ def test_an_interrupted_download_is_kept(hub, user):
         time.sleep(0.01)
     first.send_signal(2)
     said = first.communicate(timeout=300)[1]
-    assert first.returncode == 1 and "interrupted at" in said and "continues" in said
+    assert first.returncode == 1 and "interrupted at" in said and "resumes there" in said
     hub.statuses = []
     succeed("pull", "org/one")
 
@@ -172,7 +172,7 @@ def test_tokens_go_to_the_hub_alone(hub, user, monkeypatch):
 @pytest.mark.parametrize("name, naming", [
     ("org/missing", ["org/missing", "404"]), ("org/nothing", ["neither", "GGUF"]),
     ("org/demo-GGUF:Q3_K", ["Q3_K", "demo-Q8_0.gguf", "demo-Q4_K.gguf"]), ("org/folder:Q8_0", ["no GGUF", ":Q8_0"]),
-    ("org/split", ["split over files"]), ("org/hostile", ["neither"])])
+    ("org/split", ["split over several files"]), ("org/hostile", ["neither"])])
 def test_what_the_hub_has_not(hub, user, name, naming):
     said = refuse("pull", "-q", name, naming=naming)
     assert "mmproj" not in said and not user.exists()
