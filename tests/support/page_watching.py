@@ -59,7 +59,9 @@ def it_watches_the_server(f):
         expect(page.locator(".figures").filter(has_text="computed").first).to_be_visible()
         while page.locator(".chart .line").first.get_attribute("d").count("L") < (28 if PICTURES else 3):
             page.wait_for_timeout(500)
+        page.locator("ul.copies").first.evaluate("(list) => list.id = 'before'")
         page.get_by_role("button", name="Refresh").click()
+        expect(page.locator("#before")).to_have_count(0)
         page.locator("button.copy").first.click()
         expect(page.locator(".copies .copies li").first).to_be_visible()
         f.picture("page-watch.png", full=True)
@@ -171,7 +173,7 @@ def it_works_below_a_prefix(f):
     page.select_option("#use", "none")
     f.ask("Are you there?")
     f.open("watch")
-    expect(page.locator(".figures")).to_contain_text("computed")
+    expect(page.locator(".figures", has_text="computed")).to_be_visible()
 
 
 def the_keyboard_is_enough(f):
