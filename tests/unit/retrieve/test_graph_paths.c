@@ -238,7 +238,7 @@ static void limits_are_checked(void **state)
     assert_fails(sp_graph_find_paths(g, "x", &(sp_graph_paths_opts){.k = -1}, &a), SP_E_ARG,
                  "negative");
     assert_fails(sp_graph_find_paths(g, "x", &(sp_graph_paths_opts){.max_steps = 1 << 30}, &a),
-                 SP_E_ARG, "at most");
+                 SP_E_ARG, "max_steps");
     sp_graph_paths_opts o = {.k = 5, .explain = true};
     assert_survives_faults(sp_graph_find_paths(g, "who directed Heat with Al Pacinno", &o, &a),
                            a.n_paths == -7);
