@@ -36,13 +36,16 @@ static inline redisReply *cluster_ask(const cluster *c, int node, const char *fo
         freeReplyObject(done_);                                                                                       \
     } while (0)
 
-/* cluster_is_ok -- node i says that all slots are served. */
+/* cluster_is_ok -- node i says that all slots are served, and has a line to each other node: what is published before is
+ * not passed on. */
 static inline bool cluster_is_ok(const cluster *c, int i)
 {
-    redisReply *r = cluster_ask(c, i, "CLUSTER INFO");
+    redisReply *r = cluster_ask(c, i, "CLUSTER INFO"), *nodes = cluster_ask(c, i, "CLUSTER NODES");
     const bool ok = strstr(r->str, "cluster_state:ok") && strstr(r->str, "cluster_known_nodes:3") &&
-                    strstr(r->str, "cluster_slots_assigned:16384");
+                    strstr(r->str, "cluster_slots_assigned:16384") && !strstr(nodes->str, "disconnected") &&
+                    !strstr(nodes->str, "handshake");
     freeReplyObject(r);
+    freeReplyObject(nodes);
     return ok;
 }
 
