@@ -36,8 +36,8 @@ static inline redisReply *cluster_ask(const cluster *c, int node, const char *fo
         freeReplyObject(done_);                                                                                       \
     } while (0)
 
-/* cluster_is_ok -- node i says that all slots are served, and has a line to each other node: what is published before is
- * not passed on. */
+/* cluster_is_ok -- node i says that all slots are served, and has a line to each other node: what is published
+ * before is not passed on. */
 static inline bool cluster_is_ok(const cluster *c, int i)
 {
     redisReply *r = cluster_ask(c, i, "CLUSTER INFO"), *nodes = cluster_ask(c, i, "CLUSTER NODES");
