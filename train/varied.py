@@ -3,12 +3,13 @@
     python -m train.varied --graph NAME=TRIPLES.tsv ... --without HELD_OUT.tsv ... --n 3000 --out DIR/varied.jsonl
     python -m train.varied --graph NAME=TRIPLES.tsv --asked NAME=WC-P2.txt ...
 
-makes records as train.metaqa does, of one and two hops, each with the name of its graph.  A graph without questions has none in
-its records: `vary` words them.  --asked takes questions as IRN's data has them (question, answer, entity#relation#entity...);
---without drops every triple with an entity that is a subject in a held-out graph, whatever its case and blanks.
+writes the same kind of records as train.metaqa: questions of one and two hops, each with the name of its graph. For a graph
+without questions, `vary` writes them. --asked reads questions in the format of IRN's data (question, answer,
+entity#relation#entity...); --without drops every triple with an entity that is a subject in a held-out graph, ignoring case
+and blanks.
 
-`vary` takes the task of any graph and draws, for the whole task, a spelling of the names and of the names in questions, and for
-its relations their own names, other spellings, nouns of the wide pool, or invented words; then it words the questions anew.
+For each task, `vary` draws how names are spelled in the graph and in the question, and what each relation is called: its own
+name, another spelling of it, a common noun, or an invented word. Then it writes the question in those words.
 """
 import argparse
 import collections

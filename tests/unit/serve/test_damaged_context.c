@@ -124,7 +124,7 @@ static void a_damaged_head_is_computed_again(void **state)
     }
 }
 
-/* Sparse decoding begins anew after the answer so far. */
+/* After the answer so far, sparse decoding starts again. */
 static void a_sparse_reader_continues(void **state)
 {
     const char *dir = *state;
