@@ -53,6 +53,8 @@ class Table:
 
 TABLES = {
     "stream": Table("SQuAD as a stream, from an empty cache", "squad_v1", STREAM, ["-k", "6", "--cold"]),
+    "stream-f1": Table("The same, as many questions as F1 needs", "squad_v1", "inplace@0.15,inplace@0.3",
+                       ["-k", "6", "--cold"]),
     "hotpotqa": Table("HotpotQA, all paragraphs known", "hotpotqa", CURVE, ["--order", "shuffled"]),
     "2wiki": Table("2WikiMultihopQA, all paragraphs known", "2wiki", CURVE, ["--order", "shuffled"]),
     "musique": Table("MuSiQue, all paragraphs known", "musique", CURVE, ["--order", "shuffled"]),
@@ -91,8 +93,7 @@ TABLES = {
                      "likelihood"),
     "craft-3": Table("The same with three", "squad_v1", COPIES, ["-k", "6", "--cold", "--max-variants", "3"],
                      "likelihood"),
-    "speed": Table("Time to the first token, 8 known chunks of 256 tokens in a new order", "",
-                   "full,random,fusion,craft,inplace"),
+    "speed": Table("Time to the first token, 8 known chunks of 256 tokens in a new order", "", "full,fusion,inplace"),
 }
 
 

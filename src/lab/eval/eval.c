@@ -144,6 +144,8 @@ static bool ask_all(const evaluation *v, eval_csv *csv)
     progress_begin(&shown.line, v->o.quiet, v->m.verbose ? SP_LOG_DEBUG : SP_LOG_WARN);
     for (int i = 0, n_done = 0; i < n && done; i++) {
         bool known = eval_csv_has(csv, v->in.questions.v[i].id) != NULL;
+        shown.again = known ? i + 1 : 0;
+        if (!known && n_done == 0) shown.new_at = progress_seconds(&shown.line);
         eval_progress_show(&shown, shown.n_skipped + n_done, n);
         done = ask(v, e, i, csv);
         n_done += !known;

@@ -141,16 +141,27 @@ eval_run_opts eval_run_of(const eval_options *o, const eval_input *in, const mod
                            .n_fuse = o->n_fuse};
 }
 
+void eval_progress_text(const eval_progress *p, int done, int total, double now, char *out, size_t n_out)
+{
+    const int n = done - p->n_skipped;
+    const double took = now - p->new_at + 1e-9;
+    const int left = n > 0 ? (int)(took / n * (total - done)) : 0;
+    if (p->again)
+        snprintf(out, n_out, "question %d of %d is recomputed, to fill the caches", p->again, p->n_skipped);
+    else if (n == 0)
+        snprintf(out, n_out, "question %d of %d", done + 1, total);
+    else
+        snprintf(out, n_out, "question %d of %d, %.1f a minute, %d:%02d left", done, total, n * 60 / took, left / 60,
+                 left % 60);
+}
+
 void eval_progress_show(eval_progress *p, int done, int total)
 {
     char text[96];
     const double now = progress_seconds(&p->line);
     const bool is_due = p->line.on_terminal ? progress_is_due(&p->line) : now - p->said >= LINE_S;
     if (p->quiet || !is_due) return;
-    const int n = done - p->n_skipped;
-    const int left = n > 0 ? (int)(now / n * (total - done)) : 0;
-    snprintf(text, sizeof text, "question %d of %d, %.1f a minute, %d:%02d left", done, total, n * 60 / (now + 1e-9),
-             left / 60, left % 60);
+    eval_progress_text(p, done, total, now, text, sizeof text);
     if (!p->line.on_terminal) fprintf(stderr, "%s\n", text);
     progress_draw(&p->line, "%s", text);
     p->said = now;

@@ -39,12 +39,16 @@ eval_run_opts eval_run_of(const eval_options *o, const eval_input *in, const mod
 typedef struct eval_progress {
     progress line;
     double said;   /* seconds since it began: the last line, where there is no terminal */
+    double new_at; /* the same: the first question that has no rows yet */
     int n_skipped; /* answered in an earlier run */
+    int again;     /* 1 and up: this one, whose rows are there, is recomputed to fill the caches */
     bool quiet;
 } eval_progress;
 
 /* eval_progress_show -- `done` of `total` questions: rate and time left, to standard error; on a
- * terminal in place, else a line twice a minute. */
+ * terminal in place, else a line twice a minute. With `again` set: which one is recomputed. */
 void eval_progress_show(eval_progress *p, int done, int total);
+/* eval_progress_text -- the line, `now` seconds after the start. */
+void eval_progress_text(const eval_progress *p, int done, int total, double now, char *out, size_t n_out);
 
 #endif

@@ -1,6 +1,8 @@
-/* What eval says of hand-made rows: normalised F1, the setting that calibrate chooses, fields of a CSV file. */
+/* What eval says of hand-made rows: normalised F1, the setting that calibrate chooses, fields of a CSV file; and
+ * of how far it is. */
 #include "lab/eval/report.h"
 #include "lab/eval/interval.h"
+#include "lab/eval/options.h"
 #include "lab/files.h"
 
 #include <math.h>
@@ -175,6 +177,20 @@ static void rows_come_back(void **state)
     unlink(path);
 }
 
+/* A run goes on: 40 of 100 questions have rows, and computing 5 of these again took 30 s, ten new ones 20 s. */
+static void time_left_is_that_of_new_questions(void **state)
+{
+    eval_progress p = {.n_skipped = 40, .again = 6};
+    char text[96];
+    eval_progress_text(&p, 40, 100, 30, text, sizeof text);
+    assert_string_equal(text, "question 6 of 40 is recomputed, to fill the caches");
+    p.again = 0, p.new_at = 30;
+    eval_progress_text(&p, 40, 100, 30, text, sizeof text);
+    assert_string_equal(text, "question 41 of 100");
+    eval_progress_text(&p, 50, 100, 50, text, sizeof text);
+    assert_string_equal(text, "question 50 of 100, 30.0 a minute, 1:40 left");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +201,7 @@ int main(void)
         cmocka_unit_test(the_cheapest_sufficient_setting_is_chosen),
         cmocka_unit_test(texts_are_quoted),
         cmocka_unit_test(rows_come_back),
+        cmocka_unit_test(time_left_is_that_of_new_questions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
