@@ -6,7 +6,7 @@ a structure. A new field of an option structure is usable by its name at once (`
 import os
 import threading
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional, TypeVar
+from typing import Any, Callable, Iterable, Mapping, Optional, TypeVar
 
 import cffi
 
@@ -82,17 +82,33 @@ class Keep:
         self._all.append(data)
         return data
 
-    def fill(self, struct: Any, values: Mapping[str, Any], what: str) -> None:
-        """Sets fields by name; None leaves the default. Errors: TypeError names an unknown field."""
+    def fill(self, struct: Any, values: Mapping[str, Any], what: str, known: "Iterable[str]" = ()) -> None:
+        """Sets fields by name; None leaves the default. Errors: TypeError names an unknown field and lists `known`, by
+        default the fields; it names a field whose value is of another type."""
         fields = dict(ffi.typeof(struct).item.fields)
         for name, value in values.items():
             if name not in fields:
-                raise TypeError(f"{what} has no option {name!r}; there are {', '.join(sorted(fields))}")
+                raise TypeError(f"{what} has no option {name!r}; there are {', '.join(sorted(known or fields))}")
             if value is None:
                 continue
-            if isinstance(value, (str, os.PathLike)):
+            wanted = _kind_of(fields[name].type)
+            if isinstance(value, (str, os.PathLike)) and wanted == "a text":
                 value = self.path(value) if name in _PATHS else self.string(value)
-            setattr(struct, name, value)
+            try:
+                setattr(struct, name, value)
+            except TypeError as e:
+                raise TypeError(f"{name}: {value!r} is not {wanted}") from e
+            except OverflowError as e:
+                raise OverflowError(f"{name}: {value!r} is too large or too small") from e
+
+
+def _kind_of(c: Any) -> str:
+    """What a field of this C type takes, for people."""
+    if c.kind == "pointer" and c.item.cname == "char":
+        return "a text"
+    if c.kind == "primitive":
+        return "True or False" if c.cname == "_Bool" else "a number" if c.cname in ("float", "double") else "a whole number"
+    return f"a {c.cname}"
 
 
 class Live:

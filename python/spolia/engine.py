@@ -29,6 +29,19 @@ def _engine_options() -> "dict[str, tuple[str, str]]":
 
 
 _GROUPED = _engine_options()
+_OF_C = ("n_stop", "stop_tokens", "n_scored", "scored", "n_bias", "bias", "grammar", "on_", "user", "go_on", "model", "policy",
+         "n_threads", "exact_first")  # beginnings of fields for which Python has others, or none
+
+
+def _plain(struct: str) -> "set[str]":
+    return {name for name, field in ffi.typeof(struct).fields if field.type.kind != "struct" and not name.startswith(_OF_C)}
+
+
+#: What `open` takes, and what a request takes: the answer to an unknown name.
+_ENGINE = _plain("sp_context_opts") | {n for n in _GROUPED if not n.startswith(_OF_C)} | _plain("sp_reuse_opts") | {
+    "reuse", "quality", "threads"}
+_REQUEST = _plain("sp_request_opts") | _plain("sp_sampling") | _plain("sp_reuse_opts") | _FORMS | {
+    "reuse", "quality", "stop_token_ids"}
 
 
 @dataclass(frozen=True)
@@ -162,7 +175,7 @@ def _request_options(keep: Keep, engine: "Engine", options: "Mapping[str, Any]")
         o.reuse = keep.add(ffi.new("sp_reuse_opts *"))
         keep.fill(o.reuse, engine.reuse_of(reuse), "a reuse policy")
     keep.fill(ffi.addressof(o, "sampling"), {n: plain.pop(n) for n in list(plain) if n in _SAMPLING}, "sampling")
-    keep.fill(o, plain, "a request")
+    keep.fill(o, plain, "a request", _REQUEST)
     return o
 
 
@@ -201,10 +214,10 @@ class Engine(Handle):
     """Opens a model: a GGUF file or a Hugging Face folder.
 
     quality: exact, balanced or fast, as `spolia calibrate` found for the model; or reuse: the default policy of requests,
-    "NAME" or "NAME:key=value,key=value" (`policies()` lists names and parameters), recompute its share. store: a folder in
-    which copies of chunks outlive the process. All other fields of sp_context_opts and its groups are options under their names: n_ctx,
-    kv_bytes, kv_type, max_requests, evict, guard, salt, device, cpu, ... Any number of threads may use one engine;
-    requests that run at the same time are computed together.
+    "NAME" or "NAME:key=value,key=value" (`policies()` lists names and parameters), recompute its share. store: a
+    folder in which copies of chunks outlive the process. All other fields of sp_context_opts and its groups are
+    options under their names: n_ctx, kv_bytes, kv_type, max_requests, evict, guard, salt, device, cpu, ... Any number
+    of threads may use one engine; requests that run at the same time are computed together.
     """
 
     def __init__(self, model: "str | os.PathLike[str]", *, threads: int = 0, **options: Any) -> None:
@@ -219,7 +232,7 @@ class Engine(Handle):
         for name in [name for name in options if name in _GROUPED]:
             group, field = _GROUPED[name]
             keep.fill(ffi.addressof(o, group), {field: options.pop(name)}, "an engine")
-        keep.fill(o, {**options, "model": model}, "an engine")
+        keep.fill(o, {**options, "model": model}, "an engine", _ENGINE)
         super().__init__(out("sp_context *", lambda to: lib.sp_context_open(o, to)), _close_context)
         check(lib.sp_context_start(self.c))
 
@@ -267,6 +280,8 @@ class Engine(Handle):
 
         embedder: the encoder of the file's vectors: chunks are found by words and by meaning. An Index has its own.
         """
+        if not question:
+            raise ValueError("the question is empty")
         hits = sorted(_search(index, question, k, embedder), key=lambda h: h.id)
         with Prompt(self, salt) as p:
             p.system(system)
@@ -295,6 +310,8 @@ class Engine(Handle):
                     salt: Optional[str] = None, **options: Any) -> Stream:
         """A conversation: messages with "role" and "content"; documents are read before the last turn of the user.
         Texts that were documents before are found again in messages, wherever they are."""
+        if not messages:
+            raise ValueError("messages is empty")
         last = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1)
         given = list(documents)
         if given and last < 0:

@@ -6,6 +6,7 @@
 
 #include "cli/show.h"
 
+#define GAIN      0.1 /* share of a prompt; reuse of less is lost in the noise of an estimate */
 #define SAYS_PACE 256 /* tokens computed: a process's first ones take longer, and say little about a prompt */
 
 const char *finish_name(sp_finish f)
@@ -220,7 +221,7 @@ static void print_reuse(const sp_result *r)
         fprintf(stderr, " (%d memory, %d disk)", n_memory, c.n_disk);
     else if (c.n_reused)
         fprintf(stderr, " (%s)", c.n_disk ? "disk" : "memory");
-    fprintf(stderr, "%s%d of %d tokens", c.n ? "; " : "reused: ", r->n_reused, r->n_prompt);
+    fprintf(stderr, "%s%d of %d tokens%s", c.n ? "; " : "", r->n_reused, r->n_prompt, c.n ? "" : " reused");
     if (r->n_recomputed) fprintf(stderr, ", %d recomputed", r->n_recomputed);
 }
 
@@ -232,7 +233,8 @@ void account_summary(const sp_result *r, int64_t n_computed)
         fputs("; first token ", stderr);
         print_duration((double)r->ttft_us / 1e3);
     }
-    if (r->ttft_us > 0 && r->n_reused > 0 && r->cold_us > 0 && n_computed >= SAYS_PACE) {
+    const bool gains = (double)r->n_reused >= GAIN * r->n_prompt;
+    if (r->ttft_us > 0 && gains && r->cold_us > 0 && n_computed >= SAYS_PACE) {
         fputs(", about ", stderr);
         print_duration((double)r->cold_us / 1e3);
         fputs(" without", stderr);

@@ -40,6 +40,16 @@ static void print_wrapped(const char *text, int left)
     puts(text);
 }
 
+/* print_about -- paragraphs, filled to the width of the page. A line that begins with a blank keeps its place. */
+static void print_about(const char *text)
+{
+    char *filled = cli_copy(text);
+    for (char *s = filled; *s; s++)
+        if (*s == '\n' && s > filled && s[-1] != '\n' && s[1] && !strchr(" \n", s[1])) *s = ' ';
+    print_wrapped(filled, 0);
+    free(filled);
+}
+
 /* describe -- the help text, and the value that the environment or the config file gives. */
 static char *describe(const opt *o, const opt_origin *origin)
 {
@@ -66,8 +76,9 @@ static char *describe(const opt *o, const opt_origin *origin)
 static void print_choices(const opt_choice *c)
 {
     for (; c && c->name; c++) {
-        int n = printf("%*s%-8s ", LEFT + 5, "", c->name);
-        if (n > LEFT + 14) printf("\n%*s", LEFT + 14, "");
+        int n = printf("%*s%s", LEFT + 5, "", c->name);
+        bool fits = n < LEFT + 14;
+        printf("%s%*s", fits ? "" : "\n", fits ? LEFT + 14 - n : LEFT + 14, "");
         print_wrapped(c->help, LEFT + 14);
     }
 }
@@ -117,7 +128,7 @@ void opt_print_help(const opt_help *h)
     int n_hidden = 0;
     const opt_origin *origin = h->origins;
     printf("usage: spolia %s\n\n", h->usage->synopsis);
-    print_wrapped(h->usage->about, 0);
+    print_about(h->usage->about);
     putchar('\n');
     for (const opt *const *t = h->tables; *t; t++) {
         const char *title = OWN_GROUP;

@@ -49,7 +49,7 @@ static int machine_options(model_options *m, opt *to)
         {OPT_GROUP, "Model and memory"},
         {OPT_STRING, "model", 'm', "PATH", &c->model,
          "GGUF file, Hugging Face folder, or hf:ORG/REPO[:TYPE] (spolia pull)", .required = true,
-         .is_model = true},
+         .common = true, .is_model = true},
         {OPT_INT, "ctx-size", 'c', "N", &c->n_ctx,
          "tokens of prompt and answer (as trained, at most 8192)", .common = true},
         {OPT_INT, "threads", 't', "N", &c->machine.n_threads, "threads (one for each core)",

@@ -5,6 +5,7 @@
 
 #include "cmd/graph.h"
 #include "cli/progress.h"
+#include "cli/show.h"
 
 /* What the progress line shows: the library keeps the counts current while it runs. */
 typedef struct import_view {
@@ -38,11 +39,12 @@ static void print_json(const char *path, const sp_graph_stats *s, double took)
 
 static void print_summary(const char *path, const sp_graph_stats *s, double took)
 {
+    char size[SHOW_SIZE];
     printf("%s: %" PRId64 " new triples, %" PRId64 " duplicates, %" PRId64 " new entities, %" PRId64
-           " new aliases, %" PRId64 " bad lines; %" PRId64 " files read, %" PRId64
-           " unchanged; %.1f MB in %.2f s\n",
+           " new aliases, %" PRId64 " bad lines; %" PRId64 " file%s read, %" PRId64
+           " unchanged; %s in %.2f s\n",
            path, s->n_triples, s->n_duplicates, s->n_entities, s->n_aliases, s->n_bad, s->n_files,
-           s->n_unchanged, (double)s->n_bytes * 1e-6, took);
+           s->n_files == 1 ? "" : "s", s->n_unchanged, show_size(size, s->n_bytes), took);
 }
 
 int cmd_graph_import(int argc, char **argv)

@@ -45,11 +45,13 @@ static void print_others(const sp_index_stats *s)
 
 static void print_line(const char *path, const sp_index_stats *s, double took)
 {
+    char size[SHOW_SIZE];
     show_line(stdout, path, 0);
-    printf(": %" PRId64 " chunks of %" PRId64 " files (%" PRId64 " read, %" PRId64
-           " unchanged, %" PRId64 " removed, %" PRId64 " skipped), %.1f MB in %.2f s",
-           s->n_chunks, s->n_files, s->n_files - s->n_unchanged, s->n_unchanged, s->n_removed,
-           s->n_skipped, (double)s->n_bytes * 1e-6, took);
+    printf(": %" PRId64 " chunk%s of %" PRId64 " file%s (%" PRId64 " read, %" PRId64
+           " unchanged, %" PRId64 " removed, %" PRId64 " skipped), %s in %.2f s",
+           s->n_chunks, s->n_chunks == 1 ? "" : "s", s->n_files, s->n_files == 1 ? "" : "s",
+           s->n_files - s->n_unchanged, s->n_unchanged, s->n_removed, s->n_skipped,
+           show_size(size, s->n_bytes), took);
     if (s->n_bad_lines) printf("; %" PRId64 " bad lines skipped", s->n_bad_lines);
     print_others(s);
     putchar('\n');
@@ -154,7 +156,7 @@ int cmd_index(int argc, char **argv)
          "index only the folders named here; also rebuilds an index of an older version"},
         {OPT_FLAG, "moved", 0, NULL, &b.o.moved,
          "the folder named here is one of the index's folders that has moved"},
-        {OPT_FLAG, "strict", 0, NULL, &b.o.strict, "stop at a bad line of a JSONL file"},
+        {OPT_FLAG, "strict", 0, NULL, &b.o.strict, "stop at a bad line of a JSONL file or of .tags"},
         {OPT_INT, "chunk-words", 0, "N", &b.o.size_words,
          "most words in a chunk (150, or the index's setting)"},
         {OPT_INT, "overlap-words", 0, "N", &b.o.overlap_words,
@@ -162,7 +164,8 @@ int cmd_index(int argc, char **argv)
         {OPT_FLAG, "precompute", 0, NULL, &computes,
          "then compute copies of all chunks, as spolia precompute does", .common = true},
         {OPT_STRING, "embedding", 0, "PATH", &b.embedding,
-         "text encoder: the chunks get vectors, too, for searches by meaning (none)", .is_model = true},
+         "text encoder: the chunks get vectors, too, for searches by meaning (none)", .is_model = true,
+         .common = true},
         {OPT_STRING, "vectors", 0, "KIND", &b.vectors,
          "how they are searched: flat, ivf, hnsw (flat up to 20,000 chunks, then hnsw), chroma:URL"},
         {OPT_FLAG, "quiet", 'q', NULL, &b.quiet, "print warnings only"},

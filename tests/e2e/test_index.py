@@ -27,6 +27,13 @@ def search(index, question):
     return json.loads(succeed("search", "-i", index, "--json", question))
 
 
+def test_the_summary_is_for_people(docs, tmp_path):
+    said = succeed("index", docs, "-o", tmp_path / "x.db")
+    assert "1 chunk of 1 file (1 read" in said and ", 22 bytes in " in said
+    (docs / "b.txt").write_text("word " * 3000)
+    assert " chunks of 2 files (1 read" in succeed("index", "-o", tmp_path / "x.db")
+
+
 def test_another_folder_is_refused_added_or_replaces(docs, tmp_path):
     other, index = tmp_path / "other", tmp_path / "x.db"
     other.mkdir()

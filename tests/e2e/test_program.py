@@ -59,6 +59,16 @@ def test_each_command_explains_itself(described):
     assert succeed("ask", "--help").count("\n  -") <= 15
 
 
+def test_paragraphs_of_help_are_filled_and_no_line_ends_with_a_blank(described):
+    for words, c in leaves(described):
+        text = succeed(*words, "--help-all")
+        assert not re.search(r" $", text, re.M), words
+        about = text.split("\n\n", 1)[1][:len(c["about"])].split("\n")
+        for line, following in zip(about[:-1], about[1:-1]):
+            if line and following and not following.startswith(" "):
+                assert len(line) + 1 + len(following.split()[0]) > 100, (words, line)
+
+
 def test_names_are_unique(described):
     for words, c in leaves(described):
         names = [o["name"] for o in c["options"]]

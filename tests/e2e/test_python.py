@@ -195,6 +195,20 @@ def test_errors_are_exceptions_with_the_librarys_words(engine, tmp_path):
         engine.ask("x", reuse="craft:alfa=1")
     with pytest.raises(TypeError, match="no option 'n_contexts'.*n_ctx"):
         spolia.open(MODEL, n_contexts=3)
+    with pytest.raises(TypeError, match="no option 'store_folder'.*evict.*kv_bytes.*store, .*threads"):
+        spolia.open(MODEL, store_folder="x")
+    with pytest.raises(TypeError, match="no option 'temprature'.*quality.*regex.*seed.*temperature") as said:
+        engine.ask("x", temprature=0)
+    assert not re.search("on_text|n_stop|scored|grammar", str(said.value)), "fields that Python fills are not offered"
+    for name, value, kind in (("temperature", "hot", "a number"), ("top_k", 1.5, "a whole number"), ("evict", 3, "a text")):
+        with pytest.raises(TypeError, match=f"{name}: {value!r} is not {kind}"):
+            spolia.open(MODEL, evict=value) if name == "evict" else engine.ask("x", **{name: value})
+    with pytest.raises(OverflowError, match="top_k: 1099511627776 is too large"):
+        engine.ask("x", top_k=1 << 40)
+    with pytest.raises(ValueError, match="the question is empty"):
+        engine.ask("", documents=["Anna Berg is the keeper."])
+    with pytest.raises(ValueError, match="messages is empty"):
+        engine.chat([])
     with pytest.raises(spolia.ContextTooLong):
         engine.ask("x", documents=["word " * 6000])
     with pytest.raises(ValueError, match="NUL"):
