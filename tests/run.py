@@ -11,16 +11,26 @@ built and once emulated.
 
 With --under, the C programs alone, each started by this command: those of another machine, by its emulator.
 
+On two cores or more, two jobs run at a time, and what one prints is shown when it has ended: one lane starts with the
+C programs, the other with the Python files, and whichever is done first takes what is left of the other's. Ctrl-C ends
+both.
+
     python tests/run.py [--build build] [--only SUBSTRING] [--cpus ref,avx2,avxvnni,avx512,vnni,amx]
                         [--under COMMAND [--folders tests/unit,tests/kernel,tests/property]]
 """
 import argparse
+import collections
+import contextlib
 import os
 import pathlib
+import queue
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ET
 
@@ -32,23 +42,101 @@ OF_ALL_CPUS = ("tests/kernel", "tests/property")
 NOT_COMPUTING = ("tests/reference", "tests/e2e/test_bad_input.py", "tests/e2e/test_tokenizer_vectors.py")
 
 
-LIMIT_S = 900 # of one program: what waits longer waits for ever
+# Python files that take longest: each is a job of its own, and they begin; the others are jobs of so many.
+SLOW = [f"tests/e2e/test_{name}.py" for name in (
+    "page", "remote_cluster", "remote_s3", "chat_templates", "remote_faults", "bench_python", "eval", "context_memory",
+    "pull", "clients")]
+FILES_A_JOB = 8
+LIMIT_S = 900  # of one C program: what waits longer waits for ever
 
 
-def output_of(command: list, env: dict) -> tuple[str, int]:
-    """What the program prints, and its exit code; a program that does not end is killed and has failed."""
-    try:
-        done = subprocess.run(command, env=env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              errors="replace", timeout=LIMIT_S)
-        return done.stdout, done.returncode
-    except subprocess.TimeoutExpired as e:
-        return f"{(e.stdout or b'').decode(errors='replace')}\nkilled after {LIMIT_S} s\n", -1
+def send(process: subprocess.Popen, number: int):
+    """A signal, to a process and all that it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
-def run_c(program: pathlib.Path, env: dict, how: str, under: list = ()) -> tuple[int, int, int, list]:
+class Lanes:
+    """Runs jobs, functions of these lanes that give counts: two at a time, from both ends of their list."""
+
+    def __init__(self, jobs: list):
+        self.jobs = collections.deque(jobs)
+        self.lock = threading.Lock() # of the jobs, of what runs, and of what is printed
+        self.running: set[subprocess.Popen] = set()
+        self.stopped = False
+
+    def counts(self):
+        """Of every job, as each ends."""
+        done = queue.SimpleQueue()
+        lanes = [threading.Thread(target=self.work, args=(take, done), daemon=True)
+                 for take in (self.jobs.popleft, self.jobs.pop)[:os.cpu_count()]]
+        for lane in lanes:
+            lane.start()
+        left = len(lanes)
+        while left:
+            if isinstance(count := done.get(), BaseException):
+                raise count
+            left -= count is None
+            if count:
+                yield count
+
+    def work(self, take, done):
+        try:
+            while job := self.next(take):
+                done.put(job(self))
+            done.put(None)
+        except BaseException as e: # noqa: BLE001 -- raised again where the counts are read
+            done.put(e)
+
+    def next(self, take):
+        with self.lock:
+            return take() if self.jobs and not self.stopped else None
+
+    def output_of(self, command: list, env: dict, limit: float | None = None) -> tuple[str, int]:
+        """What a command prints, and its exit code; one that does not end in time is killed and has failed."""
+        with tempfile.TemporaryFile() as printed:  # not a pipe: what the command leaves behind would keep it open
+            with self.lock:
+                if self.stopped:
+                    return "not started\n", -1
+                process = subprocess.Popen(
+                    [str(word) for word in command], env=env, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=printed,
+                    stderr=subprocess.STDOUT, start_new_session=True)  # Ctrl-C is passed on once, by stop()
+                self.running.add(process)
+            try:
+                code, late = process.wait(limit), ""
+            except subprocess.TimeoutExpired:
+                send(process, signal.SIGKILL)
+                code, late = process.wait() and -1, f"\nkilled after {limit} s\n"
+            finally:
+                with self.lock:
+                    self.running.remove(process)
+            printed.seek(0)
+            return printed.read().decode(errors="replace") + late, code
+
+    def stop(self):
+        """Interrupts what runs, and waits for it: pytest then ends the servers that its tests have started."""
+        with self.lock:
+            self.stopped = True
+            for process in self.running:
+                send(process, signal.SIGINT)
+        end = time.monotonic() + 30
+        while self.running and time.monotonic() < end:
+            time.sleep(0.1)
+        with self.lock:
+            for process in self.running:
+                send(process, signal.SIGKILL)
+
+    def show(self, name: str, counts: tuple, began: float, more: str = ""):
+        passed, failed, skipped, _ = counts
+        with self.lock:
+            print(f"{more}{'FAIL' if failed else 'ok  '} {name:42} {passed:4} passed {skipped:3} skipped "
+                  f"{time.monotonic() - began:6.1f} s", flush=True)
+
+
+def run_c(lanes: Lanes, program: pathlib.Path, env: dict, how: str, under: list = ()) -> tuple[int, int, int, list]:
     """Tests passed, failed, skipped, and a line about each that failed."""
-    started = time.time()
-    printed, code = output_of([*under, program], {**env, "CMOCKA_MESSAGE_OUTPUT": "TAP"})
+    began = time.monotonic()
+    printed, code = lanes.output_of([*under, program], {**env, "CMOCKA_MESSAGE_OUTPUT": "TAP"}, LIMIT_S)
     passed = failed = skipped = 0
     lines = []
     for line in printed.splitlines():
@@ -64,19 +152,17 @@ def run_c(program: pathlib.Path, env: dict, how: str, under: list = ()) -> tuple
     if code != 0 and failed == 0:
         failed += 1
         lines.append(f"{program.name}{how}: exit code {code}: {' '.join(printed.splitlines()[-1:])[:200]}")
-    if failed:
-        print(printed)
-    print(f"{'FAIL' if failed else 'ok  '} {program.name + how:42} {passed:4} passed {skipped:3} skipped "
-          f"{time.time() - started:6.1f} s", flush=True)
-    return passed, failed, skipped, lines
+    counts = passed, failed, skipped, lines
+    skips = "".join(line + "\n" for line in printed.splitlines() if line.startswith("skipped: "))
+    lanes.show(program.name + how, counts, began, printed + "\n" if failed else skips)
+    return counts
 
 
-def run_folders(build: pathlib.Path, folders: tuple, env: dict, only: str, how: str = "", under: list = ()):
-    """Counts of every program in the folders, one by one."""
-    for folder in folders:
-        for program in sorted((build / folder).rglob("*")):
-            if program.is_file() and not program.suffix and only in program.name:
-                yield run_c(program, env, how, under)
+def c_jobs(build: pathlib.Path, folders: tuple, env: dict, only: str, how: str = "", under: list = ()) -> list:
+    """One a program of the folders."""
+    return [lambda lanes, program=program: run_c(lanes, program, env, how, under)
+            for folder in folders for program in sorted((build / folder).rglob("*"))
+            if program.is_file() and not program.suffix and only in program.name]
 
 
 def what_failed(suite: ET.Element):
@@ -87,16 +173,9 @@ def what_failed(suite: ET.Element):
             yield f"{case.get('classname')}::{case.get('name')}: {said[:200]}"
 
 
-def run_python(build: pathlib.Path, env: dict, only: str, but: tuple = ()) -> tuple[int, int, int, list]:
-    report = build / "pytest.xml"
-    report.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "--no-header", "-p", "no:cacheprovider",
-               f"--junitxml={report}", "tests", *(f"--ignore={path}" for path in but)]
-    if only:
-        command += ["-k", only]
-    code = subprocess.run(command, cwd=ROOT, env={**env, "SPOLIA_BUILD": str(build)}).returncode
+def read_report(report: pathlib.Path, code: int) -> tuple[int, int, int, list]:
     if not report.exists():
-        return 0, 1, 0, [f"pytest ended with {code} and without a report"]
+        return 0, 1, 0, [f"pytest ended with {code} and without a report ({report.stem})"]
     total = failed = skipped = 0
     lines = []
     for suite in ET.parse(report).getroot().iter("testsuite"):
@@ -104,31 +183,66 @@ def run_python(build: pathlib.Path, env: dict, only: str, but: tuple = ()) -> tu
         failed += int(suite.get("failures")) + int(suite.get("errors"))
         skipped += int(suite.get("skipped"))
         lines += what_failed(suite)
+    if code not in (0, 1, 5) and not failed:  # 5: no test has the name that was asked for
+        failed, lines = 1, [f"pytest ended with {code} ({report.stem})"]
     return total - failed - skipped, failed, skipped, lines
 
 
-def everything(build: pathlib.Path, env: dict, only: str):
-    yield from run_folders(build, ("tests/unit", "tests/kernel"), env, only)
-    yield from run_folders(build / "emulate", ("tests/kernel",), env, only, " (emulated)")
-    yield from run_folders(build, ("tests/property", "tests/fuzz"), env, only)
-    yield run_python(build, env, only)
+def run_python(lanes: Lanes, build: pathlib.Path, files: list, env: dict, only: str, how: str) -> tuple:
+    """As run_c, of Python files; build/pytest has their reports."""
+    began = time.monotonic()
+    name = pathlib.Path(files[0]).stem + (f" ... {pathlib.Path(files[-1]).stem}" if files[1:] else "") + how
+    report = build / "pytest" / f"{pathlib.Path(files[0]).stem}{how.replace(' ', '-')}.xml"
+    report.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "--no-header", "-p", "no:cacheprovider",
+               f"--junitxml={report}", *files, *(["-k", only] if only else [])]
+    printed, code = lanes.output_of(command, {**env, "SPOLIA_BUILD": str(build)})
+    counts = read_report(report, code)
+    skips = "".join(line + "\n" for line in printed.splitlines() if line.startswith("SKIPPED"))
+    lanes.show(name, counts, began, printed if counts[1] else skips)
+    return counts
 
 
-def on_each_cpu(build: pathlib.Path, env: dict, only: str, names: list):
-    yield from run_folders(build, OF_ALL_CPUS, env, only)
-    yield from run_folders(build / "emulate", OF_ALL_CPUS, env, only, " (emulated)")
+def python_jobs(build: pathlib.Path, env: dict, only: str, how: str = "", but: tuple = ()) -> list:
+    """Of all Python files; the last one is to begin."""
+    files = sorted(str(f.relative_to(ROOT)) for f in (ROOT / "tests").rglob("test_*.py"))
+    files = [f for f in files if not f.startswith(but)]
+    others = [f for f in files if f not in SLOW]
+    groups = [[f] for f in SLOW if f in files]
+    groups += [others[i:i + FILES_A_JOB] for i in range(0, len(others), FILES_A_JOB)]
+    return [lambda lanes, group=group: run_python(lanes, build, group, env, only, how)
+            for group in reversed([files] if only else groups)]
+
+
+def everything(build: pathlib.Path, env: dict, only: str) -> list:
+    return [*c_jobs(build, ("tests/unit", "tests/kernel"), env, only),
+            *c_jobs(build / "emulate", ("tests/kernel",), env, only, " (emulated)"),
+            *c_jobs(build, ("tests/property", "tests/fuzz"), env, only), *python_jobs(build, env, only)]
+
+
+def left_out(name: str):
+    print(f"{name}: left out; neither it nor its emulation runs on this CPU")
+    return 0, 0, 1, []
+
+
+def on_each_cpu(build: pathlib.Path, env: dict, only: str, names: list) -> list:
+    jobs = [*c_jobs(build, OF_ALL_CPUS, env, only), *c_jobs(build / "emulate", OF_ALL_CPUS, env, only, " (emulated)")]
+    python = []
     for name in names:
         emulated = not cpus.runs_here(name)
         if emulated and not cpus.emulation_runs_here():
-            print(f"{name}: left out; neither it nor its emulation runs on this CPU")
-            yield 0, 0, 1, []
+            jobs.append(lambda lanes, name=name: left_out(name))
             continue
         where = build / "emulate" if emulated else build
         how = f" ({name}{', emulated' * emulated})"
         on = {**env, "SPOLIA_CPU": name, **({"SPOLIA_EMULATED": "1"} if emulated else {})}
-        yield from run_folders(where, COMPUTING, on, only, how)
-        print(f"python{how}", flush=True)
-        yield run_python(where, on, only, NOT_COMPUTING)
+        jobs += c_jobs(where, COMPUTING, on, only, how)
+        python += python_jobs(where, on, only, how, NOT_COMPUTING)
+    return jobs + python
+
+
+def interrupted(number, frame):
+    raise KeyboardInterrupt
 
 
 def main() -> int:
@@ -149,16 +263,25 @@ def main() -> int:
     cache = str(build / "test-cache")  # not the user's
     env = {**os.environ, "XDG_CACHE_HOME": cache, "ASAN_OPTIONS": "detect_leaks=1", "TSAN_OPTIONS": "halt_on_error=1"}
 
-    sums = [0, 0, 0, []]
     if args.under:
-        under = shlex.split(args.under)
-        counts = run_folders(build, tuple(args.folders.split(",")), env, args.only, under=under)
+        env["SPOLIA_UNDER"] = args.under  # a program cannot start itself again: the system would not use the emulator
+        jobs = c_jobs(build, tuple(args.folders.split(",")), env, args.only, under=shlex.split(args.under))
     elif names:
-        counts = on_each_cpu(build, env, args.only, names)
+        jobs = on_each_cpu(build, env, args.only, names)
     else:
-        counts = everything(build, env, args.only)
-    for count in counts:
-        sums = [a + b for a, b in zip(sums, count)]
+        jobs = everything(build, env, args.only)
+    sums = [0, 0, 0, []]
+    lanes = Lanes(jobs)
+    signal.signal(signal.SIGTERM, interrupted)
+    try:
+        for count in lanes.counts():
+            sums = [a + b for a, b in zip(sums, count)]
+    except BaseException as e:
+        lanes.stop()
+        if not isinstance(e, KeyboardInterrupt):
+            raise
+        print("interrupted")
+        return 130
     print("".join(f"FAILED {line}\n" for line in sums[3]), end="")
     print(f"{sums[0]} passed, {sums[1]} failed, {sums[2]} skipped")
     return 1 if sums[1] else 0

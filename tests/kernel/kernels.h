@@ -129,11 +129,11 @@ static inline sp_rope make_rope(int n_rot, bool adjacent, int n_pos, float magni
     float *c = sp_alloc((size_t)n_pos * (size_t)SP_MAX(half, 1), 2 * sizeof(float));
     assert_non_null(c);
     float *s = c + n_pos * half;
-    for (int p = 0; p < n_pos; p++) {
-        for (int i = 0; i < half; i++) {
-            double angle = p * pow(10000, -2.0 * i / n_rot);
-            c[p * half + i] = (float)cos(angle) * magnitude;
-            s[p * half + i] = (float)sin(angle) * magnitude;
+    for (int i = 0; i < half; i++) {
+        const double turn = pow(10000, -2.0 * i / n_rot);
+        for (int p = 0; p < n_pos; p++) {
+            c[p * half + i] = (float)cos(p * turn) * magnitude;
+            s[p * half + i] = (float)sin(p * turn) * magnitude;
         }
     }
     *memory = c;

@@ -27,7 +27,7 @@ static void check_ref(const sp_ops *ops, world *w, uint64_t *seed)
     /* Integer products also round the query: errors of 1e-4 in a score are usual at D = 256. */
     const float lse_bound = is_rounded(ops, w->kv.type) ? 0.1f : w->kv.type == SP_Q16 ? 1e-3f : 1e-4f;
     SP_UNUSED(seed);
-    attend_all(reference(), w, w->expected, w->expected_mass, 1);
+    expect_ref(w, 0, M);
     attend_all(ops, w, w->out, w->mass, 1);
     assert_within(bound_of(ops, w->kv.type), w->out, w->expected, n);
     assert_within(bound_of(ops, w->kv.type), w->mass, w->expected_mass, n_mass);
@@ -49,26 +49,32 @@ static void equals_ref(void **state)
     for_every_world(variant(state), check_ref, 3);
 }
 
+/* Queries in groups of at most `longest`: the same bits as all together, which are in w->expected. */
+static void check_groups(const sp_ops *ops, world *w, uint64_t *seed, int longest)
+{
+    const int64_t n = M * w->s.H * w->s.D, n_mass = M * w->s.H * N_SPANS;
+    memset(w->out, 0xff, (size_t)n * sizeof(float));
+    memset(w->mass, 0xff, (size_t)n_mass * sizeof(float));
+    for (int64_t m = 0, piece; m < M; m += piece) {
+        piece = 1 + below(seed, longest);
+        piece = SP_MIN(piece, M - m);
+        sp_attend_req req = request(w, m, piece, w->out, w->mass);
+        attend(ops, w, &req, 1, 1);
+    }
+    assert_same_bits(w->out, w->expected, n);
+    assert_same_bits(w->mass, w->expected_mass, n_mass);
+}
+
+static const int groups[] = {1, 6, 11};
+
 /* Queries alone and in groups of any size: the same bits as all together, with and without
  * masses. */
 static void check_pieces(const sp_ops *ops, world *w, uint64_t *seed)
 {
-    const int64_t n = M * w->s.H * w->s.D, n_mass = M * w->s.H * N_SPANS;
     attend_all(ops, w, w->expected, w->expected_mass, 1);
-    for (int longest = 1; longest <= 11; longest += 5) {
-        memset(w->out, 0xff, (size_t)n * sizeof(float));
-        memset(w->mass, 0xff, (size_t)n_mass * sizeof(float));
-        for (int64_t m = 0, piece; m < M; m += piece) {
-            piece = 1 + below(seed, longest);
-            piece = SP_MIN(piece, M - m);
-            sp_attend_req req = request(w, m, piece, w->out, w->mass);
-            attend(ops, w, &req, 1, 1);
-        }
-        assert_same_bits(w->out, w->expected, n);
-        assert_same_bits(w->mass, w->expected_mass, n_mass);
-    }
+    for (size_t i = 0; i < SP_COUNT(groups); i++) check_groups(ops, w, seed, groups[i]);
     attend_all(ops, w, w->out, NULL, 1);
-    assert_same_bits(w->out, w->expected, n);
+    assert_same_bits(w->out, w->expected, M * w->s.H * w->s.D);
 }
 
 static void query_does_not_depend_on_others(void **state)
@@ -120,24 +126,42 @@ static void requests_do_not_mix(void **state)
 
 /* -- windows and caps --------------------------------------------------------------------------- */
 
-/* Every window and cap: as ref, and a query does not depend on others. A window may leave a query
- * without any key: its result is 0. */
-static void check_windows(const sp_ops *ops, world *w, uint64_t *seed)
+typedef struct view {
+    int32_t window;
+    float cap;
+} view;
+
+/* As ref, and a query does not depend on others: the i-th view with the i-th size of groups. */
+static void check_views(const sp_ops *ops, world *w, uint64_t *seed, const view *views, size_t n_views)
 {
-    static const struct {
-        int32_t window;
-        float cap;
-    } some[] = {{1, 0}, {17, 0}, {64, 0.5f}, {300, 0}, {0, 2}};
     const int64_t n = M * w->s.H * w->s.D, n_mass = M * w->s.H * N_SPANS;
-    for (size_t i = 0; i < SP_COUNT(some); i++) {
-        w->window = some[i].window;
-        w->cap = some[i].cap;
-        attend_all(reference(), w, w->expected, w->expected_mass, 1);
+    for (size_t i = 0; i < n_views; i++) {
+        w->window = views[i].window;
+        w->cap = views[i].cap;
+        expect_ref(w, 0, M);
         attend_all(ops, w, w->out, w->mass, 1);
         assert_within(bound_of(ops, w->kv.type), w->out, w->expected, n);
         assert_within(bound_of(ops, w->kv.type), w->mass, w->expected_mass, n_mass);
-        check_pieces(ops, w, seed);
+        memcpy(w->expected, w->out, (size_t)n * sizeof(float));
+        memcpy(w->expected_mass, w->mass, (size_t)n_mass * sizeof(float));
+        check_groups(ops, w, seed, groups[i % SP_COUNT(groups)]);
+        attend_all(ops, w, w->out, NULL, 1);
+        assert_same_bits(w->out, w->expected, n);
     }
+}
+
+/* Every window and cap. A window may leave a query without any key: its result is 0. */
+static void check_windows(const sp_ops *ops, world *w, uint64_t *seed)
+{
+    static const view some[] = {{1, 0}, {17, 0}, {64, 0.5f}, {300, 0}, {0, 2}};
+    check_views(ops, w, seed, some, SP_COUNT(some));
+}
+
+/* A window that hides whole pieces and begins inside one, and one of the last step alone. */
+static void check_windows_of_long(const sp_ops *ops, world *w, uint64_t *seed)
+{
+    static const view some[] = {{300, 0}, {17, 2}};
+    check_views(ops, w, seed, some, SP_COUNT(some));
 }
 
 static void windows_and_caps_equal_ref(void **state)
@@ -192,7 +216,8 @@ static void check_sinks(const sp_ops *ops, world *w, uint64_t *seed)
     assert_within(bound_of(ops, w->kv.type), w->out, w->expected, n);
     assert_within(bound_of(ops, w->kv.type), w->mass, w->expected_mass, n_mass);
     check_pieces(ops, w, seed);
-    check_windows(ops, w, seed);
+    /* no key but the sink; and with a cap */
+    check_views(ops, w, seed, (const view[]){{1, 0}, {64, 0.5f}}, 2);
     sp_free(sinks);
 }
 
@@ -231,8 +256,7 @@ static void check_long(const sp_ops *ops, world *w, uint64_t *seed)
     attend_all(ops, w, w->out, w->mass, 3);
     for (size_t i = 0; i < SP_COUNT(queries); i++) {
         const int64_t q = queries[i];
-        sp_attend_req req = request(w, q, 1, w->expected, w->expected_mass);
-        attend(reference(), w, &req, 1, 1);
+        expect_ref(w, q, 1);
         assert_within(bound_of(ops, w->kv.type), w->out + q * n, w->expected + q * n, n);
         assert_within(bound_of(ops, w->kv.type), w->mass + q * n_mass, w->expected_mass + q * n_mass, n_mass);
         for (int64_t h = q * w->s.H; h < (q + 1) * w->s.H; h++) {
@@ -247,7 +271,7 @@ static void check_long(const sp_ops *ops, world *w, uint64_t *seed)
 static void long_equals_ref(void **state)
 {
     for_every_long_world(variant(state), check_long);
-    for_every_long_world(variant(state), check_windows);
+    for_every_long_world(variant(state), check_windows_of_long);
 }
 
 /* Any number of threads, all queries or a single one (whose pieces then run on different threads):
