@@ -129,6 +129,8 @@ class Lanes:
     def show(self, name: str, counts: tuple, began: float, more: str = ""):
         passed, failed, skipped, _ = counts
         with self.lock:
+            if self.stopped:
+                return
             print(f"{more}{'FAIL' if failed else 'ok  '} {name:42} {passed:4} passed {skipped:3} skipped "
                   f"{time.monotonic() - began:6.1f} s", flush=True)
 
@@ -196,7 +198,9 @@ def run_python(lanes: Lanes, build: pathlib.Path, files: list, env: dict, only: 
     report.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "--no-header", "-p", "no:cacheprovider",
                f"--junitxml={report}", *files, *(["-k", only] if only else [])]
-    printed, code = lanes.output_of(command, {**env, "SPOLIA_BUILD": str(build)})
+    # Plugins that the packages of other tests bring are loaded for seconds, and used by none.
+    own = {"SPOLIA_BUILD": str(build), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    printed, code = lanes.output_of(command, {**env, **own})
     counts = read_report(report, code)
     skips = "".join(line + "\n" for line in printed.splitlines() if line.startswith("SKIPPED"))
     lanes.show(name, counts, began, printed if counts[1] else skips)
