@@ -15,9 +15,9 @@ typedef struct prompt {
     int n_segs, n;
 } prompt;
 
-/* Kernel variants, and rounds of each type of cache. A type begins with the rotary variant after that of the last type,
- * so one round of all types passes every one. Slow are ref, and the device "far", which dies where the host touches its
- * memory (support/far_device.h). */
+/* Kernel variants, and rounds of each type of cache. A type begins with the rotary variant after that of the last
+ * type, so one round of all types passes every one. Slow are ref, and the device "far", which dies where the host
+ * touches its memory (support/far_device.h). */
 static const struct {
     const char *name;
     int rounds;
