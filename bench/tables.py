@@ -38,6 +38,8 @@ STREAMED = ("squad_v1", "dragonball_en", "mtrag_un")   # questions about the sam
 TUNE = "{tune}"                                 # among options: the half of the set that is for tuning
 CRAFT = "craft@0,craft@0.15,craft:focus=0@0.15,craft:alpha=0.25,craft:alpha=1"
 COPIES = "craft@0,craft@0.15"
+LAYERS = "full,random@0.15,blend@0.15,blend:layer=7@0.15,blend:layer=13@0.15"
+SEEDS = ",".join(["full", "random@0.15", *(f"random:seed={seed}@0.15" for seed in range(1, 10))])
 
 
 @dataclass
@@ -69,6 +71,9 @@ TABLES = {
                    "likelihood"),
     "papers": Table("HotpotQA, the papers' policies, on plain copies and on copies fused with one similar paragraph",
                     "hotpotqa", PAPERS, ["--order", "shuffled", "--fuse", "1"], "likelihood"),
+    "layers": Table("HotpotQA, CacheBlend's selection at later layers", "hotpotqa", LAYERS, ["--order", "shuffled"],
+                    "likelihood"),
+    "seeds": Table("HotpotQA, random tokens, ten seeds", "hotpotqa", SEEDS, ["--order", "shuffled"], "likelihood"),
     "bm25": Table("SQuAD, six paragraphs known, on copies fused with the one most similar by words", "squad_v1", FUSED,
                   ["-k", "6", "--fuse", "1"], "likelihood"),
     "together": Table("The same, fused with the one that other questions find with it most often", "squad_v1", FUSED,

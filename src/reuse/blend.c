@@ -2,9 +2,13 @@
  *
  * Probe: all chunk tokens through the first two layers, seeing everything before them, in a private
  * span; the distance of their second-layer KV from the cached copy is the score. The question is
- * not part of it.
+ * not part of it. `layer` names another one: a later layer costs more and knows more, the more so where
+ * the first ones see a window only.
  * Source: FusionRAG section 2.2.2, eq. 7 to 9. */
 #include "reuse/parts.h"
+
+static const sp_reuse_param params[] = {
+    {"layer", "", "compares keys and values at this layer", 1, 1000, 2, .whole = true}};
 
 /* add_fresh -- the private span: all chunk tokens at their positions; their cached copies become
  * stale. */
@@ -52,7 +56,7 @@ static sp_err probe_blend(const sp_reuse_input *in, sp_plan *plan)
     front.n_segs = sp_reuse_n_to_last_chunk(in);
     size_t n = 0;
     for (int i = 0; i < front.n_segs; i++) n += (size_t)in->segs[i].n;
-    plan->probe = (sp_probe){.kind = SP_PROBE_DEVIATION, .layer = SP_MIN(1, in->n_layers - 1)};
+    plan->probe = (sp_probe){.kind = SP_PROBE_DEVIATION, .layer = SP_MIN((int)in->params[0], in->n_layers) - 1};
     plan->twins = sp_arena_take(&plan->arena, n, sizeof *plan->twins);
     plan->n_twins = (int)n;
     plan->probe.deviation = sp_arena_take(&plan->arena, n, sizeof *plan->probe.deviation);
@@ -86,6 +90,8 @@ static sp_err next_blend(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *
 const sp_reuse_policy sp_reuse_blend = {
     .name = "blend",
     .help = "CacheBlend: recompute where KV deviates most",
+    .params = params,
+    .n_params = SP_COUNT(params),
     .recomputes = true,
     .anywhere = true,
     .find = sp_reuse_find_chunks,

@@ -154,6 +154,15 @@ static inline bool is_chunk(const sp_reuse_input *in, int i)
     return in->found[i].copy && in->found[i].copy->facts.kind != SP_COPY_PATH;
 }
 
+/* policy_with -- the policy; its parameters that a test has not set get their defaults. */
+static inline const sp_reuse_policy *policy_with(bench *b, const char *name)
+{
+    const sp_reuse_policy *p = policy(name);
+    for (int k = 0; k < p->n_params; k++)
+        if (b->in.params[k] == 0) b->in.params[k] = p->params[k].normal;
+    return p;
+}
+
 /* make_plan -- the answer's, after all that a policy may run before it; with the probe that the
  * bench has, if any. */
 static inline void make_plan(bench *b, const char *name)
@@ -164,7 +173,7 @@ static inline void make_plan(bench *b, const char *name)
     b->in.n_done[SP_PLAN_FILL] = 1;
     b->in.n_done[SP_PLAN_PROBE] = 2;
     b->in.last = b->probe.n_spans ? &b->probe : NULL;
-    assert_ok(policy(name)->next_plan(&b->in, &b->plan, &role));
+    assert_ok(policy_with(b, name)->next_plan(&b->in, &b->plan, &role));
     assert_int_equal(role, SP_PLAN_ANSWER);
 }
 
@@ -175,7 +184,7 @@ static inline bool make_probe(bench *b, const char *name)
     sp_plan_init(&b->probe, b->pool);
     b->in.n_done[SP_PLAN_FILL] = 1;
     b->in.n_done[SP_PLAN_PROBE] = 0;
-    assert_ok(policy(name)->next_plan(&b->in, &b->probe, &role));
+    assert_ok(policy_with(b, name)->next_plan(&b->in, &b->probe, &role));
     bool probes = b->in.recompute > 0 && b->in.recompute < 1;
     assert_int_equal(role, probes ? SP_PLAN_PROBE : SP_PLAN_ANSWER);
     if (!probes) sp_plan_fini(&b->probe);

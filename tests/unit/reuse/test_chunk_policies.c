@@ -488,15 +488,24 @@ static void blend_probes_with_all_chunk_tokens(void **state)
     assert_int_equal(p->n_todo, t);
     assert_ok(sp_plan_bind(&b.probe));
     assert_ok(sp_plan_check(p));
-    sp_plan one;
-    sp_plan_init(&one, b.pool);
-    b.in.n_layers = 1; /* then the first layer has to do */
-    sp_plan_role role;
-    assert_ok(policy("blend")->next_plan(&b.in, &one, &role));
-    assert_int_equal(role, SP_PLAN_PROBE);
-    assert_int_equal(one.probe.layer, 0);
-    sp_plan_fini(&one);
     bench_end(&b);
+}
+
+/* The layer that a prompt names, counted from 1; of a model with fewer layers the last. */
+static void blend_probes_at_the_layer_that_is_named(void **state)
+{
+    static const struct {
+        int named, n_layers, expected;
+    } cases[] = {{1, 4, 0}, {2, 4, 1}, {3, 4, 2}, {4, 4, 3}, {5, 4, 3}, {2, 1, 0}};
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        bench b;
+        usual(&b, 0.5f);
+        b.in.n_layers = cases[i].n_layers;
+        b.in.params[0] = cases[i].named;
+        assert_true(make_probe(&b, "blend"));
+        assert_int_equal(b.probe.probe.layer, cases[i].expected);
+        bench_end(&b);
+    }
 }
 
 /* -- out of memory -------------------------------------------------------------------------- */
@@ -507,7 +516,7 @@ static void every_allocation_may_fail(void **state)
     usual(&b, 0.5f);
     uint64_t before = refs(&b);
     for (size_t i = 0; i < n_chunk_policies; i++) {
-        const sp_reuse_policy *p = chunk_policies[i];
+        const sp_reuse_policy *p = policy_with(&b, chunk_policies[i]->name);
         assert_false(p->exact);
         for (int k = 0; k < 2; k++) { /* before and after probes */
             b.in.n_done[SP_PLAN_PROBE] = 2 * k;
@@ -542,6 +551,7 @@ int main(void)
         cmocka_unit_test(h2o_takes_the_heavy),
         cmocka_unit_test(fusion_probes_with_the_question),
         cmocka_unit_test(blend_probes_with_all_chunk_tokens),
+        cmocka_unit_test(blend_probes_at_the_layer_that_is_named),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
