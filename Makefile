@@ -190,8 +190,9 @@ wheel: setup python
 	.venv/bin/python -m pip wheel -q --no-deps --wheel-dir dist .
 
 # The programs of the tests are many and small: -O1, and gold where the compiler has it, take half as long to make them.
+# (gold does not find the libraries of another root.)
 TEST_CFLAGS = $(patsubst -O2,-O1,$(CFLAGS)) -Itests -MMD -MP
-TEST_LINK  := $(if $(SAN),,$(shell $(CC) -fuse-ld=gold -Wl,--version >/dev/null 2>&1 && echo -fuse-ld=gold)) -lcmocka
+TEST_LINK  := $(if $(SAN)$(findstring --sysroot,$(CC)),,$(shell $(CC) -fuse-ld=gold -Wl,--version >/dev/null 2>&1 && echo -fuse-ld=gold)) -lcmocka
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
