@@ -4,13 +4,16 @@
  *
  *     similarity of two chunks = sum over their common entities of 1 / (chunks that name it - 1)
  *
- * Which chunk names which entity is listed once, in a temporary table. Source: FusionRAG section 3.1 (graph edges). */
+ * Which chunk names which entity is listed once, in temporary tables. A list that failed is made again from its start:
+ * no transaction could stay open because memory is too short to end it. Source: FusionRAG section 3.1 (graph edges). */
 #include "retrieve/similar_int.h"
 
 /* SQLite can cut from the right only with rtrim: a source without its digits is FILE#. */
 #define FILE_OF "rtrim(s.name, '0123456789')"
 static const char list_sql[] =
     "PRAGMA temp_store = MEMORY;"
+    "DROP TABLE IF EXISTS temp.linked_entities; DROP TABLE IF EXISTS temp.linked_sources;"
+    "DROP TABLE IF EXISTS temp.linked;"
     "CREATE TEMP TABLE linked (entity INTEGER, chunk INTEGER, PRIMARY KEY (entity, chunk)) WITHOUT ROWID;"
     "CREATE TEMP TABLE linked_sources (source INTEGER PRIMARY KEY, chunk INTEGER);"
     "INSERT INTO linked_sources SELECT s.id, h.id FROM graph_sources AS s JOIN hits AS h"
@@ -38,16 +41,13 @@ static sp_err list(sp_index *ix)
     SP_TRY(sp_db_number(ix->db, ix->path, "SELECT count(*) FROM sqlite_schema WHERE name = 'graph_named'", &n_named));
     SP_TRY(sp_db_number(ix->db, ix->path, "SELECT count(*) FROM sqlite_schema WHERE name = 'graph_sources'", &n));
     if (n == 0) return sp_fail(SP_E_ARG, "%s: similarity \"graph\" needs a graph in this file", ix->path);
-    SP_TRY(sp_db_exec(ix->db, ix->path, "SAVEPOINT linking"));
-    sp_err err = sp_db_exec(ix->db, ix->path, list_sql);
-    if (err == SP_OK && n_named) err = sp_db_exec(ix->db, ix->path, named_sql);
-    if (err == SP_OK) err = sp_db_exec(ix->db, ix->path, weigh_sql);
-    if (err == SP_OK) err = sp_db_number(ix->db, ix->path, "SELECT count(*) FROM linked_sources", &n);
-    if (err == SP_OK && n == 0)
-        err = sp_fail(SP_E_ARG, "%s: no triple of its graph has a chunk of the index as source (FILE#ID)", ix->path);
-    if (err == SP_OK) return sp_db_exec(ix->db, ix->path, "RELEASE linking");
-    sqlite3_exec(ix->db, "ROLLBACK TO linking; RELEASE linking", NULL, NULL, NULL);
-    return err;
+    SP_TRY(sp_db_exec(ix->db, ix->path, list_sql));
+    if (n_named) SP_TRY(sp_db_exec(ix->db, ix->path, named_sql));
+    SP_TRY(sp_db_exec(ix->db, ix->path, weigh_sql));
+    SP_TRY(sp_db_number(ix->db, ix->path, "SELECT count(*) FROM linked_sources", &n));
+    if (n == 0)
+        return sp_fail(SP_E_ARG, "%s: no triple of its graph has a chunk of the index as source (FILE#ID)", ix->path);
+    return SP_OK;
 }
 
 sp_err sp_similar_linked(sp_index *ix, const sp_hit *chunk, int k, sp_hits *out)

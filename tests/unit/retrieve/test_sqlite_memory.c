@@ -1,7 +1,8 @@
-/* test_sqlite_memory.c -- registered documents and graphs while SQLite's allocations fail: a call fails as a whole,
- * and the next one works. */
+/* test_sqlite_memory.c -- registered documents, graphs and chunks that a graph links while SQLite's allocations fail: a
+ * call fails as a whole, and the next one works. */
 #include "graph_fixture.h"
 
+#include "retrieve/read_int.h"
 #include "retrieve/shelf_collections.h"
 #include "retrieve/shelf_int.h"
 
@@ -156,6 +157,56 @@ static void a_graph_answers_after_all_allocations_failed(void **state)
     check_answers_while_fail(*state, 1 << 30);
 }
 
+/* -- chunks that a graph links ----------------------------------------------------------------- */
+
+/* is_linked -- whether chunk 1 is linked to chunk 2 alone. */
+static bool is_linked(sp_index *ix, sp_err *err)
+{
+    sp_hits h = {0};
+    *err = sp_index_similar(ix, "graph", 1, 9, &h);
+    const bool good = *err == SP_OK && h.n == 1 && h.v[0].id == 2 && strcmp(h.v[0].title, "Mole") == 0;
+    if (*err == SP_OK) sp_hits_fini(&h);
+    return good;
+}
+
+/* try_link -- by an index opened anew, with allocations that fail; whether all that it needed were had. */
+static bool try_link(folder *f, int at, int n)
+{
+    sp_index *ix;
+    sp_err err;
+    assert_ok(sp_index_open(f->index, &ix));
+    fail_from(at, n);
+    const bool good = is_linked(ix, &err), none_failed = n_failing == n;
+    fail_from(-1, 0);
+    if (!good && err != SP_E_NOMEM) fail_msg("at %d: %d %s", at, err, sp_error_detail());
+    if (!sqlite3_get_autocommit(ix->db)) fail_msg("at %d: a transaction is open", at); /* no writer could write */
+    if (!is_linked(ix, &err)) fail_msg("after one at %d: %d %s", at, err, sp_error_detail());
+    sp_index_close(ix);
+    return none_failed;
+}
+
+static void check_links_while_fail(folder *f, int n)
+{
+    folder_write(f, "a.jsonl", "{\"title\": \"Badger\", \"text\": \"Digs setts.\"}\n"
+                               "{\"title\": \"Mole\", \"text\": \"Digs tunnels.\"}\n"
+                               "{\"title\": \"Heron\", \"text\": \"Eats fish.\"}\n");
+    folder_index(f);
+    graph_make(f, "t.tsv", "Elm\tnear\tOak\ta.jsonl#1\nElm\tnear\tFir\ta.jsonl#2\nAsh\tnear\tYew\ta.jsonl#3\n");
+    int at = 0;
+    while (!try_link(f, at, n)) at++;
+    assert_true(at > 100);
+}
+
+static void a_chunk_is_linked_after_any_allocation_failed(void **state)
+{
+    check_links_while_fail(*state, 1);
+}
+
+static void a_chunk_is_linked_after_all_allocations_failed(void **state)
+{
+    check_links_while_fail(*state, 1 << 30);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +215,8 @@ int main(void)
         cmocka_unit_test(after_all_allocations_fail_the_next_document_is_registered),
         FOLDER_TEST(a_graph_loses_no_name_when_an_allocation_fails),
         FOLDER_TEST(a_graph_answers_after_all_allocations_failed),
+        FOLDER_TEST(a_chunk_is_linked_after_any_allocation_failed),
+        FOLDER_TEST(a_chunk_is_linked_after_all_allocations_failed),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
