@@ -3,13 +3,13 @@ hang, are short or find the disk full, a wall clock that jumps, kills and restar
 come and go.
 
     python tests/chaos.py [--seed 1] [--n 10] [--steps 60] [--kinds allocation,read,...,kill,clock] [--build build]
-                          [--minutes M]
+                          [--minutes M] [--one-server]
 
 After every step: an answer with status 200 is that of a run without faults; anything else is an error, and only while
 there are faults. The text of a document whose deletion was confirmed is in no file. At the end of a seed, without
 faults: every call is answered rightly, documents are those that were registered, no block of KV is lost, no thread is
-left over, and the server ends with 0. With --minutes, a seed begins no step after M minutes. A finding prints the seed
-that repeats its steps; threads may still take turns differently.
+left over, and the server ends with 0. With --minutes, a seed begins no step after M minutes; with --one-server, it
+restarts no server. A finding prints the seed that repeats its steps; threads may still take turns differently.
 """
 import argparse
 import collections
@@ -157,7 +157,7 @@ class World:
 
     def step(self):
         steps = {self.ask: 10, self.put: 2, self.upload: 2, self.get: 2, self.ask_about: 2, self.delete: 2,
-                 self.fault: 3, self.restart: 0.4}
+                 self.fault: 3, self.restart: 0 if self.args.one_server else 0.4}
         self.rng.choices(list(steps), list(steps.values()))[0]()
         if not self.server.is_alive():
             raise Finding("the server died: " + (self.folder / "log").read_text()[-3000:])
@@ -212,6 +212,7 @@ def main():
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--build", default="build")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="of the steps of one seed")
+    parser.add_argument("--one-server", action="store_true", help="a seed's server lives to its end")
     args = parser.parse_args()
     args.kinds = args.kinds.split(",")
     if not set(args.kinds) <= set(KINDS):

@@ -4,6 +4,8 @@
 #include <limits.h>
 #include <string.h>
 
+#include "retrieve/libxml.h"
+
 /* no_memory -- whether that is why libzip failed. Not every failing allocation is ZIP_ER_MEMORY: some make a good
  * archive a damaged one. malloc sets errno, which was 0 before the call. */
 static bool no_memory(const zip_error_t *why)
@@ -84,6 +86,7 @@ sp_err sp_archive_xml(sp_archive *a, const char *name, sp_bytes *own, xmlTextRea
     SP_TRY(sp_archive_read(a, name, own));
     if (own->n == 0 || own->n > INT_MAX)
         return sp_fail(SP_E_UNSUPPORTED, "%s in the archive is empty", name);
+    SP_TRY(sp_libxml_enter());
     xmlTextReader *x = xmlReaderForMemory(own->v, (int)own->n, NULL, NULL, options);
     if (!x) return sp_fail_nomem(own->n, "an XML parser");
     xmlTextReaderSetErrorHandler(x, ignore_error, NULL);

@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "retrieve/libxml.h"
 #include "retrieve/text.h"
 
 typedef enum role {
@@ -284,33 +285,34 @@ static sp_err write_tree(writer *w, xmlNode *root)
 
 static void say_nothing(void *user, const char *format, ...) {}
 
-/* parse -- a tree of any bytes; *out is NULL for a page without elements. Errors in a page's
- * encoding go past the parser's options to this thread's general handler, so that one is silenced
- * meanwhile. */
-static sp_err parse(const char *html, size_t n, xmlDoc **out)
+typedef struct page {
+    const char *html;
+    size_t n;
+    writer w;
+} page;
+
+/* parse -- a tree of any bytes; NULL for a page without elements. */
+static xmlDoc *parse(const char *html, size_t n)
 {
-    htmlParserCtxt *parser = htmlNewParserCtxt();
-    if (!parser) return sp_fail_nomem(sizeof *parser, "the HTML parser");
     const int options = HTML_PARSE_RECOVER | HTML_PARSE_NOERROR | HTML_PARSE_NOWARNING |
                         HTML_PARSE_NONET | HTML_PARSE_COMPACT;
     const char *encoding = sp_utf8_valid(html, n) ? "UTF-8" : NULL; /* NULL: what the page says */
-
+    htmlParserCtxt *parser = htmlNewParserCtxt();
     parser->linenumbers = 1;
-    xmlGenericErrorFunc handler = xmlGenericError;
-    void *handler_context = xmlGenericErrorContext;
-    xmlSetGenericErrorFunc(NULL, say_nothing);
     xmlDoc *doc = htmlCtxtReadMemory(parser, html, (int)n, NULL, encoding, options);
-    xmlSetGenericErrorFunc(handler_context, handler);
-
-    const xmlError *why = xmlCtxtGetLastError(parser);
-    bool no_memory = why && why->code == XML_ERR_NO_MEMORY;
     htmlFreeParserCtxt(parser);
-    if (no_memory) {
-        xmlFreeDoc(doc);
-        return sp_fail_nomem(n, "an HTML page");
-    }
-    *out = doc;
-    return SP_OK;
+    return doc;
+}
+
+/* convert -- a page has no memory for its tree: sp_libxml_run ends this. */
+static sp_err convert(void *user)
+{
+    page *p = user;
+    xmlDoc *doc = parse(p->html, p->n);
+    xmlNode *root = doc ? xmlDocGetRootElement(doc) : NULL;
+    sp_err err = root ? write_tree(&p->w, root) : SP_OK;
+    xmlFreeDoc(doc);
+    return err;
 }
 
 sp_err sp_html_to_markdown(const char *html, size_t n, sp_bytes *out, sp_bytes *title,
@@ -318,11 +320,13 @@ sp_err sp_html_to_markdown(const char *html, size_t n, sp_bytes *out, sp_bytes *
 {
     if (n > INT_MAX) return sp_fail(SP_E_LIMIT, "a page of %zu bytes", n);
     if (n == 0) return SP_OK;
-    xmlDoc *doc = NULL;
-    SP_TRY(parse(html, n, &doc));
-    xmlNode *root = doc ? xmlDocGetRootElement(doc) : NULL;
-    writer w = {.out = out, .title = title, .marks = marks};
-    sp_err err = root ? write_tree(&w, root) : SP_OK;
-    xmlFreeDoc(doc);
+    page p = {.html = html, .n = n, .w = {.out = out, .title = title, .marks = marks}};
+    SP_TRY(sp_libxml_enter());
+    /* Errors in a page's encoding go past the parser's options to this thread's general handler. */
+    xmlGenericErrorFunc handler = xmlGenericError;
+    void *handler_context = xmlGenericErrorContext;
+    xmlSetGenericErrorFunc(NULL, say_nothing);
+    sp_err err = sp_libxml_run(convert, &p);
+    xmlSetGenericErrorFunc(handler_context, handler);
     return err;
 }

@@ -5,7 +5,8 @@
  *     similarity of two chunks = sum over their common entities of 1 / (chunks that name it - 1)
  *
  * Which chunk names which entity is listed once, in temporary tables. A list that failed is made again from its start:
- * no transaction could stay open because memory is too short to end it. Source: FusionRAG section 3.1 (graph edges). */
+ * there is no transaction that could stay open because memory is too short to end it.
+ * Source: FusionRAG section 3.1 (graph edges). */
 #include "retrieve/similar_int.h"
 
 /* SQLite can cut from the right only with rtrim: a source without its digits is FILE#. */

@@ -1,5 +1,7 @@
 #include "retrieve/shelf_int.h"
 
+#include "retrieve/libxml.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -98,6 +100,7 @@ static sp_err prepare_file(sp_shelf *s)
 
 sp_err sp_shelf_open(const char *path, sp_shelf **out)
 {
+    SP_TRY(sp_libxml_enter()); /* which initialises it, long before memory may be short */
     sp_shelf *s = SP_NEW(sp_shelf);
     if (!s) return sp_fail_nomem(sizeof *s, "registered documents");
     if (!path) path = MEMORY;

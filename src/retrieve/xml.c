@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "retrieve/libxml.h"
 #include "retrieve/text.h"
 
 typedef struct writer {
@@ -154,6 +155,7 @@ sp_err sp_xml_read(sp_reading *r, const char *s, size_t n)
     const int options = XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING |
                         XML_PARSE_COMPACT | XML_PARSE_NOCDATA;
     if (n == 0 || n > INT_MAX) return sp_fail(SP_E_UNSUPPORTED, "XML of %zu bytes", n);
+    SP_TRY(sp_libxml_enter());
     writer w = {.inside = -1};
     w.x = xmlReaderForMemory(s, (int)n, NULL, NULL, options);
     if (!w.x) return sp_fail_nomem(n, "an XML parser");

@@ -14,6 +14,8 @@ import urllib.request
 import zipfile
 
 OPTIONS = "allocator_may_return_null=1:verify_asan_link_order=0"  # of sanitizers
+# A request that is under way while all processes of the machine are stopped is not one that is late.
+NO_LIMITS = ["--read-timeout", "86400", "--stall-timeout", "86400"]
 KINDS = ["allocation", "read", "write", "full", "short", "sync", "hang"]
 STORY = "The keeper of the northern lighthouse is called {} and came to the island by boat in 1931."
 SYSTEM = {"role": "system", "content": "A harbour town in the north, with boats of many colours."}
@@ -55,6 +57,7 @@ def requests_of(embedding):
         ("/v1/chat/completions", {**chat, "documents": [TREE]}),
         ("/v1/chat/completions", {**chat, "max_tokens": 30, "response_format": {
             "type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}}),
+        ("/v1/chat/completions", {**chat, "max_tokens": 12, "documents": [HARBOUR], "stream": True}),
         ("/v1/completions", {**ANSWER, "prompt": "The harbour", "logprobs": 2}),
         ("/v1/completions", {**ANSWER, "prompt": ["The harbour", "A boat"], "echo": True}),
         ("/v1/responses", {"input": "Who came by boat?", "max_output_tokens": 4, "temperature": 0}),
@@ -125,7 +128,8 @@ class Server:
 
     def __init__(self, program, model, folder, faults, embedding=None, more=()):
         self.folder, self.log = folder, open(folder.parent / "log", "a+")
-        command = [program, "serve", "-m", model, "--port", "0", "--reuse", "prefix", "--store", folder, *more]
+        command = [program, "serve", "-m", model, "--port", "0", "--reuse", "prefix", "--store", folder,
+                   *NO_LIMITS, *more]
         command += ["--embedding", embedding] if embedding else []
         env = {**os.environ, **faults.env(folder), "ASAN_OPTIONS": OPTIONS, "TSAN_OPTIONS": OPTIONS}
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=self.log, text=True,
@@ -141,6 +145,8 @@ class Server:
         try:
             with urllib.request.urlopen(request, timeout=timeout) as r:
                 status, text = r.status, r.read()
+                if r.headers.get_content_type() == "text/event-stream":
+                    return events(status, text.decode())
         except urllib.error.HTTPError as e:
             status, text = e.code, e.read()
         except (OSError, http.client.HTTPException) as e:
@@ -166,6 +172,19 @@ class Server:
             if line.startswith(f"spolia:{name} "):
                 return float(line.split()[1])
         return None
+
+
+def events(status, text):
+    """(status, [text, reasons to end]) of a stream of a chat; 503 when it says an error or has no end."""
+    said = [line[len("data: "):] for line in text.splitlines() if line.startswith("data: ")]
+    if not said or said[-1] != "[DONE]":
+        return 503, text
+    said = [json.loads(x) for x in said[:-1]]
+    choices = [c for x in said for c in x.get("choices", [])]
+    if any("error" in x for x in said):
+        return 503, text
+    return status, ["".join(c["delta"].get("content") or "" for c in choices),
+                    [c["finish_reason"] for c in choices if c["finish_reason"]]]
 
 
 def upload(server, name):

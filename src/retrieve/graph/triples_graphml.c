@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "retrieve/graph/triples.h"
+#include "retrieve/libxml.h"
 
 enum { NAME, RELATION, SOURCE, N_ROLES };
 
@@ -164,6 +165,7 @@ static sp_err read_all(graphml *g)
 sp_err sp_triples_read_graphml(const sp_triples_input *in, const sp_triple_sink *sink)
 {
     if (in->n > INT32_MAX) return sp_fail(SP_E_LIMIT, "%s: over 2 GiB of XML", in->path);
+    SP_TRY(sp_libxml_enter());
     graphml g = {.in = in, .sink = sink};
     xmlResetLastError();
     g.xml = xmlReaderForMemory(in->data, (int)in->n, NULL, NULL,

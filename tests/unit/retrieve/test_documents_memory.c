@@ -1,8 +1,11 @@
-/* test_documents_memory.c -- reading a document while an allocation fails, of the program or of a library: it is read
- * whole, or there was no memory. Nothing says that it is damaged. */
+/* test_documents_memory.c -- a thread that has read none before reads a document while an allocation fails, of the
+ * program or of a library: it is read whole, or there was no memory. Nothing says that it is damaged. */
 #include "support/check.h"
 
 #include <errno.h>
+#include <libxml/parser.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zip.h>
@@ -15,7 +18,8 @@ void *__libc_realloc(void *p, size_t n);
 
 #define SEEN __attribute__((visibility("default"))) /* by libraries, too */
 
-static int until_failure = -1; /* allocations; -1: none fails */
+/* Of the thread: an allocation of another one, such as the test's own, does not count. */
+static _Thread_local int until_failure = -1; /* allocations; -1: none fails */
 
 static bool fails(void)
 {
@@ -77,37 +81,94 @@ static sp_err take(const sp_document *d, void *user)
     return SP_OK;
 }
 
-static sp_err read_docx(const char *file, size_t n, taken *t)
+/* A file, and how its reading ends. */
+typedef struct job {
+    const char *path, *file;
+    size_t n;
+    int at; /* the allocation that fails; -1: none */
+    taken text;
+    sp_err err;
+    bool failed;
+    char why[256];
+} job;
+
+static void *read_file(void *arg)
 {
-    sp_reading r = {.path = "a.docx", .fn = take, .user = t};
-    t->n = 0;
-    return sp_documents_read(&r, sp_document_format(r.path), file, n);
+    job *j = arg;
+    sp_reading r = {.path = j->path, .fn = take, .user = &j->text};
+    until_failure = j->at;
+    j->err = sp_documents_read(&r, sp_document_format(r.path), j->file, j->n);
+    j->failed = j->at >= 0 && until_failure < 0;
+    until_failure = -1;
+    if (j->err != SP_OK) snprintf(j->why, sizeof j->why, "%s", sp_error_detail());
+    return NULL;
+}
+
+/* run -- in a new thread: libxml2 has a state for each. */
+static void run(job *j, int at)
+{
+    pthread_t thread;
+    j->at = at;
+    j->text.n = 0;
+    assert_int_equal(pthread_create(&thread, NULL, read_file, j), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* check_whole_or_short -- when each allocation fails; at least so many of them are needed. */
+static void check_whole_or_short(const char *path, const char *file, size_t n, size_t n_text, int n_needed)
+{
+    static job right, j;
+    right = j = (job){.path = path, .file = file, .n = n};
+    run(&right, -1);
+    assert_int_equal(right.err, SP_OK);
+    assert_true(right.text.n > n_text);
+    int at = 0, n_short = 0;
+    do {
+        run(&j, at);
+        if (j.err != SP_OK && j.err != SP_E_NOMEM) fail_msg("allocation %d: %d %s", at, j.err, j.why);
+        if (j.err == SP_OK && (j.text.n != right.text.n || memcmp(j.text.text, right.text.text, j.text.n) != 0))
+            fail_msg("allocation %d: %zu of %zu bytes", at, j.text.n, right.text.n);
+        n_short += j.err != SP_OK;
+        at++;
+    } while (j.failed);
+    if (n_short < n_needed) fail_msg("%d allocations, %d of them needed", at, n_short);
 }
 
 static void a_document_is_whole_or_memory_was_short(void **state)
 {
     static char file[16384];
-    static taken right, t;
-    const size_t n = make_docx(file, sizeof file);
-    assert_int_equal(read_docx(file, n, &right), SP_OK);
-    assert_true(right.n > 40 * 20);
-    int at = 0, n_short = 0;
-    bool failed = true;
-    for (; failed; at++) {
-        until_failure = at;
-        const sp_err err = read_docx(file, n, &t);
-        failed = until_failure < 0;
-        until_failure = -1;
-        if (err != SP_OK && err != SP_E_NOMEM) fail_msg("allocation %d: %d %s", at, err, sp_error_detail());
-        if (err == SP_OK && (t.n != right.n || memcmp(t.text, right.text, t.n) != 0))
-            fail_msg("allocation %d: %zu of %zu bytes", at, t.n, right.n);
-        n_short += err != SP_OK;
-    }
-    if (at < 40 || n_short < 10) fail_msg("%d allocations, %d of them needed", at, n_short);
+    check_whole_or_short("a.docx", file, make_docx(file, sizeof file), 40 * 20, 10);
+}
+
+static void a_page_is_whole_or_memory_was_short(void **state)
+{
+    static char page[32768];
+    size_t n = (size_t)snprintf(page, sizeof page, "<html><title>Piers</title><body><h1>Piers &amp; boats</h1><p>");
+    for (int i = 0; i < 1000; i++)
+        n += (size_t)snprintf(page + n, sizeof page - n, "<b id=i%d>%d</b> <i>of</i>", i, i % 10);
+    check_whole_or_short("a.html", page, n, 3000, 5);
+}
+
+static void xml_is_whole_or_memory_was_short(void **state)
+{
+    static const char xml[] = "<?xml version=\"1.0\"?><piers><pier name=\"one\"><built>in 1801</built></pier>"
+                              "<pier name=\"two\"><built>in 1802 &amp; later</built></pier></piers>";
+    check_whole_or_short("a.xml", xml, sizeof xml - 1, 30, 10);
+}
+
+/* The first thread that uses libxml2 is its main thread, whose state is static. */
+static int set_up(void **state)
+{
+    xmlInitParser();
+    return 0;
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_document_is_whole_or_memory_was_short)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_document_is_whole_or_memory_was_short),
+        cmocka_unit_test(a_page_is_whole_or_memory_was_short),
+        cmocka_unit_test(xml_is_whole_or_memory_was_short),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
 }

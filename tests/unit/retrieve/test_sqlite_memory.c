@@ -1,5 +1,5 @@
-/* test_sqlite_memory.c -- registered documents, graphs and chunks that a graph links while SQLite's allocations fail: a
- * call fails as a whole, and the next one works. */
+/* test_sqlite_memory.c -- registered documents, graphs and chunks that a graph links while SQLite's allocations fail:
+ * a call fails as a whole, and the next one works. */
 #include "graph_fixture.h"
 
 #include "retrieve/read_int.h"
