@@ -1,10 +1,12 @@
 """`spolia serve`: heads that can be read in two ways, fields without an effect, texts with NUL, texts that cannot fit, calls
 that are cut."""
 import json
+import signal
+import time
 
 import pytest
 
-from serving import chat
+from serving import Server, chat
 
 HEAD = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
 BODY = '{"prompt": "a", "max_tokens": 1}'
@@ -37,6 +39,23 @@ def raw(s, text):
 def test_heads_that_can_be_read_in_two_ways(server, text, why):
     status, body = raw(server, text)
     assert status == 400 and why in json.loads(body)["error"]["message"]
+
+
+def test_a_process_that_was_stopped_does_not_call_its_clients_late():
+    s = Server("--read-timeout", 6)
+    try:
+        with s.socket() as c:
+            c.settimeout(300)
+            c.sendall((HEAD + LENGTH + "\r\n").encode())
+            assert s.call("/health")[0] == 200  # by now the server has accepted the connection before it
+            s.process.send_signal(signal.SIGSTOP)
+            time.sleep(8)
+            s.process.send_signal(signal.SIGCONT)
+            time.sleep(1)  # rounds of the watcher, which would end the connection
+            c.sendall(BODY.encode())
+            assert c.recv(65536).startswith(b"HTTP/1.1 200 ")
+    finally:
+        assert s.stop() == 0, s.said
 
 
 def test_heads_that_cannot(server):

@@ -15,6 +15,7 @@
 #include "server/http/reply.h"
 
 #define WATCH_MS         100
+#define STOPPED_US       1000000 /* no round of the watcher for so long: the process did not run */
 #define CONNECTION_BYTES 32768 /* request line and headers */
 #define STACK_BYTES      (1024 * 1024)
 
@@ -132,6 +133,13 @@ static int list_answering(srv_exchanges *x, struct pollfd *fds)
     return n;
 }
 
+/* excuse -- this process did not run for so long (SIGSTOP, a paused machine): no client is late for that. Called with
+ * the lock held. */
+static void excuse(srv_exchanges *x, int64_t us)
+{
+    for (connection *k = x->first; k; k = k->next) k->since_us += us;
+}
+
 static void shut_late(srv_exchanges *x)
 {
     int64_t limit = srv_now_us() - (int64_t)x->s->o.limits.read_seconds * 1000000;
@@ -159,8 +167,12 @@ static void *watch(void *arg)
     srv_exchanges *x = arg;
     const short gone = POLLRDHUP | POLLHUP | POLLERR;
     struct pollfd *fds = calloc((size_t)x->s->o.limits.n_connections + 1, sizeof *fds);
+    int64_t last_us = srv_now_us();
     pthread_mutex_lock(&x->lock);
     while (!x->stop) {
+        const int64_t now_us = srv_now_us();
+        if (now_us - last_us > STOPPED_US) excuse(x, now_us - last_us);
+        last_us = now_us;
         shut_late(x);
         int n = fds ? list_answering(x, fds) : 0;
         pthread_mutex_unlock(&x->lock);

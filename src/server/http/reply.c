@@ -79,6 +79,10 @@ static srv_sent send_later(struct MHD_Connection *c, int status, const char *typ
 
 srv_sent srv_reply_text(struct MHD_Connection *c, int status, const char *type, char *text)
 {
+    if (srv_memory_failed()) { /* a part of it may be missing */
+        free(text);
+        text = NULL;
+    }
     return send_later(c, status, type, text, 1);
 }
 
