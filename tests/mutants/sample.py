@@ -5,13 +5,16 @@
 A bug is another operator, constant or condition, or a call left out, in a line of src that some test reaches. Which
 tests reach a line is known from one run of each in a build with gcov. What a test reached is kept in
 build/mutants/reach.json, and is found out again when the test changes, or with --reach; a file of src that has changed
-since is left out. --known: no test but those that are known so far. A bug is built in a copy of the tree, and of the
-tests that reach its line --tests run, those of its own folder and the quickest first, until one fails. A bug in
-equivalent.txt changes nothing that anybody could notice, and is left out. Results are kept in build/mutants/sample.txt
-while the file is the same: the command can be stopped and started again; --again retries those that survived, --report
-only prints.
+since is left out. --known: no test but those that are known so far.
 
-The share has a 95 % interval (Wilson). Python tests are those of PYTHON_TESTS: all of them take an hour.
+A bug is built in a copy of the tree. Of the tests that reach its line --tests run, for about --seconds of CPU: those of
+its folder and of its file's name first, then the quickest, until one fails. If none fails, Python tests with a word of
+the file's path in their name run, too (fall_back). A bug in equivalent.txt changes nothing that anybody could notice,
+and is left out. Results are kept in build/mutants/sample.txt while the file is the same: the command can be stopped and
+started again; --again retries those that survived, --report only prints.
+
+The share has a 95 % interval (Wilson). Which lines Python tests reach is known of PYTHON_TESTS: all of them take an
+hour.
 """
 import argparse
 import collections
@@ -25,11 +28,11 @@ import random
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HOME = ROOT / "build" / "mutants"
@@ -39,9 +42,14 @@ PYTHON = str(ROOT / ".venv/bin/python")
 # As the build with gcov (Makefile): its objects serve for the bugs, too, so that the tree is built once.
 MAKE = ["make", "-s", f"CC={ROOT / 'tests/mutants/cc'}", "BUILD=build/cov", "SIMD=", "LDFLAGS=--coverage"]
 # A C program that takes more of the CPU, in the build with gcov, is left out.
-LONGEST_S = 2
+LONGEST_S = 30
+# A Python test waits for programs most of the time.
+PYTHON_S = 900
 # One or two for each folder that the program alone uses.
 PYTHON_TESTS = ["test_program", "test_server", "test_server_fields", "test_server_http", "test_ask", "test_config"]
+# Python tests for a bug that no C program has caught, beside those with a word of its path in their name.
+FALL_BACK = {"serve": ["test_server"], "server": ["test_server"], "cli": ["test_program"], "cmd": ["test_program"]}
+MOST_FALL_BACK = 3
 
 # -- which test reaches which line -----------------------------------------------------------------
 
@@ -53,24 +61,24 @@ def command_of(test, build):
 
 
 def run_test(test, folder, counters, seconds):
-    """Whether it passed, and the seconds it took. What gcov counts goes below `counters`. seconds: of a C program, on
-    the CPU, so that a busy machine has the same tests."""
-    started, most = time.time(), int(seconds) + 1
-    limit = None if test.endswith(".py") else lambda: resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+    """Whether it passed, and the seconds of CPU it took, with its programs. What gcov counts goes below `counters`.
+    seconds: of a C program, on the CPU, so that a busy machine has the same tests."""
+    is_python, most = test.endswith(".py"), int(seconds) + 1
+    limit = None if is_python else lambda: resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     env = {**os.environ, "SPOLIA_BUILD": str(folder / "build/cov"), "XDG_CACHE_HOME": str(HOME / "cache"),
            "GCOV_PREFIX": str(counters)}
     process = subprocess.Popen(command_of(test, folder / "build/cov"), cwd=folder, env=env, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=limit)
+    late = threading.Timer(PYTHON_S if is_python else 60 + 15 * seconds, os.killpg, (process.pid, signal.SIGKILL))
+    late.start()
+    _, status, used = os.wait4(process.pid, 0)
+    late.cancel()
+    process.returncode = status
     try:
-        passed = process.wait(60 + 30 * seconds) == 0
-    except subprocess.TimeoutExpired:
-        passed = False
-    try:
-        os.killpg(process.pid, 9)  # servers that a test left
+        os.killpg(process.pid, signal.SIGKILL)  # servers that a test left
     except ProcessLookupError:
         pass
-    process.wait()
-    return passed, time.time() - started
+    return status == 0, used.ru_utime + used.ru_stime
 
 
 def lines_of(counters):
@@ -95,7 +103,7 @@ def lines_of(counters):
 def reach_of(test):
     with tempfile.TemporaryDirectory(dir=HOME) as counters:
         passed, seconds = run_test(test, ROOT, pathlib.Path(counters), LONGEST_S)
-        return {"passed": passed, "seconds": round(seconds, 2),
+        return {"passed": passed, "seconds": round(seconds, 2), "limit": LONGEST_S,
                 "lines": lines_of(pathlib.Path(counters)) if passed else {}}
 
 
@@ -107,6 +115,11 @@ def source_of(test):
     return ROOT / "tests" / (test if test.endswith(".py") else f"{test}.c")
 
 
+def is_known(r, source):
+    """A test that a lower limit ended is tried again."""
+    return r and r["source"] == hash_of(source) and (r["passed"] or r.get("limit", 0) >= LONGEST_S)
+
+
 def find_reach(with_python, jobs):
     """Runs every test that reach.json does not know. The file is written as it grows."""
     reach = json.loads(REACH.read_text()) if REACH.exists() else {}
@@ -114,7 +127,7 @@ def find_reach(with_python, jobs):
     tests = sorted(str(p.relative_to(built)) for p in built.rglob("test_*") if p.is_file() and not p.suffix)
     if with_python:
         tests += [f"e2e/{name}.py" for name in PYTHON_TESTS]
-    missing = [t for t in tests if source_of(t).exists() and reach.get(t, {}).get("source") != hash_of(source_of(t))]
+    missing = [t for t in tests if source_of(t).exists() and not is_known(reach.get(t), source_of(t))]
     turns = collections.Counter()
     for test in list(missing):
         folder = test.rsplit("/", 1)[0]
@@ -238,11 +251,31 @@ def sample(reach, n, seed, only):
 # -- trying ----------------------------------------------------------------------------------------
 
 
-def tests_for(reach, file, number):
-    """Those that reach the line: of its folder first, then the quickest."""
-    near = f"/{file.split('/')[1]}/"
-    found = [(near not in test, r["seconds"], test) for test, r in reach.items() if number in r["lines"].get(file, [])]
-    return [test for _, _, test in sorted(found)]
+def words_of(path):
+    return set(re.findall("[a-z0-9]+", path)) - {"src", "tests", "unit", "e2e", "test", "c", "py"}
+
+
+def tests_for(reach, file, number, most, seconds):
+    """Those that reach the line: of its folder first, then of its file's name, then the quickest; for about `seconds`
+    of CPU together."""
+    near, words, taken, spent = f"/{folder_of(file)}/", words_of(file.split("/", 2)[2]), [], 0
+    found = [(near not in test, not words & words_of(test), r["seconds"], test)
+             for test, r in reach.items() if number in r["lines"].get(file, [])]
+    for _, _, cost, test in sorted(found):
+        if len(taken) < most and (not taken or spent + cost <= seconds):
+            taken.append(test)
+            spent += cost
+    return taken
+
+
+def fall_back(file, tried):
+    """Python tests whose name has a word of the file's path, most words first, then those of its folder."""
+    words = words_of(file)
+    tests = (ROOT / "tests/e2e").glob("test_*.py")
+    named = [(-len(words & words_of(p.name)), p.stat().st_size, p.stem) for p in tests]
+    names = [stem for shared, _, stem in sorted(named) if shared][:MOST_FALL_BACK - 1]
+    names += [stem for stem in FALL_BACK.get(folder_of(file), []) if stem not in names]
+    return [f"e2e/{stem}.py" for stem in names if f"e2e/{stem}.py" not in tried]
 
 
 class Tree:
@@ -265,18 +298,22 @@ class Tree:
     def make(self, target):
         return subprocess.run([*MAKE, "OPT=-O1", target], cwd=self.top, capture_output=True, text=True).returncode == 0
 
-    def run_tests(self, reach, file, number, most):
-        tests = tests_for(reach, file, number)[:most]
+    def run_tests(self, reach, file, number, args):
+        tests = tests_for(reach, file, number, args.tests, args.seconds)
+        if not args.no_python:
+            tests += fall_back(file, tests)
         for test in tests:
-            if not self.make("build/cov/spolia" if test.endswith(".py") else f"build/cov/tests/{test}"):
+            is_python = test.endswith(".py")
+            if not self.make("build/cov/spolia" if is_python else f"build/cov/tests/{test}"):
                 return "broken"
             with tempfile.TemporaryDirectory(dir=HOME) as counters:
-                passed, _ = run_test(test, self.top, counters, 30 if test.endswith(".py") else 5 * LONGEST_S)
+                most = 0 if is_python else 5 + 3 * reach[test]["seconds"]
+                passed, _ = run_test(test, self.top, pathlib.Path(counters), most)
             if not passed:
                 return f"caught by {test}"
         return f"SURVIVED {len(tests)} tests"
 
-    def try_bug(self, reach, bug, most):
+    def try_bug(self, reach, bug, args):
         file, number, new = bug
         path = self.top / file
         obj = self.top / "build/cov/obj" / f"{file[:-2]}.o"
@@ -287,7 +324,7 @@ class Tree:
         try:
             if not self.make(str(obj.relative_to(self.top))):
                 return "broken"  # the compiler notices it
-            return self.run_tests(reach, file, number, most)
+            return self.run_tests(reach, file, number, args)
         finally:
             path.write_text(text)
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -340,7 +377,7 @@ def try_all(reach, bugs, known, args):
             with lock:
                 tree = trees.pop()
             try:
-                result = tree.try_bug(reach, bug, args.tests)
+                result = tree.try_bug(reach, bug, args)
             finally:
                 trees.append(tree)
             with lock, RESULTS.open("a") as f:
@@ -364,6 +401,7 @@ def main():
     parser.add_argument("--seed", default="1")
     parser.add_argument("--folder", default="", help="only files whose path contains this")
     parser.add_argument("--tests", type=int, default=15, help="for one bug: the nearest of those that reach its line")
+    parser.add_argument("--seconds", type=float, default=120, help="of CPU for the C tests of one bug")
     parser.add_argument("--jobs", type=int, default=2, help="tests, and bugs, at a time")
     parser.add_argument("--again", action="store_true", help="try those again that survived")
     parser.add_argument("--report", action="store_true", help="only print what is known")

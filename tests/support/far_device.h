@@ -1,7 +1,8 @@
 /* far_device.h -- a device whose memory the host cannot reach: the CPU, with allocations in pages
  * that are PROT_NONE except while the device copies or runs.
  *
- * Whoever touches device memory past compute/device.h dies of SIGSEGV, and the test with it.
+ * Whoever touches device memory past compute/device.h dies of SIGSEGV, and the test with it. What is copied to the host
+ * arrives when it is waited for: whoever reads it before reads what was there.
  *
  *   | piece | piece | ...      | never used |      one mapping; pieces are taken in order, and all of
  *   0                  used                        it is given back when the last piece is freed
@@ -22,6 +23,15 @@
 
 #define FAR_BYTES ((size_t)2 << 30)
 
+/* Bytes on their way to the host. */
+typedef struct far_copy {
+    struct far_copy *next;
+    uint64_t event;
+    void *to;
+    size_t n_bytes;
+    uint8_t bytes[];
+} far_copy;
+
 typedef struct far_device {
     sp_device base;
     sp_device *cpu;
@@ -30,6 +40,8 @@ typedef struct far_device {
     int n_pieces;
     pthread_mutex_t lock; /* guards n_open: copies may come from any thread */
     int n_open;           /* copies and operations in progress: the memory is accessible */
+    pthread_mutex_t arrival; /* guards `coming` */
+    far_copy *coming;        /* in the order of their events */
     pthread_rwlock_t whole; /* shared by those, taken alone by far_lose */
     _Atomic uint64_t n_events;
     _Atomic bool lost;
@@ -114,15 +126,37 @@ static inline sp_event far_copy_out(sp_device *d, void *to, const void *from, si
 {
     far_device *f = far_of(d);
     if (n_bytes && (far_holds(f, to) || !far_holds(f, from))) abort();
+    far_copy *c = malloc(sizeof *c + n_bytes);
+    if (!c) abort();
     far_open(f);
-    f->cpu->calls->copy_out(f->cpu, to, from, n_bytes);
+    f->cpu->calls->copy_out(f->cpu, c->bytes, from, n_bytes);
     far_shut(f);
     f->n_copied_out++;
-    return (sp_event){++f->n_events};
+    pthread_mutex_lock(&f->arrival);
+    far_copy **last = &f->coming;
+    while (*last) last = &(*last)->next;
+    *c = (far_copy){.event = ++f->n_events, .to = to, .n_bytes = n_bytes};
+    *last = c;
+    const sp_event event = {c->event};
+    pthread_mutex_unlock(&f->arrival);
+    return event;
+}
+
+/* far_arrive -- delivers what was copied up to the event. */
+static inline void far_arrive(far_device *f, sp_event e)
+{
+    pthread_mutex_lock(&f->arrival);
+    for (far_copy *c; (c = f->coming) && c->event <= e.n;) {
+        f->coming = c->next;
+        memcpy(c->to, c->bytes, c->n_bytes);
+        free(c);
+    }
+    pthread_mutex_unlock(&f->arrival);
 }
 
 static inline sp_err far_wait(sp_device *d, sp_event e)
 {
+    far_arrive(far_of(d), e);
     return far_of(d)->lost ? sp_fail(SP_E_IO, "device far does not answer") : SP_OK;
 }
 
@@ -152,6 +186,7 @@ static inline void far_bring_near(sp_device *d)
 
 static inline bool far_done(sp_device *d, sp_event e)
 {
+    far_arrive(far_of(d), e);
     return true;
 }
 
@@ -199,6 +234,8 @@ static inline void far_close(sp_device *d)
     far_device *f = far_of(d);
     sp_device_close(f->cpu);
     munmap(f->memory, FAR_BYTES);
+    for (far_copy *c; (c = f->coming); free(c)) f->coming = c->next; /* nobody waited for them */
+    pthread_mutex_destroy(&f->arrival);
     pthread_rwlock_destroy(&f->whole);
     pthread_mutex_destroy(&f->lock);
     sp_free(f);
@@ -226,6 +263,7 @@ static inline sp_err far_device_open(const sp_device_opts *o, sp_device **out)
         mmap(NULL, FAR_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (f->memory == MAP_FAILED) abort();
     pthread_mutex_init(&f->lock, NULL);
+    pthread_mutex_init(&f->arrival, NULL);
     pthread_rwlock_init(&f->whole, NULL);
     f->base = *cpu;
     f->base.name = "far";

@@ -401,6 +401,20 @@ static void an_adopted_copy_is_free(void **state)
     assert_fails(sp_ledger_adopt(b->ledger, &a), SP_E_ARG, "kind");
 }
 
+/* A tier may not know it: what another one has said remains. */
+static void an_adopted_copy_has_the_cost_that_a_tier_knows(void **state)
+{
+    static const float costs[][2] = {{0, 0}, {700, 700}, {0, 700}, {900, 900}};
+    bench *b = *state;
+    sp_segment seg = numbered(0, 40);
+    sp_adopted a = name_of(&seg, SP_COPY_PLAIN);
+    for (size_t i = 0; i < SP_COUNT(costs); i++) {
+        a.facts.cost_us = costs[i][0];
+        assert_ok(sp_ledger_adopt(b->ledger, &a));
+        assert_true(sp_ledger_next(b->ledger, NULL)->facts.cost_us == costs[i][1]);
+    }
+}
+
 /* I6: those that became FREE first are forgotten, but for pinned ones. */
 static void free_copies_are_bounded(void **state)
 {
@@ -649,6 +663,7 @@ int main(void)
         BENCH_TEST(a_copy_may_be_computed_while_it_is_loaded),
         BENCH_TEST(what_no_tier_keeps_is_gone),
         BENCH_TEST(an_adopted_copy_is_free),
+        BENCH_TEST(an_adopted_copy_has_the_cost_that_a_tier_knows),
         BENCH_TEST(free_copies_are_bounded),
         BENCH_TEST(a_measured_copy_keeps_the_place_of_the_other),
         BENCH_TEST(a_ready_copy_serves_before_a_newer_free_one),

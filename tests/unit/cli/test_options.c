@@ -134,6 +134,18 @@ static void the_environment_comes_after_the_line(void **state)
     unsetenv("SPOLIA_ARG_NEEDED");
 }
 
+static void a_flag_in_the_environment_has_a_word(void **state)
+{
+    static const char *const words[] = {"0", "1", "false", "true", "no", "yes", "off", "ON"};
+    values v;
+    for (size_t i = 0; i < SP_COUNT(words); i++) {
+        setenv("SPOLIA_ARG_FLAG", words[i], 1);
+        assert_int_equal(PARSE(&v, "--needed", "x"), 3);
+        assert_int_equal(v.flag, i % 2);
+    }
+    unsetenv("SPOLIA_ARG_FLAG");
+}
+
 static void see(const opt_usage *usage, const opt *const *tables, void *user)
 {
     ++*(int *)user;
@@ -202,6 +214,7 @@ int main(void)
         cmocka_unit_test(each_kind_of_value_is_read),
         cmocka_unit_test(wrong_values_are_named),
         cmocka_unit_test(the_environment_comes_after_the_line),
+        cmocka_unit_test(a_flag_in_the_environment_has_a_word),
         cmocka_unit_test(a_visitor_sees_all_options),
         cmocka_unit_test(the_nearest_name_is_proposed),
     };

@@ -41,11 +41,22 @@ static void ids_are_unique(void **state)
                            "kind", &q));
 }
 
+static void blank_lines_are_nothing(void **state)
+{
+    eval_questions q;
+    assert_true(read_text("\n{\"question\": \"Who?\", \"answers\": [\"a\"]}\n\n \t\r\n"
+                          "{\"question\": \"Why?\", \"answers\": [\"b\"]}\n\n",
+                          "kind", &q));
+    assert_int_equal(q.n, 2);
+    eval_questions_drop(&q);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_are_ids),
         cmocka_unit_test(ids_are_unique),
+        cmocka_unit_test(blank_lines_are_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

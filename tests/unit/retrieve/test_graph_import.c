@@ -98,6 +98,40 @@ static bool cancel_halfway(const char *file, int64_t done, int64_t total, void *
     return ++*calls < 3;
 }
 
+typedef struct warnings {
+    int n;
+    char last[200];
+} warnings;
+
+static void keep_warning(sp_log_level level, const char *line, void *user)
+{
+    warnings *w = user;
+    if (level == SP_LOG_WARN) w->n++;
+    snprintf(w->last, sizeof w->last, "%s", line);
+}
+
+/* 20 lines of each file are named, and the rest is counted. */
+static void warnings_of_a_file_are_limited(void **state)
+{
+    folder *f = *state;
+    static const int n_bad[] = {25, 20, 22};
+    char text[1000] = "A\tr\tB\n", name[8] = "0.tsv";
+    for (size_t i = 0; i < SP_COUNT(n_bad); i++) {
+        warnings w = {0};
+        char rest[40];
+        size_t n = strlen("A\tr\tB\n");
+        for (int k = 0; k < n_bad[i]; k++) n += (size_t)snprintf(text + n, sizeof text - n, "bad %d\n", k);
+        name[0] = (char)('0' + i);
+        sp_log_set(SP_LOG_WARN, keep_warning, &w);
+        const sp_graph_stats s = graph_make(f, name, text);
+        sp_log_set(SP_LOG_ERROR, NULL, NULL);
+        assert_int_equal(s.n_bad, n_bad[i]);
+        assert_int_equal(w.n, n_bad[i] > 20 ? 21 : 20);
+        snprintf(rest, sizeof rest, "skipped %d more lines", n_bad[i] - 20);
+        assert_true((strstr(w.last, rest) != NULL) == (n_bad[i] > 20));
+    }
+}
+
 static void an_interrupted_import_continues(void **state)
 {
     folder *f = *state;
@@ -238,6 +272,7 @@ int main(void)
         FOLDER_TEST(equal_triples_merge),
         FOLDER_TEST(a_file_that_did_not_change_is_not_read_again),
         FOLDER_TEST(bad_lines_are_counted_or_stop),
+        FOLDER_TEST(warnings_of_a_file_are_limited),
         FOLDER_TEST(an_interrupted_import_continues),
         FOLDER_TEST(entities_with_one_name_are_kept_apart),
         FOLDER_TEST(aliases_find_their_entity),

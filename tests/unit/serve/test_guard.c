@@ -2,6 +2,7 @@
  *
  * On a random model Full Reuse diverges by its nature, so a small bound is always left and a huge
  * one never. */
+#include "serve/check/guard_check.h"
 #include "serve/guard/checks.h"
 #include "support/check.h"
 
@@ -139,6 +140,20 @@ static void checks_wait_for_idle_time(void **state)
     sp_context_close(c);
 }
 
+/* A driver that hears that nothing is left to do sleeps, and the check with it. */
+static void a_context_with_a_waiting_check_is_busy(void **state)
+{
+    sp_context *c = open_guarded("full", 1, 1e6f);
+    assert_false(sp_guard_busy(c));
+    ask(c, 0, NULL);
+    assert_null(c->guard->check);
+    assert_int_equal(c->guard->n_waiting, 1);
+    assert_true(sp_guard_busy(c));
+    idle(c);
+    assert_false(sp_guard_busy(c));
+    sp_context_close(c);
+}
+
 static void exact_reuse_is_not_checked(void **state)
 {
     int n;
@@ -238,6 +253,7 @@ int main(void)
         cmocka_unit_test(sparse_decoding_is_checked_and_taken_back),
         cmocka_unit_test(four_sparse_tokens_are_noted),
         cmocka_unit_test(checks_wait_for_idle_time),
+        cmocka_unit_test(a_context_with_a_waiting_check_is_busy),
         cmocka_unit_test(exact_reuse_is_not_checked),
         cmocka_unit_test(diverging_reuse_is_taken_back),
         cmocka_unit_test(a_policy_that_cannot_select_falls_at_once),

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "store/host/tier.h"
+#include "store/table.h"
 #include "tier.h"
 
 static sp_tier *open_host(int64_t max_bytes, const sp_kv_packing *packing)
@@ -41,6 +42,29 @@ static void a_copy_round_trips(void **state)
         assert_int_equal(noise_get(t, i, 1 + (i % 2 == 0)), i % 3 ? SP_OK : SP_E_NOTFOUND);
     assert_ok(noise_drop(t, 99));
     assert_int_equal(sp_tier_stats_of(t).n_copies, 20);
+    sp_tier_close(t);
+}
+
+/* The table, as a table of as many keys has it, and a pointer for each copy. */
+static void the_memory_of_the_index_is_counted(void **state)
+{
+    enum { N = 200 };
+    static const sp_disk_place nowhere;
+    sp_tier *t = open_host(64 << 20, NULL);
+    sp_table table;
+    uint32_t list = SP_NO_ENTRY;
+    sp_table_init(&table);
+    for (uint32_t i = 0; i < N; i++) {
+        noise c;
+        noise_init(&c, i, 1);
+        const sp_tier_key key = sp_tier_key_of(&c.record);
+        assert_ok(noise_put(t, i, 1));
+        assert_ok(sp_table_reserve(&table, 1));
+        sp_table_add(&table, &key, &nowhere, &list);
+    }
+    const int64_t beside = sp_tier_stats_of(t).index_bytes - (int64_t)sp_table_bytes(&table);
+    assert_in_range(beside, N * sizeof(void *), 4 * N * sizeof(void *));
+    sp_table_fini(&table);
     sp_tier_close(t);
 }
 
@@ -279,6 +303,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_round_trips),
+        cmocka_unit_test(the_memory_of_the_index_is_counted),
         cmocka_unit_test(the_budget_is_kept),
         cmocka_unit_test(a_source_that_fails_leaves_the_older_copy),
         cmocka_unit_test(packed_copies_are_unpacked),

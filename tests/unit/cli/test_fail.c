@@ -1,0 +1,84 @@
+/* test_fail.c -- what a failing command prints: one line for people, and one of JSON for scripts. */
+#include "support/check.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+/* catch -- sends a standard stream to a file; returns where it went before. */
+static int catch(FILE *stream, FILE *to)
+{
+    fflush(stream);
+    const int before = dup(fileno(stream));
+    assert_true(before >= 0 && dup2(fileno(to), fileno(stream)) >= 0);
+    return before;
+}
+
+static void give_back(FILE *stream, int before)
+{
+    fflush(stream);
+    assert_true(dup2(before, fileno(stream)) >= 0);
+    close(before);
+}
+
+static void read_all(FILE *f, char *text, size_t size)
+{
+    rewind(f);
+    text[fread(text, 1, size - 1, f)] = '\0';
+    fclose(f);
+}
+
+/* fail_caught -- fails twice, with and without a detail of the library, and warns. Both texts in buffers of their own. */
+static void fail_caught(const char **shown, const char **json)
+{
+    static char of_stderr[512], of_stdout[512];
+    FILE *err = tmpfile(), *out = tmpfile();
+    assert_true(err && out);
+    const int err_before = catch(stderr, err), out_before = catch(stdout, out);
+    const int code = cli_fail_with("%s is \"missing\"", "x.gguf");
+    const int other = cli_fail(sp_fail(SP_E_LIMIT, "too long"));
+    cli_warn("careful");
+    give_back(stderr, err_before);
+    give_back(stdout, out_before);
+    assert_true(code == 1 && other == 1);
+    read_all(err, of_stderr, sizeof of_stderr);
+    read_all(out, of_stdout, sizeof of_stdout);
+    *shown = of_stderr;
+    *json = of_stdout;
+}
+
+static void an_error_is_one_line(void **state)
+{
+    const char *shown, *json;
+    char expected[200];
+    fail_caught(&shown, &json);
+    snprintf(expected, sizeof expected,
+             "spolia: x.gguf is \"missing\"\nspolia: too long (%s)\nspolia: careful\n", sp_error_text(SP_E_LIMIT));
+    assert_string_equal(shown, expected);
+    assert_string_equal(json, "");
+}
+
+static void scripts_get_errors_as_json_and_people_still_read_them(void **state)
+{
+    const char *shown, *json;
+    char expected[200];
+    cli_fail_as_json(); /* for the rest of the program: the last test */
+    fail_caught(&shown, &json);
+    snprintf(expected, sizeof expected,
+             "{\"error\":{\"code\":\"E_FAILED\",\"message\":\"x.gguf is \\\"missing\\\"\"}}\n"
+             "{\"error\":{\"code\":\"E_LIMIT\",\"message\":\"too long (%s)\"}}\n",
+             sp_error_text(SP_E_LIMIT));
+    assert_string_equal(json, expected);
+    assert_non_null(strstr(shown, "spolia: too long"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_error_is_one_line),
+        cmocka_unit_test(scripts_get_errors_as_json_and_people_still_read_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
