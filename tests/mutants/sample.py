@@ -7,11 +7,11 @@ tests reach a line is known from one run of each in a build with gcov. What a te
 build/mutants/reach.json, and is found out again when the test changes, or with --reach; a file of src that has changed
 since is left out. --known: no test but those that are known so far.
 
-A bug is built in a copy of the tree. Of the tests that reach its line --tests run, for about --seconds of CPU: those of
-its folder and of its file's name first, then the quickest, until one fails. If none fails, Python tests with a word of
-the file's path in their name run, too (fall_back). A bug in equivalent.txt changes nothing that anybody could notice,
-and is left out. Results are kept in build/mutants/sample.txt while the file is the same: the command can be stopped and
-started again; --again retries those that survived, --report only prints.
+A bug is built in a copy of the tree. Of the tests that reach its line --tests run, for about --seconds of CPU: those
+of its folder and of its file's name first, then the quickest, until one fails. If none fails, Python tests with a word
+of the file's path in their name run, too (fall_back). A bug in equivalent.txt changes nothing that anybody could
+notice, and is left out. Results are kept in build/mutants/sample.txt while the file is the same: the command can be
+stopped and started again; --again retries those that survived, --report only prints.
 
 The share has a 95 % interval (Wilson). Which lines Python tests reach is known of PYTHON_TESTS: all of them take an
 hour.
@@ -41,8 +41,6 @@ EQUIVALENT = pathlib.Path(__file__).parent / "equivalent.txt"
 PYTHON = str(ROOT / ".venv/bin/python")
 # As the build with gcov (Makefile): its objects serve for the bugs, too, so that the tree is built once.
 MAKE = ["make", "-s", f"CC={ROOT / 'tests/mutants/cc'}", "BUILD=build/cov", "SIMD=", "LDFLAGS=--coverage"]
-# A C program that takes more of the CPU, in the build with gcov, is left out.
-LONGEST_S = 30
 # A Python test waits for programs most of the time.
 PYTHON_S = 900
 # One or two for each folder that the program alone uses.
@@ -100,10 +98,10 @@ def lines_of(counters):
     return {file: sorted(lines) for file, lines in found.items() if lines}
 
 
-def reach_of(test):
+def reach_of(test, longest):
     with tempfile.TemporaryDirectory(dir=HOME) as counters:
-        passed, seconds = run_test(test, ROOT, pathlib.Path(counters), LONGEST_S)
-        return {"passed": passed, "seconds": round(seconds, 2), "limit": LONGEST_S,
+        passed, seconds = run_test(test, ROOT, pathlib.Path(counters), longest)
+        return {"passed": passed, "seconds": round(seconds, 2), "limit": longest,
                 "lines": lines_of(pathlib.Path(counters)) if passed else {}}
 
 
@@ -115,19 +113,19 @@ def source_of(test):
     return ROOT / "tests" / (test if test.endswith(".py") else f"{test}.c")
 
 
-def is_known(r, source):
+def is_known(r, source, longest):
     """A test that a lower limit ended is tried again."""
-    return r and r["source"] == hash_of(source) and (r["passed"] or r.get("limit", 0) >= LONGEST_S)
+    return r and r["source"] == hash_of(source) and (r["passed"] or r.get("limit", 0) >= longest)
 
 
-def find_reach(with_python, jobs):
+def find_reach(with_python, jobs, longest):
     """Runs every test that reach.json does not know. The file is written as it grows."""
     reach = json.loads(REACH.read_text()) if REACH.exists() else {}
     built = ROOT / "build/cov/tests"
     tests = sorted(str(p.relative_to(built)) for p in built.rglob("test_*") if p.is_file() and not p.suffix)
     if with_python:
         tests += [f"e2e/{name}.py" for name in PYTHON_TESTS]
-    missing = [t for t in tests if source_of(t).exists() and not is_known(reach.get(t), source_of(t))]
+    missing = [t for t in tests if source_of(t).exists() and not is_known(reach.get(t), source_of(t), longest)]
     turns = collections.Counter()
     for test in list(missing):
         folder = test.rsplit("/", 1)[0]
@@ -136,7 +134,7 @@ def find_reach(with_python, jobs):
     missing = [test for _, test in sorted(missing)]  # the folders in turn, so that a part of the map is useful, too
     sources = {str(p.relative_to(ROOT)): hash_of(p) for p in (ROOT / "src").rglob("*.c")} if missing else {}
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        running = {pool.submit(reach_of, test): test for test in missing}
+        running = {pool.submit(reach_of, test, longest): test for test in missing}
         for done in concurrent.futures.as_completed(running):
             test, r = running[done], done.result()
             r["files"] = {file: sources[file] for file in r["lines"]}
@@ -252,7 +250,8 @@ def sample(reach, n, seed, only):
 
 
 def words_of(path):
-    return set(re.findall("[a-z0-9]+", path)) - {"src", "tests", "unit", "e2e", "test", "c", "py"}
+    words = set(re.findall("[a-z0-9]+", path)) - {"src", "tests", "unit", "e2e", "test", "c", "py"}
+    return {w.rstrip("s") for w in words}
 
 
 def tests_for(reach, file, number, most, seconds):
@@ -331,6 +330,18 @@ class Tree:
             obj.write_bytes(was)  # newer than the library, which takes it
 
 
+def name_of(bug):
+    """As equivalent.txt has it: the line with the bug; for a call that is left out, "without", the call, and which one
+    it is if there are several."""
+    file, number, new = bug
+    if new.strip() != ";":
+        return f"{file}: {new.strip()}"
+    lines = [line.strip() for line in (ROOT / file).read_text().split("\n")]
+    was = lines[number - 1]
+    which = f" ({lines[:number].count(was)} of {lines.count(was)})" if lines.count(was) > 1 else ""
+    return f"{file}: without {was}{which}"
+
+
 def key_of(bug):
     file, number, new = bug
     lines = (ROOT / file).read_text()
@@ -371,7 +382,7 @@ def try_all(reach, bugs, known, args):
     def one(bug):
         file, number, new = bug
         result = known.get(key_of(bug))
-        if f"{file}: {new.strip()}" in equivalent:
+        if name_of(bug) in equivalent:
             result = "equivalent"
         elif not args.report and (result is None or (args.again and result.startswith("SURVIVED"))):
             with lock:
@@ -406,13 +417,17 @@ def main():
     parser.add_argument("--again", action="store_true", help="try those again that survived")
     parser.add_argument("--report", action="store_true", help="only print what is known")
     parser.add_argument("--reach", action="store_true", help="find out again which test reaches which line")
+    parser.add_argument("--longest", type=float, default=30, help="seconds of CPU of a C program that is mapped")
     parser.add_argument("--known", action="store_true", help="no tests but those whose lines are known")
     parser.add_argument("--no-python", action="store_true", help="C programs only")
     args = parser.parse_args()
     HOME.mkdir(parents=True, exist_ok=True)
     if args.reach:
         REACH.unlink(missing_ok=True)
-    reach = json.loads(REACH.read_text()) if args.report or args.known else find_reach(not args.no_python, args.jobs)
+    if args.report or args.known:
+        reach = json.loads(REACH.read_text())
+    else:
+        reach = find_reach(not args.no_python, args.jobs, args.longest)
     reach = {test: r for test, r in without_changed(reach).items() if not (args.no_python and test.endswith(".py"))}
     report(try_all(reach, sample(reach, args.n, args.seed, args.folder), known_results(), args))
     return 0

@@ -1,8 +1,8 @@
 /* far_device.h -- a device whose memory the host cannot reach: the CPU, with allocations in pages
  * that are PROT_NONE except while the device copies or runs.
  *
- * Whoever touches device memory past compute/device.h dies of SIGSEGV, and the test with it. What is copied to the host
- * arrives when it is waited for: whoever reads it before reads what was there.
+ * Whoever touches device memory past compute/device.h dies of SIGSEGV, and the test with it. What is
+ * copied to the host arrives when it is waited for: whoever reads it before reads what was there.
  *
  *   | piece | piece | ...      | never used |      one mapping; pieces are taken in order, and all of
  *   0                  used                        it is given back when the last piece is freed

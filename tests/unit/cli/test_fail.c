@@ -30,7 +30,7 @@ static void read_all(FILE *f, char *text, size_t size)
     fclose(f);
 }
 
-/* fail_caught -- fails twice, with and without a detail of the library, and warns. Both texts in buffers of their own. */
+/* fail_caught -- fails twice, once with an error of the library, and warns. Both texts are in buffers of their own. */
 static void fail_caught(const char **shown, const char **json)
 {
     static char of_stderr[512], of_stdout[512];

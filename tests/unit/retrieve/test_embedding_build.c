@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "retrieve/embedding.h"
+#include "retrieve/embedding_int.h"
 
 enum { CHUNKS = 200, MOST_AT_ONCE = 64, DIMS = 4 };
 
@@ -29,32 +29,39 @@ static bool on_progress(int64_t done, int64_t total, void *user)
     return s->go_on-- > 0;
 }
 
-static sp_err update(const char *index, seen *s, sp_index_embed_stats *stats)
+static sp_err update(const char *index, const char *kind, seen *s, sp_index_embed_stats *stats)
 {
-    const sp_embedding_build b = {.id = "lengths", .n_dims = DIMS, .embed = embed, .progress = on_progress, .user = s};
+    const sp_embedding_build b = {
+        .id = "lengths", .n_dims = DIMS, .kind = kind, .embed = embed, .progress = on_progress, .user = s};
     return sp_embedding_update(index, &b, stats);
 }
 
-static void an_interruption_waits_for_few_chunks_and_keeps_them(void **state)
+/* build -- an index of CHUNKS texts in the folder, without vectors; its path. */
+static const char *build(const char *folder)
 {
-    char docs[160], index[160];
-    snprintf(docs, sizeof docs, "%s/docs.jsonl", (char *)*state);
-    snprintf(index, sizeof index, "%s/index.db", (char *)*state);
+    static char docs[160], index[160];
+    snprintf(docs, sizeof docs, "%s/docs.jsonl", folder);
+    snprintf(index, sizeof index, "%s/index.db", folder);
     FILE *f = fopen(docs, "w");
     assert_non_null(f);
     for (int i = 0; i < CHUNKS; i++) fprintf(f, "{\"text\": \"Boat %d leaves the harbour of town %d.\"}\n", i, i * i);
     assert_int_equal(fclose(f), 0);
     const char *root = docs;
     assert_int_equal(sp_index_build(&root, 1, index, NULL, NULL), SP_OK);
+    return index;
+}
 
+static void an_interruption_waits_for_few_chunks_and_keeps_them(void **state)
+{
+    const char *index = build(*state);
     seen s = {0};
     sp_index_embed_stats stats = {0};
-    assert_int_equal(update(index, &s, &stats), SP_E_CANCELED);
+    assert_int_equal(update(index, NULL, &s, &stats), SP_E_CANCELED);
     assert_in_range(s.n_texts, 1, MOST_AT_ONCE);
     const int first = s.n_texts;
     s = (seen){.go_on = CHUNKS};
     stats = (sp_index_embed_stats){0};
-    assert_int_equal(update(index, &s, &stats), SP_OK);
+    assert_int_equal(update(index, NULL, &s, &stats), SP_OK);
     assert_int_equal(stats.n_chunks, CHUNKS);
     assert_int_equal(stats.n_kept, first);
     assert_int_equal(stats.n_embedded, CHUNKS - first);
@@ -62,10 +69,31 @@ static void an_interruption_waits_for_few_chunks_and_keeps_them(void **state)
     assert_in_range(s.most, 1, MOST_AT_ONCE);
 }
 
+/* All chunks are found by their vectors, in an index of each kind, when it is opened again. */
+static void an_opened_index_has_the_vectors_of_all_chunks(void **state)
+{
+    static const char *const kinds[] = {"flat", "ivf", "hnsw"};
+    const char *index = build(*state);
+    for (size_t i = 0; i < SP_COUNT(kinds); i++) {
+        seen s = {.go_on = 2 * CHUNKS};
+        sp_index *ix;
+        sp_vectors *x;
+        sp_vectors_kind kind;
+        assert_int_equal(update(index, kinds[i], &s, NULL), SP_OK);
+        assert_int_equal(sp_index_open(index, &ix), SP_OK);
+        assert_int_equal(sp_embedding_open(ix, "lengths", &x, &kind), SP_OK);
+        assert_string_equal(sp_embedding_kind_name(kind), kinds[i]);
+        assert_int_equal(sp_vectors_count(x), CHUNKS);
+        sp_vectors_destroy(x);
+        sp_index_close(ix);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(an_interruption_waits_for_few_chunks_and_keeps_them),
+        FOLDER_TEST(an_opened_index_has_the_vectors_of_all_chunks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

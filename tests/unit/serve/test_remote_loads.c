@@ -230,6 +230,28 @@ static const sp_copy *load(sp_context *c, const sp_prompt *p, int seg)
     return k;
 }
 
+/* Nothing else is loaded: how long it was silent is known from its own layers. */
+static void its_longest_silence_is_measured(void **state)
+{
+    enum { LAYER_US = 3000 };
+    const char *dir = *state;
+    remote r;
+    sp_context *c = open_remote(dir, "1", "1", &r);
+    const sp_level *l = sp_tiers_level(c->tiers, SP_AT_REMOTE);
+    sp_prompt *p = prompt_of(c, "1", NULL);
+    at_remote(c, &r);
+    set_costs(c, FOR_EVER_US);
+    r.layer_us = LAYER_US;
+    const int64_t began_us = sp_clock_us();
+    const sp_copy *comes = load(c, p, 1);
+    while (comes->state == SP_COPY_LOADING) sp_tiers_wait(c->tiers);
+    assert_int_equal(comes->state, SP_COPY_READY);
+    assert_true(l->gap_us >= LAYER_US && l->gap_us <= (double)(sp_clock_us() - began_us));
+    tiers_rest(c->tiers);
+    sp_prompt_destroy(p);
+    close_clean(c);
+}
+
 /* The disk's time is not that of the remote tier. */
 static void a_disk_that_hangs_makes_no_other_tier_slow(void **state)
 {
@@ -264,6 +286,7 @@ static void a_disk_that_hangs_makes_no_other_tier_slow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        FOLDER_TEST(its_longest_silence_is_measured),
         FOLDER_TEST(one_that_was_slow_for_hours_is_used_again),
         FOLDER_TEST(one_that_is_slow_is_left_alone_after_one_load),
         FOLDER_TEST(a_disk_that_hangs_makes_no_other_tier_slow),
