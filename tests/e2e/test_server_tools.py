@@ -66,6 +66,29 @@ def test_a_required_call(server):
     assert last.message.tool_calls[0].function.arguments == arguments and last.finish_reason == "tool_calls"
 
 
+@pytest.mark.parametrize("parameters", [{}, {"parameters": {"type": "object", "properties": {}}},
+                                        {"parameters": {"properties": {}, "required": [], "title": "Nothing"}}])
+def test_a_function_without_parameters_is_called_without_arguments(parameters, server):
+    ask = {**chat(max_tokens=400), "tools": [BOATS, {"type": "function", "function": {"name": "stop", **parameters}}],
+           "tool_choice": {"type": "function", "function": {"name": "stop"}}, "temperature": 2}
+    for seed in range(3):
+        choice = server.client().chat.completions.create(**ask, seed=seed).choices[0]
+        assert choice.finish_reason == "tool_calls", "nothing is invented until max_tokens"
+        (call,) = choice.message.tool_calls
+        assert call.function.name == "stop" and json.loads(call.function.arguments) == {}
+
+
+def test_a_function_of_any_arguments_may_get_some(server):
+    free = {"type": "object", "properties": {}, "additionalProperties": {"type": "integer"}, "minProperties": 1}
+    ask = {**chat(max_tokens=400), "tools": [{"type": "function", "function": {"name": "put", "parameters": free}}],
+           "tool_choice": "required", "parallel_tool_calls": False, "temperature": 0}
+    choice = server.client().chat.completions.create(**ask).choices[0]
+    if choice.finish_reason == "tool_calls":
+        assert json.loads(choice.message.tool_calls[0].function.arguments)
+    else:  # cut in the middle of them
+        assert len(choice.message.tool_calls[0].function.arguments) > 20
+
+
 def test_a_call_that_is_cut(server):
     ask = {**chat(max_tokens=24), "tools": [BOATS], "tool_choice": "required", "temperature": 1, "seed": 4}
     name, arguments, content = "", "", ""

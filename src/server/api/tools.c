@@ -148,16 +148,21 @@ static void move_refs(json_t *schema, const char *at)
     }
 }
 
+/* parameters_of -- the schema of a function's arguments. As with OpenAI, one without parameters has none: with a
+ * plain {"type": "object"} the model would invent some. NULL: out of memory. */
+static json_t *parameters_of(const json_t *tool)
+{
+    const json_t *given = json_object_get(json_object_get(tool, "function"), "parameters");
+    if (json_is_object(given)) return json_deep_copy(given);
+    return json_pack("{s:s, s:{}}", "type", "object", "properties");
+}
+
 /* call_schema -- {"name": the name, "arguments": the parameters}; where the name is no JSON, the parameters. */
 static json_t *call_schema(const json_t *tool, const form *w, const char *at)
 {
     char place[100];
-    json_t *parameters = json_deep_copy(json_object_get(json_object_get(tool, "function"), "parameters"));
+    json_t *parameters = parameters_of(tool);
     snprintf(place, sizeof place, w->name ? "%s/properties/%s" : "%s", at, w->arguments);
-    if (!json_is_object(parameters)) {
-        json_decref(parameters);
-        parameters = json_pack("{s:s}", "type", "object");
-    }
     move_refs(parameters, place);
     if (!w->name) return parameters;
     return json_pack("{s:s, s:{s:{s:s}, s:o}, s:[s, s]}", "type", "object", "properties", w->name, "const",
