@@ -1,4 +1,5 @@
 """The documents name only what exists, and keep the rules of scripts/check-docs."""
+import fnmatch
 import importlib.machinery
 import importlib.util
 import pathlib
@@ -22,6 +23,7 @@ def tree() -> set:
 
 
 FILES = tree()
+NAMES = {pathlib.PurePath(name).name for name in FILES}
 FOLDERS = {str(parent) for name in FILES for parent in pathlib.PurePath(name).parents}
 SOURCE = "\n".join((ROOT / n).read_text(encoding="utf-8", errors="replace") for n in sorted(FILES)
                    if n.startswith(("src/", "include/")) and n.endswith((".c", ".h", ".cu")))
@@ -52,10 +54,10 @@ def path_exists(path: str) -> bool:
     roots = ("", "src/", "docs/", "src/compute/")
     if path.endswith("/") or not re.search(SUFFIX + "$", path):
         return any(root + path.rstrip("/") in FOLDERS | FILES for root in roots)
-    if any(pathlib.PurePath(name).match(root + path) and name.count("/") == (root + path).count("/")
-           for root in roots for name in FILES):
+    if any(root + path in FILES for root in roots) or "/" not in path and path in NAMES:
         return True
-    return "/" not in path and any(pathlib.PurePath(name).name == path for name in FILES)
+    patterns = [root + path for root in roots if "*" in path]  # a star matches no slash
+    return any(fnmatch.fnmatchcase(name, p) for p in patterns for name in FILES if name.count("/") == p.count("/"))
 
 
 def missing_names(text: str) -> set:

@@ -41,7 +41,7 @@ class Hub:
                 hub.seen.append((name, self.path, self.headers.get("Authorization"), self.headers.get("Range")))
                 getattr(hub, name + "_get")(self)
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         return server
 
     def stop(self):

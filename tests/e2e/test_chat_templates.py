@@ -1,5 +1,6 @@
 """`spolia apply-template` against Jinja2, which renders the same templates as Hugging Face's
 apply_chat_template does; and what the spans of its output promise."""
+import functools
 import importlib.util
 import json
 import time
@@ -66,18 +67,25 @@ class Generation(jinja2.ext.Extension):
         return parser.parse_statements(["name:endgeneration"], drop_needle=True)
 
 
-def expected(source, request):
-    """What Hugging Face's apply_chat_template gives, or the exception's text."""
-    def raise_exception(message):
-        raise Raised(message)
+def raise_exception(message):
+    raise Raised(message)
+
+
+@functools.lru_cache(None)
+def compiled(source):
     env = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
     env.filters["tojson"] = lambda x, ensure_ascii=False, indent=None: json.dumps(x, ensure_ascii=ensure_ascii, indent=indent)
     env.globals["raise_exception"] = raise_exception
     env.globals["strftime_now"] = lambda fmt: time.strftime(fmt, time.gmtime())
+    return env.from_string(source)
+
+
+def expected(source, request):
+    """What Hugging Face's apply_chat_template gives, or the exception's text."""
     values = {"tools": None, "documents": None, "add_generation_prompt": True, **request}
     values.update(values.pop("chat_template_kwargs", {}))
-    return env.from_string(source).render(**values)
+    return compiled(source).render(**values)
 
 
 def render(tmp_path, source, request):

@@ -174,7 +174,7 @@ def test_wrong_answers_are_named(answers, naming, tiny, docs, tmp_path):
             "/query": (200, '{"ids": [["1", "2"]], "distances": [[0.25, 0.5]]}')}
     handler = type("Answers", (Broken,), {"answers": good})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         with sqlite3.connect(index) as db:
             db.execute("UPDATE embedding SET kind = ?, graph_hash = 5", (f"chroma:http://127.0.0.1:{server.server_port}/c",))
