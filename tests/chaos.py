@@ -3,13 +3,14 @@ hang, are short or find the disk full, a wall clock that jumps, kills and restar
 come and go.
 
     python tests/chaos.py [--seed 1] [--n 10] [--steps 60] [--kinds allocation,read,...,kill,clock] [--build build]
-                          [--minutes M] [--one-server]
+                          [--minutes M] [--one-server] [--each]
 
 After every step: an answer with status 200 is that of a run without faults; anything else is an error, and only while
 there are faults. The text of a document whose deletion was confirmed is in no file. At the end of a seed, without
 faults: every call is answered rightly, documents are those that were registered, no block of KV is lost, no thread is
 left over, and the server ends with 0. With --minutes, a seed begins no step after M minutes; with --one-server, it
-restarts no server. A finding prints the seed that repeats its steps; threads may still take turns differently.
+restarts no server. With --each, nothing is random: the first allocation of a call fails, then the second, until one
+call needed no more, and so for every kind of call. A finding prints the seed that repeats its steps; threads may still take turns differently.
 """
 import argparse
 import collections
@@ -37,7 +38,7 @@ class Finding(AssertionError):
 
 def check(holds, *what):
     if not holds:
-        raise Finding(" ".join(str(x)[:600] for x in what))
+        raise Finding(" ".join(str(x)[:6000] for x in what))
 
 
 class World:
@@ -74,8 +75,8 @@ class World:
 
     # -- steps
 
-    def ask(self):
-        k = self.rng.randrange(len(self.calls))
+    def ask(self, k=None):
+        k = self.rng.randrange(len(self.calls)) if k is None else k
         path, body = self.calls[k]
         status, answer = self.call(path, body)
         if status == 200:
@@ -94,8 +95,8 @@ class World:
         name = f"d{self.rng.randrange(4)}"
         self.check_put(name, f"Keeper{self.rng.randrange(10**9):09}")
 
-    def upload(self):
-        name = self.rng.choice(list(faults.FILES))
+    def upload(self, name=None):
+        name = name or self.rng.choice(list(faults.FILES))
         status, answer = faults.upload(self.server, name)
         self.counts[status] += 1
         check(status == 201 or (self.noisy and status in (0, 500, 503)), "a file is", status, answer)
@@ -162,6 +163,33 @@ class World:
         if not self.server.is_alive():
             raise Finding("the server died: " + (self.folder / "log").read_text()[-3000:])
 
+    def each_allocation(self, ask, found):
+        """Calls until none of a call's allocations is left to fail; returns how many failed."""
+        n = 0
+        while True:
+            n += 1
+            self.faults.fail_nth(n)
+            self.noisy = True
+            try:
+                ask()
+            except Finding as e:
+                found.append(f"allocation {n}: {e}")
+                if not self.server.is_alive():
+                    raise
+            failed = self.faults.has_failed()
+            self.faults.fail_nth(0)
+            if not failed:
+                self.noisy = False
+                return n - 1
+
+    def each(self):
+        found = []
+        asks = [(path, lambda k=k: self.ask(k)) for k, (path, _) in enumerate(self.calls)]
+        asks += [(name, lambda name=name: self.upload(name)) for name in faults.FILES]
+        for what, ask in asks:
+            print(f"{what}: {self.each_allocation(ask, found)} allocations", flush=True)
+        check(not found, len(found), "findings:\n" + "\n".join(x[:1500] for x in found))
+
     # -- the end
 
     def wait(self, holds, *what):
@@ -195,6 +223,10 @@ class World:
 
     def run(self):
         """The steps taken."""
+        if self.args.each:
+            self.each()
+            self.end()
+            return 0
         until = time.time() + 60 * self.args.minutes
         n = 0
         while n < self.args.steps and time.time() < until:
@@ -213,6 +245,7 @@ def main():
     parser.add_argument("--build", default="build")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="of the steps of one seed")
     parser.add_argument("--one-server", action="store_true", help="a seed's server lives to its end")
+    parser.add_argument("--each", action="store_true", help="each allocation of each call fails once")
     args = parser.parse_args()
     args.kinds = args.kinds.split(",")
     if not set(args.kinds) <= set(KINDS):

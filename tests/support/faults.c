@@ -23,6 +23,7 @@ typedef struct control {
     uint32_t seed, hang_ms;
     int64_t clock_s;    /* the wall clock is ahead of the machine's by this */
     uint32_t read_mb_s; /* 0: as fast as the disk is */
+    uint32_t nth;       /* the n-th allocation from now fails; 0: none */
 } control;
 
 void *__libc_malloc(size_t n);
@@ -65,6 +66,22 @@ static int fails(enum kind k)
     return 1;
 }
 
+static int is_nth(void)
+{
+    uint32_t n = __atomic_load_n(&c->nth, __ATOMIC_RELAXED);
+    do
+        if (n == 0) return 0;
+    while (!__atomic_compare_exchange_n(&c->nth, &n, n - 1, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    if (n > 1) return 0;
+    __atomic_add_fetch(&c->n_failed[ALLOCATION], 1, __ATOMIC_RELAXED);
+    return 1;
+}
+
+static int no_memory(void)
+{
+    return is_nth() || fails(ALLOCATION);
+}
+
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
 /* -- memory ----------------------------------------------------------------------------------- */
@@ -77,25 +94,25 @@ static void *without(void)
 
 void *malloc(size_t n)
 {
-    if (fails(ALLOCATION)) return without();
+    if (no_memory()) return without();
     return __interceptor_malloc ? __interceptor_malloc(n) : __libc_malloc(n);
 }
 
 void *calloc(size_t n, size_t size)
 {
-    if (fails(ALLOCATION)) return without();
+    if (no_memory()) return without();
     return __interceptor_calloc ? __interceptor_calloc(n, size) : __libc_calloc(n, size);
 }
 
 void *realloc(void *p, size_t n)
 {
-    if (n && fails(ALLOCATION)) return without();
+    if (n && no_memory()) return without();
     return __interceptor_realloc ? __interceptor_realloc(p, n) : __libc_realloc(p, n);
 }
 
 int posix_memalign(void **p, size_t at, size_t n)
 {
-    if (fails(ALLOCATION)) return ENOMEM;
+    if (no_memory()) return ENOMEM;
     if (__interceptor_posix_memalign) return __interceptor_posix_memalign(p, at, n);
     void *q = __libc_memalign(at, n);
     if (!q) return ENOMEM;

@@ -109,6 +109,13 @@ class Faults:
             self.words[i] = one_in.get(kind, 0)
         self.words[16], self.words[17] = seed, hang_ms
 
+    def fail_nth(self, n):
+        """The n-th allocation from now fails; 0: none."""
+        self.words[21] = n
+
+    def has_failed(self):
+        return self.words[21] == 0
+
     def jump(self, seconds):
         ctypes.c_int64.from_buffer(self.map, 72).value = seconds
 

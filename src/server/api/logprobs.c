@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "server/http/memory.h"
 #include "server/http/reply.h"
 
 #define LEAST -9999.0 /* of an impossible token: JSON has no infinity */
@@ -17,8 +18,9 @@ typedef struct piece {
 static piece piece_of(const srv_job *j, int32_t id)
 {
     piece p = {0};
-    if (sp_vocab_piece(j->s->vocab, id, &p.s, &p.n) != SP_OK) p = (piece){0};
-    return p;
+    const sp_err err = sp_vocab_piece(j->s->vocab, id, &p.s, &p.n);
+    if (err == SP_E_NOMEM) srv_memory_lost();
+    return err == SP_OK ? p : (piece){0};
 }
 
 static json_t *piece_json(const piece *p)

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "server/http/memory.h"
+
 #define FORM_BYTES 4096
 
 /* -- base64 ------------------------------------------------------------------------------------ */
@@ -16,6 +18,7 @@ static bool decode(srv_upload *u, const char *text)
     char *clean = malloc(n + 1);
     u->data = malloc(n + 4);
     if (!clean || !u->data || n > INT32_MAX) {
+        if (!clean || !u->data) srv_memory_lost();
         free(clean);
         return false;
     }
