@@ -3,14 +3,15 @@ hang, are short or find the disk full, a wall clock that jumps, kills and restar
 come and go.
 
     python tests/chaos.py [--seed 1] [--n 10] [--steps 60] [--kinds allocation,read,...,kill,clock] [--build build]
-                          [--minutes M] [--one-server] [--each]
+                          [--minutes M] [--one-server] [--each [--only PATH]]
 
 After every step: an answer with status 200 is that of a run without faults; anything else is an error, and only while
 there are faults. The text of a document whose deletion was confirmed is in no file. At the end of a seed, without
 faults: every call is answered rightly, documents are those that were registered, no block of KV is lost, no thread is
 left over, and the server ends with 0. With --minutes, a seed begins no step after M minutes; with --one-server, it
 restarts no server. With --each, nothing is random: the first allocation of a call fails, then the second, until one
-call needed no more, and so for every kind of call. A finding prints the seed that repeats its steps; threads may still take turns differently.
+call needed no more, and so for every kind of call (--only: whose path has this). A finding prints the seed that
+repeats its steps; threads may still take turns differently.
 """
 import argparse
 import collections
@@ -186,7 +187,7 @@ class World:
         found = []
         asks = [(path, lambda k=k: self.ask(k)) for k, (path, _) in enumerate(self.calls)]
         asks += [(name, lambda name=name: self.upload(name)) for name in faults.FILES]
-        for what, ask in asks:
+        for what, ask in [a for a in asks if self.args.only in a[0]]:
             print(f"{what}: {self.each_allocation(ask, found)} allocations", flush=True)
         check(not found, len(found), "findings:\n" + "\n".join(x[:1500] for x in found))
 
@@ -246,6 +247,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=float("inf"), help="of the steps of one seed")
     parser.add_argument("--one-server", action="store_true", help="a seed's server lives to its end")
     parser.add_argument("--each", action="store_true", help="each allocation of each call fails once")
+    parser.add_argument("--only", default="", help="with --each: calls with this in their paths")
     args = parser.parse_args()
     args.kinds = args.kinds.split(",")
     if not set(args.kinds) <= set(KINDS):

@@ -8,12 +8,20 @@ import pytest
 from conftest import ROOT
 
 
+def run(*options):
+    if os.environ.get("SPOLIA_BUILD", "build") not in ("build", str(ROOT / "build")):
+        pytest.skip("a sanitizer has its own malloc")
+    command = [sys.executable, ROOT / "tests/chaos.py", *map(str, options)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("kinds, seed, n", [("allocation", 1, 2),
                                             ("read,write,full,short,sync,hang,clock,kill", 1, 2)])
 def test_faults_give_the_right_answer_or_an_error(kinds, seed, n):
-    if os.environ.get("SPOLIA_BUILD", "build") not in ("build", str(ROOT / "build")):
-        pytest.skip("a sanitizer has its own malloc")
-    command = [sys.executable, ROOT / "tests/chaos.py", "--seed", str(seed), "--n", str(n), "--steps", "50",
-               "--kinds", kinds]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run("--seed", seed, "--n", n, "--steps", 50, "--kinds", kinds)
+
+
+@pytest.mark.parametrize("calls", ["embed", "/v1/completions"])
+def test_each_allocation_of_a_call_fails_once(calls):
+    run("--each", "--only", calls, "--n", 1)

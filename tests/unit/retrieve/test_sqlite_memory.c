@@ -115,6 +115,48 @@ static void after_all_allocations_fail_the_next_document_is_registered(void **st
     a_document_is_registered_after_another_failed_at(1 << 30);
 }
 
+/* lacks_vectors -- the document that does, or 0. */
+static int64_t lacks_vectors(sp_shelf *s)
+{
+    int64_t document = 0;
+    assert_ok(sp_shelf_unembedded(s, "e", NULL, NULL, &document));
+    return document;
+}
+
+/* try_vectors -- the last ones of the only document; whether all allocations that it needed were had. */
+static bool try_vectors(sp_shelf *s, int at, int n)
+{
+    static const float v[] = {1, 2};
+    const sp_shelf_encoder e = {.id = "e", .n_dims = 2};
+    const sp_shelf_vectors last = {.document = lacks_vectors(s), .v = v, .n = 1, .last = true};
+    const uint64_t version = sp_shelf_version(s, "t", "c");
+    assert_true(last.document > 0);
+    fail_from(at, n);
+    const sp_err err = sp_shelf_put_vectors(s, &e, &last);
+    const bool none_failed = n_failing == n;
+    fail_from(-1, 0);
+    if (err != SP_OK && err != SP_E_NOMEM) fail_msg("at %d: %d %s", at, err, sp_error_detail());
+    assert_int_equal(lacks_vectors(s), err == SP_OK ? 0 : last.document);
+    if (err == SP_OK && sp_shelf_version(s, "t", "c") == version) fail_msg("at %d: no search sees them", at);
+    if (err == SP_OK) { /* again without */
+        assert_int_equal(sp_shelf_doom(s, "t", "c/a"), SP_OK);
+        assert_int_equal(put(s, "a"), SP_OK);
+    }
+    return none_failed;
+}
+
+static void vectors_are_seen_or_missing_when_an_allocation_fails(void **state)
+{
+    sp_shelf *s;
+    assert_int_equal(sp_shelf_open(NULL, &s), SP_OK);
+    assert_int_equal(sp_shelf_add_collection(s, "t", "c", 1), SP_OK);
+    assert_int_equal(put(s, "a"), SP_OK);
+    int at = 0;
+    while (!try_vectors(s, at, 1)) at++;
+    assert_true(at > 50);
+    sp_shelf_close(s);
+}
+
 /* -- graphs ------------------------------------------------------------------------------------ */
 
 static bool has_paths(sp_graph *g, sp_err *err)
@@ -213,6 +255,7 @@ int main(void)
         cmocka_unit_test(after_any_allocation_fails_the_next_document_is_registered),
         cmocka_unit_test(after_three_allocations_fail_the_next_document_is_registered),
         cmocka_unit_test(after_all_allocations_fail_the_next_document_is_registered),
+        cmocka_unit_test(vectors_are_seen_or_missing_when_an_allocation_fails),
         FOLDER_TEST(a_graph_loses_no_name_when_an_allocation_fails),
         FOLDER_TEST(a_graph_answers_after_all_allocations_failed),
         FOLDER_TEST(a_chunk_is_linked_after_any_allocation_failed),
