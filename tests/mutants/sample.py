@@ -7,11 +7,12 @@ tests reach a line is known from one run of each in a build with gcov. What a te
 build/mutants/reach.json, and is found out again when the test changes, or with --reach; a file of src that has changed
 since is left out. --known: no test but those that are known so far.
 
-A bug is built in a copy of the tree. Of the tests that reach its line --tests run, for about --seconds of CPU: those
-of its folder and of its file's name first, then the quickest, until one fails. If none fails, Python tests with a word
-of the file's path in their name run, too (fall_back). A bug in equivalent.txt changes nothing that anybody could
-notice, and is left out. Results are kept in build/mutants/sample.txt while the file is the same: the command can be
-stopped and started again; --again retries those that survived, --report only prints.
+A bug is built in a copy of the tree; if a call that frees memory is left out, a program that leaks fails. Of the
+tests that reach its line --tests run, for about --seconds of CPU: those of its folder and of its file's name first,
+then the quickest, until one fails. If none fails, Python tests with a word of the file's path in their name run, too
+(fall_back). A bug in equivalent.txt changes nothing that anybody could notice, and is left out. Results are kept in
+build/mutants/sample.txt while the file is the same: the command can be stopped and started again; --again retries
+those that survived, --report only prints.
 
 The share has a 95 % interval (Wilson). Which lines Python tests reach is known of PYTHON_TESTS: all of them take an
 hour.
@@ -40,7 +41,7 @@ REACH, RESULTS = HOME / "reach.json", HOME / "sample.txt"
 EQUIVALENT = pathlib.Path(__file__).parent / "equivalent.txt"
 PYTHON = str(ROOT / ".venv/bin/python")
 # As the build with gcov (Makefile): its objects serve for the bugs, too, so that the tree is built once.
-MAKE = ["make", "-s", f"CC={ROOT / 'tests/mutants/cc'}", "BUILD=build/cov", "SIMD=", "LDFLAGS=--coverage"]
+MAKE = ["make", "-s", f"CC={ROOT / 'tests/mutants/cc'}", "BUILD=build/cov", "SIMD="]
 # A Python test waits for programs most of the time.
 PYTHON_S = 900
 # One or two for each folder that the program alone uses.
@@ -168,6 +169,7 @@ OPERATORS = {"<=": "<", ">=": ">", "<": "<=", ">": ">=", "==": "!=", "!=": "==",
 TOKEN = re.compile(r" (<=|>=|==|!=|&&|\|\||\+=|-=|<|>|\+|-|\*|/|&|\|) |(\+\+|--)|\b(\d+)(?![.\w])|\b(true|false)\b")
 CONDITION = re.compile(r"\b(?:if|while) \(")
 CALL = re.compile(r"^\s+(?:SP_TRY\()?[a-z]\w*(?:(?:->|\.)\w+)*\(.*\);\s*$")
+FREES = re.compile(r"^(?:\w+_)?(?:free|fini|destroy|close|drop|decref)\w*\(")  # if it is left out, memory leaks
 SILENT = re.compile(r"^\s*(?:sp_log\(|SP_UNUSED\(|assert\(|return sp_fail\(|case |enum|#|static const)")
 
 
@@ -294,16 +296,19 @@ class Tree:
                         ignore=lambda _, names: {n for n in names if n.endswith((".gcno", ".gcda"))})
         (self.top / ".venv").symlink_to(ROOT / ".venv")
 
-    def make(self, target):
-        return subprocess.run([*MAKE, "OPT=-O1", target], cwd=self.top, capture_output=True, text=True).returncode == 0
+    def make(self, target, leaks=False):
+        """leaks: a program that leaks memory fails."""
+        how = ["OPT=-O1", "LDFLAGS=--coverage -fsanitize=leak" if leaks else "LDFLAGS=--coverage"]
+        return subprocess.run([*MAKE, *how, target], cwd=self.top, capture_output=True, text=True).returncode == 0
 
-    def run_tests(self, reach, file, number, args):
+    def run_tests(self, reach, file, number, leaks, args):
         tests = tests_for(reach, file, number, args.tests, args.seconds)
         if not args.no_python:
             tests += fall_back(file, tests)
         for test in tests:
             is_python = test.endswith(".py")
-            if not self.make("build/cov/spolia" if is_python else f"build/cov/tests/{test}"):
+            made = self.make("build/cov/spolia") if is_python else self.make(f"build/cov/tests/{test}", leaks)
+            if not made:
                 return "broken"
             with tempfile.TemporaryDirectory(dir=HOME) as counters:
                 most = 0 if is_python else 5 + 3 * reach[test]["seconds"]
@@ -323,7 +328,8 @@ class Tree:
         try:
             if not self.make(str(obj.relative_to(self.top))):
                 return "broken"  # the compiler notices it
-            return self.run_tests(reach, file, number, args)
+            leaks = new.strip() == ";" and bool(FREES.match(text.split("\n")[number - 1].strip()))
+            return self.run_tests(reach, file, number, leaks, args)
         finally:
             path.write_text(text)
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))

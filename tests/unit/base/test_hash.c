@@ -167,6 +167,14 @@ static void table_hash_sees_every_byte_and_the_length(void **state)
     }
 }
 
+/* Keys in stores are made of it: a store of another version would have nothing. */
+static void table_hash_is_fixed(void **state)
+{
+    assert_true(sp_hash64("", 0) == 0xfdbdf6ac4fc52e7f);
+    assert_true(sp_hash64("a", 1) == 0x2ef7d1316eb86f71);
+    assert_true(sp_hash64("spolia", 6) == 0x6330df737c5d5d90);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +184,7 @@ int main(void)
         cmocka_unit_test(the_bytes_of_a_field_are_fixed),
         cmocka_unit_test(digests_differ_in_any_byte),
         cmocka_unit_test(hex_writes_what_was_asked_for),
+        cmocka_unit_test(table_hash_is_fixed),
         cmocka_unit_test(table_hash_spreads_in_the_low_bits),
         cmocka_unit_test(table_hash_sees_every_byte_and_the_length),
     };

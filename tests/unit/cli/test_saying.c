@@ -66,6 +66,7 @@ static void a_terminal_shows_thoughts_dimmed_before_the_text(void **state)
     expect_at_terminal("xterm", WHOLE, THOUGHTS_TAGS, false, "It is \xEF\xBF\xBD[1mnine.");
     expect_at_terminal("xterm", CHANNELS, THOUGHTS_CHANNELS, true, DIM("I add.") "\n\nNine.");
     expect_at_terminal("xterm", "<think>still", THOUGHTS_TAGS, true, DIM("still") "\n\n");
+    expect_at_terminal("xterm", " \n<think>I add.</think>Nine.", THOUGHTS_TAGS, true, DIM("I add.") "\n\nNine.");
     expect_at_terminal("dumb", WHOLE, THOUGHTS_TAGS, true,
                        "[thoughts]\nI add 2 < 3.\n[answer]\nIt is \xEF\xBF\xBD[1mnine.");
     expect_at_terminal("xterm", "<think>\n\n</think>\n\nNine.", THOUGHTS_TAGS, true, "Nine.");

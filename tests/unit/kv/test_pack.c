@@ -168,6 +168,18 @@ static void what_is_in_place_stays(void **state)
     bench_end(&b);
 }
 
+/* What follows a run, in place, is no reason to leave it where it is. */
+static void a_run_is_judged_by_its_own_keys(void **state)
+{
+    bench b;
+    bench_begin(&b);
+    add(&b, 0, 2 * B, 0, true);
+    add(&b, 1, B, 0, true); /* B of 3 * B are not in place */
+    add(&b, 0, 2 * B, 7, true);
+    pack(&b, 3 * B, 3);
+    bench_end(&b);
+}
+
 static void a_failure_changes_nothing(void **state)
 {
     bench b;
@@ -205,6 +217,7 @@ int main(void)
         cmocka_unit_test(spans_become_neighbours),
         cmocka_unit_test(spans_of_another_shift_begin_a_block),
         cmocka_unit_test(what_is_in_place_stays),
+        cmocka_unit_test(a_run_is_judged_by_its_own_keys),
         cmocka_unit_test(a_failure_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

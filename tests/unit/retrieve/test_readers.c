@@ -250,6 +250,22 @@ static void spreadsheets_are_tables_with_the_names_of_their_columns(void **state
         "length: true\n#");
 }
 
+/* A cell that does not say where it is comes after the one before. */
+static void cells_without_a_place_follow_each_other(void **state)
+{
+    gives_archive(
+        *state, "c.xlsx",
+        (entry[]){{"xl/workbook.xml",
+                   "<w xmlns:r='urn:r'><sheets><sheet name='Boats' r:id='r2'/></sheets></w>"},
+                  {"xl/_rels/workbook.xml.rels", "<R><Relationship Id='r2' Target='worksheets/sheet1.xml'/></R>"},
+                  {"xl/worksheets/sheet1.xml",
+                   "<w><sheetData><row><c r='A1' t='str'><v>name</v></c><c r='B1' t='str'><v>built</v></c>"
+                   "<c r='C1' t='str'><v>length</v></c></row><row><c t='str'><v>Sea Gull</v></c>"
+                   "<c><v>1970</v></c><c><v>7.5</v></c></row></sheetData></w>"},
+                  {0}},
+        "c.xlsx > Boats|name: Sea Gull; built: 1970; length: 7.5\n#");
+}
+
 static void slides_are_pages_with_their_titles(void **state)
 {
 #define SLIDE(type, title, text)                                                                   \
@@ -310,6 +326,7 @@ int main(void)
         cmocka_unit_test(rtf_is_its_text),
         cmocka_unit_test(packed_texts_are_read_by_their_inner_name),
         FOLDER_TEST(spreadsheets_are_tables_with_the_names_of_their_columns),
+        FOLDER_TEST(cells_without_a_place_follow_each_other),
         FOLDER_TEST(slides_are_pages_with_their_titles),
         FOLDER_TEST(headers_and_footers_are_read_once),
         cmocka_unit_test(navigation_of_a_page_is_left_out),

@@ -30,6 +30,29 @@ static bool same_segments(const sp_prompt *a, const sp_prompt *b, size_t n)
     return true;
 }
 
+/* The bytes of the tokens, each with a zero after its last byte, are the text. */
+static void pieces_are_the_text(void **state)
+{
+    static const char text[] = "Boats leave Velm at 9.";
+    char joined[64] = "";
+    sp_context *c = open_with((sp_context_opts){0});
+    const sp_vocab *v = sp_context_vocab(c);
+    int32_t *ids;
+    size_t n;
+    assert_ok(sp_vocab_encode(v, text, strlen(text), false, &ids, &n));
+    for (size_t i = 0; i < n; i++) {
+        char *piece;
+        size_t n_piece;
+        assert_ok(sp_vocab_piece(v, ids[i], &piece, &n_piece));
+        assert_int_equal(strlen(piece), n_piece);
+        strncat(joined, piece, sizeof joined - strlen(joined) - 1);
+        sp_buffer_free(piece);
+    }
+    assert_non_null(strstr(joined, text)); /* some tokenizers begin with a space */
+    sp_buffer_free(ids);
+    close_clean(c);
+}
+
 /* What a turn adds comes after segments that do not change. */
 static void turns_extend_what_was_there(void **state)
 {
@@ -301,6 +324,7 @@ int main(void)
         cmocka_unit_test(templates_make_the_same_segments),
         cmocka_unit_test(documents_are_segments_of_a_template),
         cmocka_unit_test(tools_are_data),
+        cmocka_unit_test(pieces_are_the_text),
         cmocka_unit_test(turns_extend_what_was_there),
         cmocka_unit_test(the_template_is_spelled),
         cmocka_unit_test(a_chat_is_reused),
