@@ -114,14 +114,16 @@ class Lanes:
             return printed.read().decode(errors="replace") + late, code
 
     def stop(self):
-        """Interrupts what runs, and waits for it: pytest then ends the servers that its tests have started."""
+        """Interrupts what runs, and waits for it: pytest then ends the servers that its tests have started. A second
+        interrupt, and half a minute, kill what is left."""
         with self.lock:
             self.stopped = True
             for process in self.running:
                 send(process, signal.SIGINT)
         end = time.monotonic() + 30
-        while self.running and time.monotonic() < end:
-            time.sleep(0.1)
+        with contextlib.suppress(KeyboardInterrupt):
+            while self.running and time.monotonic() < end:
+                time.sleep(0.1)
         with self.lock:
             for process in self.running:
                 send(process, signal.SIGKILL)

@@ -275,17 +275,19 @@ static void long_equals_ref(void **state)
 }
 
 /* Any number of threads, all queries or a single one (whose pieces then run on different threads):
- * the same bits, with and without masses. */
+ * the same bits, without masses, with them, or both. */
 static void check_threads(const sp_ops *ops, world *w, uint64_t *seed)
 {
-    static const int counts[] = {1, 2, 3, 7};
+    static const struct {
+        int n, masses, end; /* masses .. end-1: 0 without, 1 with */
+    } teams[] = {{2, 0, 1}, {3, 1, 2}, {7, 0, 2}};
     const int64_t n = w->s.H * w->s.D, n_mass = w->s.H * N_SPANS;
     SP_UNUSED(seed);
     attend_all(ops, w, w->expected, w->expected_mass, 1);
-    for (size_t i = 0; i < SP_COUNT(counts); i++) {
+    for (size_t i = 0; i < SP_COUNT(teams); i++) {
         sp_team *team;
-        assert_int_equal(sp_team_create(&team, counts[i]), SP_OK);
-        for (int masses = 0; masses < 2; masses++) {
+        assert_int_equal(sp_team_create(&team, teams[i].n), SP_OK);
+        for (int masses = teams[i].masses; masses < teams[i].end; masses++) {
             sp_attend_req req = request(w, 0, M, w->out, masses ? w->mass : NULL);
             if (!masses) req.lse = w->lse;
             attend_on_team(ops, w, &req, team);
