@@ -278,7 +278,8 @@ def main() -> int:
         jobs = everything(build, env, args.only)
     sums = [0, 0, 0, []]
     lanes = Lanes(jobs)
-    signal.signal(signal.SIGTERM, interrupted)
+    for number in (signal.SIGINT, signal.SIGTERM): # the first is ignored in the background, and would be by what runs
+        signal.signal(number, interrupted)
     try:
         for count in lanes.counts():
             sums = [a + b for a, b in zip(sums, count)]
