@@ -217,6 +217,8 @@ def test_a_restart_finds_what_was_computed(index, tmp_path):
 
 def test_refusals(index, tmp_path):
     refuse("ask", "-m", MODEL, "--index", index, " ", naming=["empty"], code=2)
+    for k in ("0", "-3"):
+        refuse("ask", "-m", MODEL, "--index", index, "-k", k, "x", naming=["-k must be at least 1"], code=2)
     refuse("ask", "-m", MODEL, "--index", tmp_path / "none.db", "x", naming=["none.db"])
     (tmp_path / "text.db").write_text("just a text\n" * 100)
     refuse("ask", "-m", MODEL, "--index", tmp_path / "text.db", "x", naming=["text.db"])

@@ -322,6 +322,8 @@ def test_a_trace_lives_in_bounded_memory(index, tmp_path):
     refuse("eval", "-m", MODEL, "-q", FILE, "-i", index, "--window", "0", naming=["--window"], code=2)
     refuse("eval", "-m", MODEL, "-q", FILE, "-i", index, "-p", "full", "--limit", "1", "--trace", tmp_path / "no/file",
            naming=["no/file"])
+    early = run("eval", "-m", MODEL, "-q", FILE, "-i", index, "-p", "full", "--limit", "1", "--trace", tmp_path / "no/file")
+    assert early.returncode == 1 and early.stdout == "", "said before the run, not after it"
 
 
 def test_tiers_of_a_trace_are_those_of_each_setting(index, tmp_path):
@@ -467,6 +469,10 @@ def test_bad_documents_and_options_are_named(index, tmp_path):
     refuse(*command, "--docs", docs, naming=["docs.jsonl", "line 2", "id"])
     docs.write_text('{"id": "here", "text": 1}\n')
     refuse(*command, "--docs", docs, naming=["docs.jsonl", "line 1", "text"])
+    docs.write_text('{"id": "here", "title": "t"}\n')
+    refuse(*command, "--docs", docs, naming=["docs.jsonl", "line 1", "field text is missing"])
+    docs.write_text('{"id": "here", "contents": "t"}\n')
+    refuse(*command, "--docs", docs, naming=["q.jsonl", "line 1", "docs", "gone"])
     docs.write_text('{"id": "here", "text": "t"}\n')
     refuse(*command, "--docs", docs, naming=["q.jsonl", "line 1", "docs", "gone"])
     refuse(*command, "--docs", docs, "--context", "retrieved", naming=["index"])

@@ -173,7 +173,7 @@ static bool same_settings(const char *path, const json_t *old, json_t *settings)
         if (before && json_equal(before, value)) continue;
         char *was = before ? json_dumps(before, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
         char *is = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        cli_fail_with("%s: was written with another %s (%s, now %s): give another --out, or "
+        cli_fail_with("%s: was written with other settings (%s: %s, now %s): give another --out, or "
                       "overwrite it with --restart",
                       path, key, was ? was : "none", is ? is : "");
         free(was);

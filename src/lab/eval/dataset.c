@@ -146,9 +146,10 @@ void eval_questions_drop(eval_questions *q)
 static bool add_document(const char *path, int line, json_t *object, void *user)
 {
     eval_docs *d = user;
-    const char *field = json_object_get(object, "text")      ? "text"
+    const char *field = json_object_get(object, "contents")  ? "contents"
                         : json_object_get(object, "content") ? "content"
-                                                             : "contents";
+                                                             : "text";
+    if (json_object_get(object, "text")) field = "text";
     const char *id = text_of(path, line, object, "id", true);
     const char *title = id ? text_of(path, line, object, "title", false) : NULL;
     const char *text = title ? text_of(path, line, object, field, true) : NULL;

@@ -27,7 +27,8 @@ static const char about[] =
     "reuses earlier questions only, and KL of later tokens and KV deviation are not measured.\n\n"
     "--measure likelihood feeds the reference answer to every setting instead of letting it answer: its\n"
     "negative log-likelihood a token (NLL, with the paired difference to off and its 95 % interval), and\n"
-    "the share of full reuse's loss that a setting recovers. both: the same, and then the setting's own answer\n"
+    "the share of full reuse's loss that a setting recovers, if that loss is not chance. both: the same, and\n"
+    "then the setting's own answer\n"
     "from the end of the prompt. Either is one run a setting, also with --cold; KL is along the reference answer.\n\n"
     "--trace serves the questions as a stream, as --cold does, and shows how reuse performs over time: in windows\n"
     "of --window questions quality, shares reused and recomputed, time to first token, KV memory, copies\n"
@@ -263,6 +264,7 @@ int lab_eval(int argc, char **argv)
     if (!parse_measure(v.measure, &v.kind))
         return cli_fail_with("eval: --measure must be answers, likelihood or both"), 2;
     if (!eval_settings_make(v.policies, v.ratios, v.alphas, &v.settings)) return 2;
+    if (v.trace && !eval_trace_ready(v.trace)) return 1;
     int code = eval_input_open("eval", &v.o, &v.m, &v.settings, &v.in);
     if (code) return code;
     for (int i = 0; i < v.settings.n;

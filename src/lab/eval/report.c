@@ -122,7 +122,6 @@ void eval_summarise(const eval_row *rows, size_t n_rows, const eval_settings *se
     double nll_gap = full < 0 ? 0 : out[full].nll - out[0].nll;
     for (int s = 0; s < settings->n; s++) {
         out[s].normalised_f1 = fabs(gap) > 1e-9 ? (out[s].f1 - out[full].f1) / gap : NAN;
-        out[s].recovered = fabs(nll_gap) > 1e-9 ? (out[full].nll - out[s].nll) / nll_gap : NAN;
         out[s].nll_more = out[s].nll - out[0].nll;
         const eval_interval more =
             eval_more_interval(rows, n_rows / (size_t)settings->n,
@@ -130,6 +129,9 @@ void eval_summarise(const eval_row *rows, size_t n_rows, const eval_settings *se
         out[s].nll_more_low = more.low;
         out[s].nll_more_high = more.high;
     }
+    const bool loses = full >= 0 && out[full].nll_more_low > 0; /* by chance otherwise: there is nothing to recover */
+    for (int s = 0; s < settings->n; s++)
+        out[s].recovered = loses ? (out[full].nll - out[s].nll) / nll_gap : NAN;
 }
 
 /* -- the table ------------------------------------------------------------------------------ */

@@ -20,7 +20,7 @@
     X(nll_more) /* than off's, question by question: mean, and its interval */                     \
     X(nll_more_low)                                                                                \
     X(nll_more_high)                                                                               \
-    X(recovered) /* (NLL of full - NLL) / (NLL of full - NLL of off) */                            \
+    X(recovered) /* (NLL of full - NLL) / (NLL of full - NLL of off); none where full may lose nothing */ \
     X(kl_first)                                                                                    \
     X(kl_first_median) /* a few questions can dominate a mean */                                   \
     X(kl_all)                                                                                      \

@@ -1,9 +1,11 @@
 #include "lab/eval/trace.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
@@ -82,6 +84,14 @@ static json_t *window_json(const window *w, const eval_summary *v)
     FIELDS(X)
 #undef X
     return o;
+}
+
+bool eval_trace_ready(const char *path)
+{
+    FILE *f = fopen(path, "a");
+    if (f && fclose(f) == 0) return true;
+    cli_fail_with("%s: %s", path, strerror(errno));
+    return false;
 }
 
 bool eval_trace_write(const eval_trace *t, const char *path)

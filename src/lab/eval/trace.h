@@ -14,6 +14,8 @@ typedef struct eval_trace {
 
 /* eval_trace_print -- a table to standard output. */
 void eval_trace_print(const eval_trace *t);
+/* eval_trace_ready -- whether the file can be written, asked before a run of hours. False after an error message. */
+bool eval_trace_ready(const char *path);
 /* eval_trace_write -- the same as JSON (docs/choosing-a-policy.md). False after an error message. */
 bool eval_trace_write(const eval_trace *t, const char *path);
 

@@ -90,6 +90,9 @@ static void likelihoods_are_compared_question_by_question(void **state)
     assert_true(0.24 < v[2].nll_more_low && v[2].nll_more_low < 0.25);
     assert_true(0.25 < v[2].nll_more_high && v[2].nll_more_high < 0.26);
     assert_true(v[0].nll_more_low == 0 && v[0].nll_more_high == 0);
+    for (int q = 0; q < 40; q++) rows[3 * q + 1].number[ROW_NLL] = q % 10 + (q % 2 ? 1 : -0.9);
+    eval_summarise(rows, 3 * 40, &settings, NULL, v);
+    assert_true(v[1].nll_more > 0 && isnan(v[2].recovered)); /* full may lose nothing */
     rows[2].number[ROW_NLL] = NAN; /* unpaired: the question is left out */
     assert_true(isfinite(eval_more_interval(rows, 40, &(eval_more_of){3, 2, ROW_NLL}, NULL).low));
     assert_true(isnan(eval_more_interval(rows, 7, &(eval_more_of){3, 1, ROW_NLL}, NULL).low));
