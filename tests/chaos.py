@@ -92,8 +92,8 @@ class World:
         check(status in (201, 200) or self.noisy, status, answer)
         self.ids[name] = text if status in (200, 201) else "?"
 
-    def put(self):
-        name = f"d{self.rng.randrange(4)}"
+    def put(self, name=None):
+        name = name or f"d{self.rng.randrange(4)}"
         self.check_put(name, f"Keeper{self.rng.randrange(10**9):09}")
 
     def upload(self, name=None):
@@ -104,8 +104,8 @@ class World:
         right = self.args.files[name]
         check(status != 201 or answer == right, name, "is read as", answer, "not", right)
 
-    def get(self):
-        name = f"d{self.rng.randrange(4)}"
+    def get(self, name=None):
+        name = name or f"d{self.rng.randrange(4)}"
         status, answer = self.call(f"/v1/documents/{name}")
         known = self.ids.get(name)
         if known != "?" and status in (200, 404):
@@ -121,8 +121,8 @@ class World:
         if known is None and not self.noisy:
             check(status != 200, name, "is unknown", answer)
 
-    def delete(self):
-        name = f"d{self.rng.randrange(4)}"
+    def delete(self, name=None):
+        name = name or f"d{self.rng.randrange(4)}"
         known = self.ids.get(name)
         status, answer = self.call(f"/v1/documents/{name}", method="DELETE")
         if status == 200:
@@ -164,11 +164,13 @@ class World:
         if not self.server.is_alive():
             raise Finding("the server died: " + (self.folder / "log").read_text()[-3000:])
 
-    def each_allocation(self, ask, found):
-        """Calls until none of a call's allocations is left to fail; returns how many failed."""
+    def each_allocation(self, ask, before, found):
+        """Calls until none of a call's allocations is left to fail; returns how many failed. Nothing fails in
+        `before`."""
         n = 0
         while True:
             n += 1
+            before()
             self.faults.fail_nth(n)
             self.noisy = True
             try:
@@ -179,16 +181,18 @@ class World:
                     raise
             failed = self.faults.has_failed()
             self.faults.fail_nth(0)
+            self.noisy = False
             if not failed:
-                self.noisy = False
                 return n - 1
 
     def each(self):
         found = []
         asks = [(path, lambda k=k: self.ask(k)) for k, (path, _) in enumerate(self.calls)]
-        asks += [(name, lambda name=name: self.upload(name)) for name in faults.FILES]
+        asks += [(f"upload {name}", lambda name=name: self.upload(name)) for name in faults.FILES]
+        asks += [(f"{f.__name__} d0", lambda f=f: f("d0")) for f in (self.put, self.get, self.delete)]
         for what, ask in [a for a in asks if self.args.only in a[0]]:
-            print(f"{what}: {self.each_allocation(ask, found)} allocations", flush=True)
+            before = (lambda: self.put("d0")) if what == "delete d0" else lambda: None
+            print(f"{what}: {self.each_allocation(ask, before, found)} allocations", flush=True)
         check(not found, len(found), "findings:\n" + "\n".join(x[:1500] for x in found))
 
     # -- the end

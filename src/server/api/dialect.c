@@ -5,6 +5,7 @@
 
 #include "server/api/answer.h"
 #include "server/api/stream.h"
+#include "server/http/memory.h"
 #include "server/http/reply.h"
 
 const char *srv_dialect_param(const srv_dialect *dialect, const char *param)
@@ -68,7 +69,7 @@ void srv_said_of(const srv_job *j, int i, srv_said *found)
 bool srv_stream_line(srv_job *j, json_t *o)
 {
     char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-    bool good = text && srv_stream_text(j, text) && srv_stream_text(j, "\n");
+    bool good = text && !srv_memory_failed() && srv_stream_text(j, text) && srv_stream_text(j, "\n");
     free(text);
     json_decref(o);
     return good;

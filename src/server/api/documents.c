@@ -530,8 +530,12 @@ static bool expand(const query *q, srv_fields *f, srv_documents *to, const srv_d
         return false;
     }
     to->n_owned++;
-    if (take_chunks(to, from, &owned[to->n_owned - 1]) && to->n <= SRV_MAX_DOCUMENTS) return true;
-    srv_fields_refuse(f, name, "%s: more than %d chunks", name, SRV_MAX_DOCUMENTS);
+    const bool taken = take_chunks(to, from, &owned[to->n_owned - 1]);
+    if (taken && to->n <= SRV_MAX_DOCUMENTS) return true;
+    if (taken)
+        srv_fields_refuse(f, name, "%s: more than %d chunks", name, SRV_MAX_DOCUMENTS);
+    else
+        srv_fields_refuse(f, name, "out of memory");
     return false;
 }
 

@@ -32,7 +32,7 @@ bool srv_stream_text(srv_job *j, const char *s)
 bool srv_stream_event(srv_job *j, const char *name, json_t *o)
 {
     char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-    bool good = text != NULL;
+    bool good = text && !srv_memory_failed(); /* a part of it may be missing */
     if (name)
         good = good && srv_stream_text(j, "event: ") && srv_stream_text(j, name) &&
                srv_stream_text(j, "\n");

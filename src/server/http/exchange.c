@@ -203,7 +203,7 @@ static void add_limit(struct MHD_Response *r, const char *what, int64_t limit, i
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         snprintf(name, sizeof name, "x-ratelimit-%s-%s", fields[i], what);
         snprintf(value, sizeof value, i < 2 ? "%.0f" : "%.3fs", values[i]);
-        MHD_add_response_header(r, name, value);
+        srv_add_header(r, name, value);
     }
 }
 
@@ -213,12 +213,13 @@ srv_sent srv_send(struct MHD_Connection *c, int status, struct MHD_Response *r)
     if (k && k->request) {
         const srv_left *l = &k->request->left;
         k->request->record.status = status;
-        MHD_add_response_header(r, "X-Request-Id", k->request->record.id);
+        srv_add_header(r, "X-Request-Id", k->request->record.id);
         add_limit(r, "requests", l->limits.requests, l->requests, l->requests_full_s);
         add_limit(r, "tokens", l->limits.tokens, l->tokens, l->tokens_full_s);
     }
     if (k) srv_gate_add_headers(k->s, c, r);
-    if (k && k->s->counts.draining) MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
+    if (k && k->s->counts.draining) srv_add_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
+    if (srv_memory_failed() && status != 503) return srv_reply_no_memory(c);
     return MHD_queue_response(c, (unsigned)status, r);
 }
 

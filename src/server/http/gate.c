@@ -81,14 +81,14 @@ void srv_gate_add_headers(const srv_server *s, struct MHD_Connection *c, struct 
 {
     const char *origin = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
     if (!s->o.cors_origins) return;
-    MHD_add_response_header(r, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ORIGIN);
+    srv_add_header(r, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ORIGIN);
     if (!origin || !is_listed(s->o.cors_origins, origin)) return;
-    MHD_add_response_header(r, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    MHD_add_response_header(r, MHD_HTTP_HEADER_ACCESS_CONTROL_EXPOSE_HEADERS,
-                            "X-Request-Id, Retry-After, x-ratelimit-limit-requests, "
-                            "x-ratelimit-remaining-requests, x-ratelimit-reset-requests, "
-                            "x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, "
-                            "x-ratelimit-reset-tokens");
+    srv_add_header(r, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    srv_add_header(r, MHD_HTTP_HEADER_ACCESS_CONTROL_EXPOSE_HEADERS,
+                   "X-Request-Id, Retry-After, x-ratelimit-limit-requests, "
+                   "x-ratelimit-remaining-requests, x-ratelimit-reset-requests, "
+                   "x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, "
+                   "x-ratelimit-reset-tokens");
 }
 
 /* -- routes ------------------------------------------------------------------------------------ */
@@ -132,14 +132,14 @@ static srv_sent answer_options(const srv_call *call, const char *methods)
     const char *headers = header(call, MHD_HTTP_HEADER_ACCESS_CONTROL_REQUEST_HEADERS);
     struct MHD_Response *r = MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
     if (!r) return MHD_NO;
-    MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, methods);
+    srv_add_header(r, MHD_HTTP_HEADER_ALLOW, methods);
     if (wanted && call->s->o.cors_origins) {
-        MHD_add_response_header(r, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_METHODS, methods);
+        srv_add_header(r, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_METHODS, methods);
         if (headers)
-            MHD_add_response_header(r, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_HEADERS, headers);
+            srv_add_header(r, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_HEADERS, headers);
         if (header(call, "Access-Control-Request-Private-Network"))
-            MHD_add_response_header(r, "Access-Control-Allow-Private-Network", "true");
-        MHD_add_response_header(r, MHD_HTTP_HEADER_ACCESS_CONTROL_MAX_AGE, "600");
+            srv_add_header(r, "Access-Control-Allow-Private-Network", "true");
+        srv_add_header(r, MHD_HTTP_HEADER_ACCESS_CONTROL_MAX_AGE, "600");
     }
     srv_sent sent = srv_send(call->connection, MHD_HTTP_NO_CONTENT, r);
     MHD_destroy_response(r);

@@ -1,5 +1,6 @@
 #include "server/http/reply.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +53,12 @@ json_t *srv_error_json(int status, const char *param, const char *code, const ch
                      error_type(status), "param", param && *param ? param : NULL, "code", code);
 }
 
+void srv_add_header(struct MHD_Response *r, const char *name, const char *value)
+{
+    errno = 0;
+    if (MHD_add_response_header(r, name, value) != MHD_YES && errno == ENOMEM) srv_memory_lost();
+}
+
 /* send_later -- `text` is freed; `retry`: seconds until the client should try again. */
 static srv_sent send_later(struct MHD_Connection *c, int status, const char *type, char *text,
                            int retry)
@@ -67,14 +74,19 @@ static srv_sent send_later(struct MHD_Connection *c, int status, const char *typ
         return MHD_NO;
     }
     if (!text) status = 503;
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, text ? type : "application/json");
+    srv_add_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, text ? type : "application/json");
     snprintf(seconds, sizeof seconds, "%d", retry);
     if (status == 429 || status == 503)
-        MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
-    if (status == 401) MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+        srv_add_header(r, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
+    if (status == 401) srv_add_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     srv_sent sent = srv_send(c, status, r);
     MHD_destroy_response(r);
     return sent;
+}
+
+srv_sent srv_reply_no_memory(struct MHD_Connection *c)
+{
+    return send_later(c, 503, NULL, NULL, 1);
 }
 
 srv_sent srv_reply_text(struct MHD_Connection *c, int status, const char *type, char *text)
@@ -88,10 +100,10 @@ srv_sent srv_reply_text(struct MHD_Connection *c, int status, const char *type, 
 
 srv_sent srv_reply_events(struct MHD_Connection *c, struct MHD_Response *r, bool lines)
 {
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE,
-                            lines ? "application/x-ndjson" : "text/event-stream; charset=utf-8");
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
-    MHD_add_response_header(r, "X-Accel-Buffering", "no"); /* nginx passes events on at once */
+    srv_add_header(r, MHD_HTTP_HEADER_CONTENT_TYPE,
+                   lines ? "application/x-ndjson" : "text/event-stream; charset=utf-8");
+    srv_add_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+    srv_add_header(r, "X-Accel-Buffering", "no"); /* nginx passes events on at once */
     srv_sent sent = srv_send(c, 200, r);
     MHD_destroy_response(r);
     return sent;
@@ -160,8 +172,8 @@ srv_sent srv_reply_method(const srv_call *call, const char *methods)
         free(text);
         return MHD_NO;
     }
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
-    MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, methods);
+    srv_add_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
+    srv_add_header(r, MHD_HTTP_HEADER_ALLOW, methods);
     srv_sent sent = srv_send(call->connection, 405, r);
     MHD_destroy_response(r);
     return sent;

@@ -13,6 +13,10 @@ srv_record *srv_record_of(struct MHD_Connection *c);
 /* srv_send -- sends every reply: adds X-Request-Id, what is left of the key's limits, and the headers that web pages
  * need; records the status for the log (exchange.c). The caller keeps ownership of the response. */
 srv_sent srv_send(struct MHD_Connection *c, int status, struct MHD_Response *r);
+/* srv_add_header -- without memory for it, the reply will be 503. */
+void srv_add_header(struct MHD_Response *r, const char *name, const char *value);
+/* srv_reply_no_memory -- 503. */
+srv_sent srv_reply_no_memory(struct MHD_Connection *c);
 /* srv_reply_text -- takes ownership of text; for NULL it replies that memory is exhausted. */
 srv_sent srv_reply_text(struct MHD_Connection *c, int status, const char *type, char *text);
 /* srv_reply_json -- consumes o; for NULL it replies that memory is exhausted. */

@@ -115,19 +115,19 @@ static struct MHD_Response *response_of(const page_file *f, bool gzip)
     else
         r = plain ? MHD_create_response_from_buffer(plain_size(f), plain, MHD_RESPMEM_MUST_FREE) : NULL;
     if (!r) free(plain);
-    if (r && gzip) MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip");
+    if (r && gzip) srv_add_header(r, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip");
     return r;
 }
 
 static void add_headers(struct MHD_Response *r, const page_file *f, const char *tag)
 {
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, f->type);
-    MHD_add_response_header(r, MHD_HTTP_HEADER_ETAG, tag);
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
-    MHD_add_response_header(r, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT_ENCODING);
-    MHD_add_response_header(r, "Content-Security-Policy", policy);
-    MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
-    MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
+    srv_add_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, f->type);
+    srv_add_header(r, MHD_HTTP_HEADER_ETAG, tag);
+    srv_add_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+    srv_add_header(r, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT_ENCODING);
+    srv_add_header(r, "Content-Security-Policy", policy);
+    srv_add_header(r, "X-Content-Type-Options", "nosniff");
+    srv_add_header(r, "Referrer-Policy", "no-referrer");
 }
 
 srv_sent srv_page(srv_call *call)
