@@ -7,6 +7,13 @@
  */
 #include "kernel/attend_world.h"
 
+/* Emulated kernels are slow, and share what divides the work with those of the CPU: fewer rounds and threads. */
+#if SP_EMULATE
+#define SP_EMULATED 1
+#else
+#define SP_EMULATED 0
+#endif
+
 /* -- checks ------------------------------------------------------------------------------------ */
 
 /* Whether operands are rounded to 8 bits. */
@@ -79,7 +86,7 @@ static void check_pieces(const sp_ops *ops, world *w, uint64_t *seed)
 
 static void query_does_not_depend_on_others(void **state)
 {
-    for_every_world(variant(state), check_pieces, 2);
+    for_every_world(variant(state), check_pieces, SP_EMULATED ? 1 : 2);
 }
 
 static void check_parts(const sp_ops *ops, world *w, uint64_t *seed)
@@ -215,7 +222,9 @@ static void check_sinks(const sp_ops *ops, world *w, uint64_t *seed)
     }
     assert_within(bound_of(ops, w->kv.type), w->out, w->expected, n);
     assert_within(bound_of(ops, w->kv.type), w->mass, w->expected_mass, n_mass);
-    check_pieces(ops, w, seed);
+    memcpy(w->expected, w->out, (size_t)n * sizeof(float));
+    memcpy(w->expected_mass, w->mass, (size_t)n_mass * sizeof(float));
+    check_groups(ops, w, seed, groups[2]);
     /* no key but the sink; and with a cap */
     check_views(ops, w, seed, (const view[]){{1, 0}, {64, 0.5f}}, 2);
     sp_free(sinks);
@@ -284,7 +293,7 @@ static void check_threads(const sp_ops *ops, world *w, uint64_t *seed)
     const int64_t n = w->s.H * w->s.D, n_mass = w->s.H * N_SPANS;
     SP_UNUSED(seed);
     attend_all(ops, w, w->expected, w->expected_mass, 1);
-    for (size_t i = 0; i < SP_COUNT(teams); i++) {
+    for (size_t i = SP_EMULATED ? SP_COUNT(teams) - 1 : 0; i < SP_COUNT(teams); i++) {
         sp_team *team;
         assert_int_equal(sp_team_create(&team, teams[i].n), SP_OK);
         for (int masses = teams[i].masses; masses < teams[i].end; masses++) {
