@@ -47,10 +47,19 @@ static void a_process_that_has_computed_little_says_no_time_without_reuse(void *
     assert_null(strstr(summary(&r, 1000), "without"));
 }
 
+static void recomputed_tokens_are_said_if_there_are_any(void **state)
+{
+    sp_result r = {.policy = "inplace", .n_prompt = 1000, .n_reused = 800, .n_recomputed = 180};
+    assert_non_null(strstr(summary(&r, 300), "800 of 1000 tokens reused, 180 recomputed"));
+    r.n_recomputed = 0;
+    assert_null(strstr(summary(&r, 300), "recomputed"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_time_without_reuse_is_the_results_estimate),
+        cmocka_unit_test(recomputed_tokens_are_said_if_there_are_any),
         cmocka_unit_test(a_process_that_has_computed_little_says_no_time_without_reuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

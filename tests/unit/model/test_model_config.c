@@ -169,6 +169,8 @@ static const struct {
     {"{\"rope_parameters\": {\"rope_type\": \"longrope\", \"short_factor\": [1, 2, 3, 0],"
      " \"original_max_position_embeddings\": 64}}",
      SP_E_FORMAT, "rope_parameters.short_factor: item 3 is not a positive number"},
+    {"{\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2, \"short_factor\": [1, 2, 3, 4]}}",
+     SP_E_UNSUPPORTED, "\"linear\" is not supported in llama with short_factor"},
     {"{\"rope_scaling\": {\"type\": \"linear\"}}", SP_E_FORMAT, "rope_scaling.factor: is missing"},
     {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": \"2\"}}", SP_E_FORMAT,
      "rope_scaling.factor: is not a number"},
