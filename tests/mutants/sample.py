@@ -65,7 +65,7 @@ def run_test(test, folder, counters, seconds):
     is_python, most = test.endswith(".py"), int(seconds) + 1
     limit = None if is_python else lambda: resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     env = {**os.environ, "SPOLIA_BUILD": str(folder / "build/cov"), "XDG_CACHE_HOME": str(HOME / "cache"),
-           "GCOV_PREFIX": str(counters)}
+           "GCOV_PREFIX": str(counters), "LSAN_OPTIONS": "allocator_may_return_null=1"}
     process = subprocess.Popen(command_of(test, folder / "build/cov"), cwd=folder, env=env, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=limit)
     late = threading.Timer(PYTHON_S if is_python else 60 + 15 * seconds, os.killpg, (process.pid, signal.SIGKILL))

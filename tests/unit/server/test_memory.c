@@ -27,7 +27,8 @@ static void begin(size_t at, size_t most)
 static const char body[] =
     "{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"a text that is longer than any first "
     "buffer of a parser is, and so has to grow at least once while it is read\"}], \"seed\": 12345678901234,"
-    " \"temperature\": 0.25, \"stop\": [\"\\u00e4\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\"]}";
+    " \"temperature\": 0.25, \"nul\": \"a\\u0000b\","
+    " \"stop\": [\"\\u00e4\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\"]}";
 
 /* dump -- the body as it was read, or NULL: out of memory, as a client is told. */
 static char *dump(size_t fails)

@@ -54,6 +54,24 @@ static void redirections_end(void **state)
     canned_stop(&one);
 }
 
+static void send_nowhere(canned *c, const char *request, char *answer, size_t size)
+{
+    if (strstr(request, "SLOTS"))
+        say_slots(one.port, answer, size);
+    else
+        snprintf(answer, size, "-MOVED %d 127.0.0.1:65536\r\n", sp_slot_of("k", 1));
+}
+
+static void a_redirection_to_no_port_is_not_followed(void **state)
+{
+    canned_start(&one, "\r\n", send_nowhere);
+    sp_redis *r = connect_to(&one);
+    assert_fails(look(r), SP_E_IO, "65536");
+    assert_int_equal(r->nodes.n, 1);
+    sp_redis_free(r);
+    canned_stop(&one);
+}
+
 /* The slot is on its way from one to two, which answers those alone who say so. */
 static void send_on(canned *c, const char *request, char *answer, size_t size)
 {
@@ -147,6 +165,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(redirections_end),
+        cmocka_unit_test(a_redirection_to_no_port_is_not_followed),
         cmocka_unit_test(a_slot_on_its_way_still_has_its_server),
         cmocka_unit_test(who_has_no_slots_is_forgotten_and_no_other),
         cmocka_unit_test(malformed_slots_are_refused),
