@@ -1,5 +1,6 @@
 #include "cli/account.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,11 @@ const char *finish_name(sp_finish f)
 {
     static const char *const names[] = {"none", "stop", "length", "canceled", "error"};
     return names[f];
+}
+
+double account_share(float share)
+{
+    return round((double)share * 1e6) / 1e6;
 }
 
 static double per_second(int n, int64_t us)
@@ -131,7 +137,7 @@ static void print_merged(json_t *out, json_t *extra)
 static json_t *reuse_json(const sp_result *r)
 {
     return json_pack("{s:s, s:f}", "policy", r->policy ? r->policy : "", "recompute",
-                     (double)r->recompute);
+                     account_share(r->recompute));
 }
 
 void account_json(const sp_result *r, json_t *extra)

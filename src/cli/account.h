@@ -12,6 +12,9 @@ void account_json(const sp_result *r, json_t *extra);
 /* account_line -- tokens reused and computed, time to first token, tokens per second, on standard
  * error. */
 void account_line(const sp_result *r);
+/* account_share -- a share as it was given: 0.15, not the nearest float's 0.150000006. */
+double account_share(float share);
+
 /* account_summary -- one line on standard error: chunks and tokens reused, time to first token, and an
  * estimate of that time without reuse (cold_us), unless the process has computed too few tokens
  * (n_computed) for one. */

@@ -117,6 +117,13 @@ def test_warm_up_and_cache_prompt(server):
     assert cold["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
 
 
+@pytest.mark.parametrize("share", [0.15, 0.3, 0.123456])
+def test_the_account_has_the_share_as_it_was_given(share, server):
+    reuse = {"mode": "fusion", "recompute": share}
+    status, answer = server.call("/v1/chat/completions", chat(max_tokens=1, documents=documents("share"), reuse=reuse))
+    assert status == 200 and answer["spolia"]["recompute"] == share
+
+
 @pytest.mark.parametrize("more", [{"reuse": {"mode": "fusion", "recompute": 0.5}}, {"quality": "balanced"}])
 def test_recomputation_is_accounted(server, more):
     docs = documents("old" if "reuse" in more else "new")

@@ -133,9 +133,8 @@ json_t *srv_answer_account(const srv_job *j)
         json_array_append_new(segments, segment_json(&r->segments[i]));
     json_t *o = json_pack(
         "{s:s?, s:f, s:i, s:i, s:i, s:i, s:f, s:o, s:o, s:o}", "policy", r->policy, "recompute",
-        (double)r->recompute, "reused_tokens", r->n_reused, "recomputed_tokens", r->n_recomputed, "dropped_tokens",
-        r->n_dropped,
-        "computed_tokens", r->n_computed, "plan_ms", (double)r->plan_us / 1e3, "found",
+        account_share(r->recompute), "reused_tokens", r->n_reused, "recomputed_tokens", r->n_recomputed,
+        "dropped_tokens", r->n_dropped, "computed_tokens", r->n_computed, "plan_ms", (double)r->plan_us / 1e3, "found",
         found_json(&j->documents, r), "documents", documents, "segments", segments);
     if (*j->retrieval.from.name) json_object_set_new(o, "retrieval", srv_retrieval_json(&j->retrieval));
     json_t *decode = account_decode_json(&r->decode);
