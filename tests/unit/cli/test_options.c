@@ -112,6 +112,34 @@ static void wrong_values_are_named(void **state)
     assert_int_equal(parse(&v, many), -3);
 }
 
+/* said_of -- what is printed about a line with this option. */
+static const char *said_of(const char *option)
+{
+    static char said[256];
+    values v;
+    FILE *to = tmpfile();
+    assert_non_null(to);
+    fflush(stderr);
+    const int before = dup(STDERR_FILENO);
+    assert_true(before >= 0 && dup2(fileno(to), STDERR_FILENO) >= 0);
+    const int got = PARSE(&v, "--needed", "x", option);
+    fflush(stderr);
+    assert_true(dup2(before, STDERR_FILENO) >= 0);
+    close(before);
+    assert_int_equal(got, -3);
+    rewind(to);
+    said[fread(said, 1, sizeof said - 1, to)] = '\0';
+    fclose(to);
+    return said;
+}
+
+static void unknown_options_get_advice(void **state)
+{
+    assert_string_equal(said_of("--rael"), "spolia: test: --rael is unknown; did you mean --real?\n");
+    assert_string_equal(said_of("-x"), "spolia: test: -x is unknown; spolia test --help-all lists all options\n");
+    assert_non_null(strstr(said_of("--ne"), "spolia: test: --ne"));
+}
+
 static void the_environment_comes_after_the_line(void **state)
 {
     values v;
@@ -213,6 +241,7 @@ int main(void)
         cmocka_unit_test(sizes_have_units),
         cmocka_unit_test(each_kind_of_value_is_read),
         cmocka_unit_test(wrong_values_are_named),
+        cmocka_unit_test(unknown_options_get_advice),
         cmocka_unit_test(the_environment_comes_after_the_line),
         cmocka_unit_test(a_flag_in_the_environment_has_a_word),
         cmocka_unit_test(a_visitor_sees_all_options),
