@@ -187,7 +187,8 @@ class World:
 
     def each(self):
         found = []
-        asks = [(path, lambda k=k: self.ask(k)) for k, (path, _) in enumerate(self.calls)]
+        asks = [(path + " stream" * body.get("stream", False), lambda k=k: self.ask(k))
+                for k, (path, body) in enumerate(self.calls)]
         asks += [(f"upload {name}", lambda name=name: self.upload(name)) for name in faults.FILES]
         asks += [(f"{f.__name__} d0", lambda f=f: f("d0")) for f in (self.put, self.get, self.delete)]
         for what, ask in [a for a in asks if self.args.only in a[0]]:

@@ -22,6 +22,6 @@ def test_faults_give_the_right_answer_or_an_error(kinds, seed, n):
     run("--seed", seed, "--n", n, "--steps", 50, "--kinds", kinds)
 
 
-@pytest.mark.parametrize("calls", ["embed", "/v1/completions"])
+@pytest.mark.parametrize("calls", ["embed", "/v1/completions", "stream"])
 def test_each_allocation_of_a_call_fails_once(calls):
     run("--each", "--only", calls, "--n", 1)

@@ -6,7 +6,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -78,11 +77,12 @@ static int is_nth(void)
     return 1;
 }
 
-static __thread int spared; /* not 0: this thread's allocations do not fail */
+/* A sanitizer ends the program if it has no memory when a thread begins. */
+static __thread int n_spared __attribute__((tls_model("initial-exec"))); /* the other model allocates */
 
 static int no_memory(void)
 {
-    if (spared) return 0;
+    if (__interceptor_malloc && n_spared < 4) return n_spared++, 0;
     return is_nth() || fails(ALLOCATION);
 }
 
@@ -122,15 +122,6 @@ int posix_memalign(void **p, size_t at, size_t n)
     if (!q) return ENOMEM;
     *p = q;
     return 0;
-}
-
-/* A sanitizer calls this when a thread begins, and ends the program if it fails. */
-int pthread_getattr_np(pthread_t thread, pthread_attr_t *attr)
-{
-    spared++;
-    const int rc = REAL(pthread_getattr_np)(thread, attr);
-    spared--;
-    return rc;
 }
 
 void *aligned_alloc(size_t at, size_t n)

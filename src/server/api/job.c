@@ -79,7 +79,8 @@ static bool on_text(const char *text, size_t n, void *user)
     srv_job *j = c->job;
     note_begun(c);
     pthread_mutex_lock(&j->run.lock);
-    bool wanted = !j->run.gone && append(c, text, n);
+    const bool wanted = !j->run.gone && append(c, text, n);
+    if (!wanted) j->run.gone = true; /* out of memory: the stream breaks off */
     pthread_cond_signal(&j->run.changed);
     pthread_mutex_unlock(&j->run.lock);
     return wanted;
