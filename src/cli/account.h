@@ -17,7 +17,7 @@ double account_share(float share);
 
 /* account_summary -- one line on standard error: chunks and tokens reused, time to first token, and an
  * estimate of that time without reuse (cold_us), unless the process has computed too few tokens
- * (n_computed) for one. */
+ * (n_computed) for one, or little was reused. */
 void account_summary(const sp_result *r, int64_t n_computed);
 /* account_error -- prints {"error": {"code", "message"}} with `extra`, which is consumed. */
 void account_error(const char *code, const char *message, json_t *extra);

@@ -45,6 +45,10 @@ static void a_process_that_has_computed_little_says_no_time_without_reuse(void *
     assert_null(strstr(summary(&r, 1000), "without"));
     r.cold_us = 3000000, r.n_reused = 0;
     assert_null(strstr(summary(&r, 1000), "without"));
+    r.n_reused = 99; /* less than a tenth: the estimate may be shorter than what was measured */
+    assert_null(strstr(summary(&r, 1000), "without"));
+    r.n_reused = 100;
+    assert_non_null(strstr(summary(&r, 1000), "without"));
 }
 
 static void recomputed_tokens_are_said_if_there_are_any(void **state)
