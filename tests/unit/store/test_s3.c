@@ -517,8 +517,12 @@ static void what_one_puts_the_others_have(void **state)
     assert_ok(noise_put(two, 1, 2)); /* as if it had computed another one */
     assert_int_equal(sp_tier_stats_of(two).n_put, 0);
     assert_ok(noise_drop(two, 1));
-    assert_int_equal(noise_get(one, 1, 1), SP_E_NOTFOUND);
-    assert_ok(noise_put(one, 1, 3));
+    /* A list that was asked for before the drop may arrive after a get, and name the copy again: then nothing is put. */
+    const int64_t n_put = sp_tier_stats_of(one).n_put;
+    for (int i = 0; i < 1000 && sp_tier_stats_of(one).n_put == n_put; i++) {
+        assert_int_equal(noise_get(one, 1, 1), SP_E_NOTFOUND);
+        assert_ok(noise_put(one, 1, 3));
+    }
     assert_true(knows(two, 1));
     assert_ok(noise_get(two, 1, 3));
     sp_tier_close(one);
