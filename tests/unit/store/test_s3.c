@@ -289,7 +289,7 @@ static sp_remote_link *open_at(const sp_remote_site *site)
 /* get_all_ranges -- every run of groups, at once. */
 static void get_all_ranges(sp_remote_link *l, int n_groups)
 {
-    sp_remote_ask asks[64];
+    sp_remote_ask asks[64] = {{0}};
     taking t[64];
     int n = 0;
     for (int first = 0; first < n_groups; first += 2)
@@ -517,7 +517,7 @@ static void what_one_puts_the_others_have(void **state)
     assert_ok(noise_put(two, 1, 2)); /* as if it had computed another one */
     assert_int_equal(sp_tier_stats_of(two).n_put, 0);
     assert_ok(noise_drop(two, 1));
-    /* A list that was asked for before the drop may arrive after a get, and name the copy again: then nothing is put. */
+    /* A list that was asked for before the drop may arrive now, and name the copy: then nothing is put. */
     const int64_t n_put = sp_tier_stats_of(one).n_put;
     for (int i = 0; i < 1000 && sp_tier_stats_of(one).n_put == n_put; i++) {
         assert_int_equal(noise_get(one, 1, 1), SP_E_NOTFOUND);
