@@ -154,12 +154,12 @@ static inline bool is_chunk(const sp_reuse_input *in, int i)
     return in->found[i].copy && in->found[i].copy->facts.kind != SP_COPY_PATH;
 }
 
-/* policy_with -- the policy; its parameters that a test has not set get their defaults. */
+/* policy_with -- the policy; parameters that cannot be 0 and that a test has not set get their defaults. */
 static inline const sp_reuse_policy *policy_with(bench *b, const char *name)
 {
     const sp_reuse_policy *p = policy(name);
     for (int k = 0; k < p->n_params; k++)
-        if (b->in.params[k] == 0) b->in.params[k] = p->params[k].normal;
+        if (p->params[k].least > 0 && b->in.params[k] == 0) b->in.params[k] = p->params[k].normal;
     return p;
 }
 
