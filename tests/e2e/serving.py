@@ -31,8 +31,9 @@ class Server:
         self.port = int(self.url.rsplit(":", 1)[1])
 
     def read_log(self):
-        self.log.seek(0)
-        return self.log.read()
+        """What it wrote so far. The file's position is the server's, too: moved while it writes, lines are overwritten."""
+        file = self.log.fileno()
+        return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
     def client(self, key="none"):
         import openai

@@ -89,7 +89,7 @@ def proxy(servers, tmp_path_factory):
 
 
 def ids(server):
-    return [json.loads(line).get("id") for line in server.read_log().splitlines()]
+    return [json.loads(line).get("id") for line in server.read_log().rpartition("\n")[0].splitlines()]
 
 
 def server_of(servers, name, seconds=300):
