@@ -629,7 +629,7 @@ def test_an_index_of_one_chunk_measures_nothing_and_says_so(model, tmp_path):
 def test_passages_of_the_index_calibrate_without_questions(model, tmp_path):
     """No labels: the divergence along passages of the index; what recomputes everything loses nothing."""
     index = tmp_path / "pages.db"
-    succeed("index", ROOT / "docs", "-o", index, "--quiet")
+    succeed("index", ROOT / "bench/questions/squad_v1.docs.jsonl", "-o", index, "--quiet")
     file = tmp_path / "model.gguf.reuse.json"
     command = ["calibrate", "-m", model, "--index", index, "-k", "3", "--limit", "24", "-t", "2", "--quiet"]
     out = succeed(*command, "--ratios", "0.5,1", "--dry-run", "--loss", "0.002")
