@@ -63,7 +63,7 @@ class Server:
         self.connection = None
 
     def said(self):
-        """What it wrote so far; the file's position stays, since it is the server's, too."""
+        """What it wrote so far. Server and test share the file's position, so it must not move: pread leaves it."""
         file = self.log.fileno()
         return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 

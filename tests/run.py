@@ -278,7 +278,7 @@ def main() -> int:
         jobs = everything(build, env, args.only)
     sums = [0, 0, 0, []]
     lanes = Lanes(jobs)
-    for number in (signal.SIGINT, signal.SIGTERM): # the first is ignored in the background, and would be by what runs
+    for number in (signal.SIGINT, signal.SIGTERM): # ignored in the background otherwise, also by the tests
         signal.signal(number, interrupted)
     try:
         for count in lanes.counts():

@@ -304,7 +304,7 @@ static xmlDoc *parse(const char *html, size_t n)
     return doc;
 }
 
-/* convert -- a page has no memory for its tree: sp_libxml_run ends this. */
+/* convert -- runs under sp_libxml_run, which ends it when there is no memory for the tree. */
 static sp_err convert(void *user)
 {
     page *p = user;

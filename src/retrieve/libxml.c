@@ -1,6 +1,6 @@
-/* libxml.c -- libxml2's allocators are replaced once in a process. In a thread that is in sp_libxml_run they take from
- * chunks of its own, and leave the function when there is no memory (longjmp); elsewhere they call those that were
- * there before, which also free what was allocated elsewhere. */
+/* libxml.c -- libxml2's allocators are replaced once in a process. In a thread that is in sp_libxml_run they take
+ * memory from chunks of its own, and leave the function when there is none (longjmp). Elsewhere the allocators from
+ * before are called; they also free what they allocated. */
 #include "retrieve/libxml.h"
 
 #include <libxml/parser.h>

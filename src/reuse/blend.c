@@ -2,8 +2,8 @@
  *
  * Probe: all chunk tokens through the first two layers, seeing everything before them, in a private
  * span; the distance of their second-layer KV from the cached copy is the score. The question is
- * not part of it. `layer` names another one: a later layer costs more and knows more, the more so where
- * the first ones see a window only.
+ * not part of it. `layer` names another layer: a later one costs more and tells more, above all where
+ * the first layers see a window only.
  * Source: FusionRAG section 2.2.2, eq. 7 to 9. */
 #include "reuse/parts.h"
 

@@ -31,7 +31,7 @@ class Server:
         self.port = int(self.url.rsplit(":", 1)[1])
 
     def read_log(self):
-        """What it wrote so far. The file's position is the server's, too: moved while it writes, lines are overwritten."""
+        """What it wrote so far. The server shares the file's position, so it must not move: pread leaves it."""
         file = self.log.fileno()
         return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 

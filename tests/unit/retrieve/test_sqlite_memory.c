@@ -67,7 +67,7 @@ static bool is_there(sp_shelf *s, const char *id)
     return err == SP_OK;
 }
 
-/* try_put -- with allocations that fail; whether all that it needed were had. */
+/* try_put -- while allocations fail; true if none failed. */
 static bool try_put(sp_shelf *s, int at, int n)
 {
     fail_from(at, n);
@@ -123,7 +123,7 @@ static int64_t lacks_vectors(sp_shelf *s)
     return document;
 }
 
-/* try_vectors -- the last ones of the only document; whether all allocations that it needed were had. */
+/* try_vectors -- writes the last vectors of the only document while allocations fail; true if none failed. */
 static bool try_vectors(sp_shelf *s, int at, int n)
 {
     static const float v[] = {1, 2};
@@ -211,7 +211,7 @@ static bool is_linked(sp_index *ix, sp_err *err)
     return good;
 }
 
-/* try_link -- by an index opened anew, with allocations that fail; whether all that it needed were had. */
+/* try_link -- opens the index and links its chunks while allocations fail; true if none failed. */
 static bool try_link(folder *f, int at, int n)
 {
     sp_index *ix;
