@@ -4,7 +4,7 @@
     bench/search_recall.py [--program build/spolia] [-k 8] [--questions N] SET ...
 
 A SET is a folder with docs.jsonl (id, title, text) and questions.jsonl or questions.dev.jsonl (question, doc_ids), or a
-JSON file in the format of SQuAD (each paragraph is a document, its article's title the title). Each set is indexed anew
+JSON file in the format of SQuAD (each paragraph is a document, its article's title the title). Each set is indexed
 with the program's defaults, and each question searched. Recall@k is the share of a question's documents with a chunk
 among the k best, averaged over the questions; `all` counts the questions whose documents are all there; `no hit` those
 for which nothing is found. Several programs (--program A --program B) make several rows for each set.

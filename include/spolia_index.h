@@ -41,6 +41,7 @@ typedef struct sp_index_stats {
         char suffix[16]; /* with its period, or "" */
         int64_t n;
     } other[SP_INDEX_SUFFIXES]; /* the most frequent first; n 0 ends the list */
+    int64_t n_all_files, n_all_chunks; /* of the whole index, set at the end */
 } sp_index_stats;
 
 /* sp_index_build -- creates or updates an index: a SQLite file with the chunks of documents. `roots` are folders, read

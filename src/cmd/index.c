@@ -54,6 +54,8 @@ static void print_line(const char *path, const sp_index_stats *s, double took)
            show_size(size, s->n_bytes), took);
     if (s->n_bad_lines) printf("; %" PRId64 " bad lines skipped", s->n_bad_lines);
     print_others(s);
+    if (s->n_all_files != s->n_files)
+        printf("; the whole index has %" PRId64 " chunks of %" PRId64 " files", s->n_all_chunks, s->n_all_files);
     putchar('\n');
 }
 
@@ -63,12 +65,13 @@ static void print_json(const char *path, const sp_index_stats *s, double took)
     for (int i = 0; i < SP_INDEX_SUFFIXES && s->other[i].n; i++)
         json_object_set_new(others, s->other[i].suffix, json_integer(s->other[i].n));
     json_t *o = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:f}", "index", path, "files",
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:{s:I, s:I}, s:f}", "index", path, "files",
         (json_int_t)s->n_files, "chunks", (json_int_t)s->n_chunks, "read",
         (json_int_t)(s->n_files - s->n_unchanged), "unchanged", (json_int_t)s->n_unchanged,
         "removed", (json_int_t)s->n_removed, "skipped", (json_int_t)s->n_skipped, "bad_lines",
         (json_int_t)s->n_bad_lines, "other", (json_int_t)s->n_other, "other_suffixes", others,
-        "bytes", (json_int_t)s->n_bytes, "seconds", took);
+        "bytes", (json_int_t)s->n_bytes, "whole", "files", (json_int_t)s->n_all_files, "chunks",
+        (json_int_t)s->n_all_chunks, "seconds", took);
     json_dumpf(o, stdout, 0);
     putchar('\n');
     json_decref(o);

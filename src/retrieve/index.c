@@ -257,6 +257,8 @@ static sp_err build(sp_builder *b, const char *const *named, int n_named)
         SP_TRY(sp_db_exec(b->db, b->path,
                           "INSERT INTO words (words) VALUES ('optimize');"
                           "INSERT INTO grams (grams) VALUES ('optimize')"));
+    SP_TRY(sp_db_number(b->db, b->path, "SELECT count(*) FROM files", &b->stats->n_all_files));
+    SP_TRY(sp_db_number(b->db, b->path, "SELECT coalesce(sum(n_chunks), 0) FROM files", &b->stats->n_all_chunks));
     return sp_db_exec(b->db, b->path, "COMMIT");
 }
 

@@ -14,6 +14,8 @@ enum { MOST_BYTES = 1 << 20, MOST_TAGS = 16, MOST_TAG_BYTES = 64 /* as of upload
 static const char table_sql[] = "CREATE TABLE IF NOT EXISTS tags (root INTEGER NOT NULL, path TEXT NOT NULL,"
                                 " tag TEXT NOT NULL, PRIMARY KEY (tag, root, path)) WITHOUT ROWID";
 static const char put_sql[] = "INSERT OR IGNORE INTO tags VALUES (?, ?, ?)";
+static const char is_file_sql[] = "SELECT 1 FROM files WHERE root = ?1 AND (path = ?2 OR (path > ?2 || '/' AND"
+                                  " path < ?2 || '0')) LIMIT 1"; /* '0' is after '/' */
 static const char allowed_sql[] = "SELECT c.id FROM tags AS t JOIN files AS f ON " SP_TAGS_FILE
                                   " JOIN chunks AS c ON c.file = f.id WHERE t.tag = ?";
 
@@ -31,7 +33,7 @@ sp_err sp_tags_has(sqlite3 *db, const char *path, bool *out)
 typedef struct tags_file {
     sp_builder *b;
     const char *path;
-    sqlite3_stmt *put;
+    sqlite3_stmt *put, *is_file;
     int line;
 } tags_file;
 
@@ -64,6 +66,17 @@ static sp_err put(tags_file *t, const char *name, const char *tag)
     return done ? SP_OK : sp_db_fail(t->b->db, t->b->path, "cannot write tags");
 }
 
+/* is_known -- whether the index has this file, or one in this folder; "": all. */
+static sp_err is_known(tags_file *t, const char *name, bool *out)
+{
+    sqlite3_bind_int64(t->is_file, 1, t->b->root->id);
+    sqlite3_bind_text(t->is_file, 2, name, -1, SQLITE_STATIC);
+    const int code = *name ? sqlite3_step(t->is_file) : SQLITE_ROW;
+    sqlite3_reset(t->is_file);
+    *out = code == SQLITE_ROW;
+    return *out || code == SQLITE_DONE ? SP_OK : sp_db_fail(t->b->db, t->b->path, "cannot read the files");
+}
+
 /* read_line -- "NAME: TAG, TAG". */
 static sp_err read_line(tags_file *t, char *line)
 {
@@ -81,7 +94,11 @@ static sp_err read_line(tags_file *t, char *line)
     if (!n || n > MOST_TAGS || !*name) return bad_line(t, "must be NAME: and 1 to 16 tags");
     if (strncmp(name, "./", 2) == 0) name += 2;
     for (size_t end = strlen(name); end && name[end - 1] == '/';) name[--end] = '\0';
-    for (int i = 0; i < n; i++) SP_TRY(put(t, strcmp(name, ".") == 0 ? "" : name, tags[i]));
+    if (strcmp(name, ".") == 0) name = "";
+    bool known;
+    SP_TRY(is_known(t, name, &known));
+    if (!known) return bad_line(t, "the index has no such file or folder");
+    for (int i = 0; i < n; i++) SP_TRY(put(t, name, tags[i]));
     return SP_OK;
 }
 
@@ -92,7 +109,7 @@ static sp_err read_text(tags_file *t, sp_bytes *text)
         return bad_line(t, "not UTF-8 without NULs; no tag of it is taken");
     SP_TRY(sp_db_exec(t->b->db, t->b->path, table_sql));
     SP_TRY(sp_db_prepare(t->b->db, t->b->path, put_sql, &t->put));
-    sp_err err = SP_OK;
+    sp_err err = sp_db_prepare(t->b->db, t->b->path, is_file_sql, &t->is_file);
     for (char *line = text->v, *next; line && err == SP_OK; line = next) {
         next = strchr(line, '\n');
         if (next) *next++ = '\0';
@@ -100,6 +117,7 @@ static sp_err read_text(tags_file *t, sp_bytes *text)
         err = read_line(t, line);
     }
     sqlite3_finalize(t->put);
+    sqlite3_finalize(t->is_file);
     return err;
 }
 

@@ -88,7 +88,7 @@ def test_verify_finds_damage(store):
     assert cache("verify", store)["damaged"] == 0 and len(ids(store)) == 24  # it is out of the store
 
 
-def test_a_lost_index_is_made_anew(store):
+def test_a_lost_index_is_rebuilt(store):
     n = len(ids(store))
     flip(next(store.glob("*/index")), 20)
     refuse("cache", "list", "--store", store, naming=["spolia cache verify"])

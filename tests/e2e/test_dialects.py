@@ -246,3 +246,5 @@ def test_llama_infill(server):
                                             "input_extra": [{"filename": "a.txt", "text": "Boats."}]})
     assert status == 200 and whole["prompt"] == "# a.txt\nBoats.\n\nThe harbour" and whole["tokens_predicted"] == 6
     assert server.call("/infill", {"input_prefix": "x"})[1]["error"]["param"] == "input_suffix"
+    body = {"input_prefix": "x", "input_suffix": "", "prompt_logprobs": 1}  # begins like "prompt", which is input_prefix here
+    assert server.call("/infill", body)[1]["error"]["param"] == "prompt_logprobs"

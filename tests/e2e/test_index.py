@@ -41,7 +41,10 @@ def test_another_folder_is_refused_added_or_replaces(docs, tmp_path):
     build(docs, "-o", index)
     refuse("index", other, "-o", index, naming=[docs, "--add", "--replace"])
     assert search(index, "apples")[0]["file"] == "a.txt"
-    assert build("--add", other, "-o", index)["chunks"] == 1
+    added = build("--add", other, "-o", index)
+    assert (added["chunks"], added["files"], added["whole"]) == (1, 1, {"files": 2, "chunks": 2})
+    assert "1 chunk of 1 file (0 read" in (said := succeed("index", other, "-o", index)) and "the whole index has 2 chunks of 2 files" in said
+    assert "whole" not in succeed("index", "-o", index)
     assert [search(index, q)[0]["file"] for q in ("apples", "bananas")] == ["docs/a.txt", "other/b.txt"]
     assert build("-o", index)["unchanged"] == 2
     assert build(other, "--replace", "-o", index)["removed"] == 1
@@ -133,7 +136,7 @@ def test_no_hit_has_an_exit_code_of_its_own(docs, tmp_path):
     assert done.returncode == 3 and first["chunks"] == [] and "error" in first and second["chunks"]
 
 
-def test_an_older_index_says_how_to_make_it_anew(docs, tmp_path):
+def test_an_older_index_says_how_to_rebuild_it(docs, tmp_path):
     import sqlite3
     index = tmp_path / "x.db"
     build(docs, "-o", index)

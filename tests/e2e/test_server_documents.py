@@ -114,11 +114,50 @@ def test_files(server):
             b"--form42\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.md\"\r\n\r\n# Piers\n\nTwo piers.\n\r\n--form42--\r\n")
     status, o = send(server, "POST", "/v1/documents", form, headers={"Content-Type": "multipart/form-data; boundary=form42"})
     assert status == 201 and o["id"] == "form" and o["title"] == "Piers" and o["pinned"], o
-    for body, param in (({"file": {"name": "a.bin", "data": "AAAA"}}, None), ({"file": {"name": "a.pdf", "data": "!"}}, "file.data"),
-                        ({"id": "x"}, "text"), ({"text": "a", "ttl_seconds": -1}, "ttl_seconds"), ({"text": ""}, None)):
+    for body, param in (({"file": {"name": "a.bin", "data": "AAAA"}}, "file"), ({"file": {"name": "a.pdf", "data": "!"}}, "file.data"),
+                        ({"id": "x"}, "text"), ({"text": "a", "ttl_seconds": -1}, "ttl_seconds"), ({"text": ""}, "text"),
+                        ({"text": "a", "id": "b/c"}, "id"), ({"text": "a", "id": ""}, "id"), ({"text": "a", "tags": ["b"]}, "tags"),
+                        ({"text": "a", "precompute": "all"}, "precompute"), ({"text": "a", "id": "n", "precompute": {"fuse": -1}}, "precompute.fuse"),
+                        ({"text": "a", "id": "n", "ttl": 5}, "ttl"), ({"text": "a", "precompute": {"fused": 1}}, "precompute.fused"),
+                        ({"file": {"name": "a.txt", "data": "QUJD", "type": "text/plain"}}, "file.type")):
         status, error = send(server, "POST", "/v1/documents", body)
-        assert status == 400, (body, error)
-        assert param is None or error["error"]["param"] == param, error
+        assert status == 400 and error["error"]["param"] == param, (body, error)
+    assert send(server, "GET", "/v1/documents/n")[0] == 404  # what is refused is not registered
+
+
+def test_unknown_fields_of_our_own_bodies_are_named(server):
+    register(server, "fields", "A text about fields.")
+    for method, path, body, param in (("PATCH", "/v1/documents/fields", {"ttl": 5}, "ttl"),
+                                      ("PATCH", "/v1/documents/fields", {"pinned": True, "cache_salt": "a"}, "cache_salt"),
+                                      ("PUT", "/v1/documents/fields", {"text": "b", "tittle": "c"}, "tittle"),
+                                      ("POST", "/v1/documents/fields/precompute", {"sytem": "a"}, "sytem"),
+                                      ("POST", "/v1/collections", {"name": "fields", "tags": ["a"]}, "tags"),
+                                      ("POST", "/v1/search", {"query": "fields", "topk": 3}, "topk"),
+                                      ("POST", "/v1/search", {"query": "fields", "by": "luck"}, "by"),
+                                      ("POST", "/v1/collections", {"name": "a b"}, "name"),
+                                      ("POST", "/v1/graph", {"query": "fields", "k": 3}, "k"),
+                                      ("GET", "/v1/documents?limit=5x", None, "limit"),
+                                      ("POST", "/v1/chat/completions", chat(collection={"name": "a", "topk": 3}), "collection.topk")):
+        status, error = send(server, method, path, body)
+        assert status == 400 and error["error"]["param"] == param, (path, body, error)
+    for document, param in (({"type": "tree", "nodes": [{"text": "a"}, {"text": "b", "parents": 0}]}, "nodes[1].parents"),
+                            ({"type": "list", "items": ["a"], "rows": ["b"]}, "rows"),
+                            ({"type": "table", "header": "a", "rows": ["b"], "items": ["c"]}, "items")):
+        status, error = send(server, "POST", "/v1/chat/completions", chat(documents=[document]))
+        assert status == 400 and error["error"]["param"] == f"documents[0].{param}", error
+    body = chat(max_tokens=1, ttl=5, documents=[{"text": "a", "score": 0.5, "metadata": {"page": 3}}])
+    assert send(server, "POST", "/v1/chat/completions", body)[0] == 200  # a client's fields
+
+
+def test_precompute_of_a_form(server):
+    def form(value):
+        part = "--form42\r\nContent-Disposition: form-data; name=\"{}\"\r\n\r\n{}\r\n".format
+        data = part("id", f"form-{value}") + part("text", "A text of a form.") + part("precompute", value) + "--form42--\r\n"
+        return send(server, "POST", "/v1/documents", data.encode(), headers={"Content-Type": "multipart/form-data; boundary=form42"})
+    assert "precompute" in form("true")[1]
+    assert "precompute" not in form("false")[1]
+    status, error = form("perhaps")
+    assert status == 400 and error["error"]["param"] == "precompute"
 
 
 def register_file(server, name, data):

@@ -130,6 +130,7 @@ static srv_sent create(srv_call *call)
     if (!body) return srv_fields_reply(call, &f);
     const char *name = srv_field_string(&f, "name");
     call->cache_salt = srv_field_string(&f, "cache_salt");
+    srv_fields_only(&f, body, "", "name cache_salt");
     if (!name) srv_fields_refuse(&f, "name", "name must be a string");
     if (call->cache_salt && (call->tenant->limits.documents || call->tenant->limits.bytes))
         srv_fields_refuse(&f, "cache_salt", "cache_salt: a key with limits of documents registers them without one");
@@ -139,7 +140,11 @@ static srv_sent create(srv_call *call)
         sent = fail(call, SP_E_NOMEM);
     } else if (check_new(call, salt, name, &sent)) {
         sp_err err = sp_collection_create(call->s->documents, salt, name);
-        sent = err == SP_OK ? reply_created(call, 201, salt, name) : fail(call, err);
+        if (err == SP_OK)
+            sent = reply_created(call, 201, salt, name);
+        else
+            sent = err == SP_E_ARG ? srv_reply_error(call->connection, 400, "name", NULL, sp_error_detail())
+                                   : fail(call, err);
     }
     free(salt);
     json_decref(body);

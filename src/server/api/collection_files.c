@@ -32,12 +32,11 @@ static const char *argument(const srv_call *call, const char *name)
 
 static srv_sent list(const srv_call *call, const srv_collection *c)
 {
-    const char *given = argument(call, "limit");
-    const long limit = given ? strtol(given, NULL, 10) : LISTED;
+    int limit;
     sp_file_list l;
-    if (limit < 1 || limit > MOST_LISTED)
+    if (!srv_query_limit(call, LISTED, MOST_LISTED, &limit))
         return srv_reply_error(call->connection, 400, "limit", NULL, "limit must be between 1 and 1000");
-    const sp_file_query q = {.after = argument(call, "after"), .limit = (int)limit + 1};
+    const sp_file_query q = {.after = argument(call, "after"), .limit = limit + 1};
     sp_err err = sp_retriever_files(c->retriever, &q, &l);
     if (err != SP_OK) return fail(call, err);
     json_t *data = json_array();

@@ -106,6 +106,12 @@ static sp_grammar *of_guided(srv_fields *f)
     const char *json_name = inner ? "structured_outputs.json" : "guided_json";
     const char *choice_name = inner ? "structured_outputs.choice" : "guided_choice";
     const json_t *tag = json_object_get(inner, "structural_tag");
+    srv_fields_only(f, inner, "structured_outputs",
+                    "json choice regex grammar json_object structural_tag disable_fallback disable_any_whitespace "
+                    "disable_additional_properties");
+    if (inner && !json_is_object(inner))
+        srv_fields_refuse(f, "structured_outputs", "structured_outputs must be an object");
+    if (f->failed) return NULL;
     if (tag && !json_is_null(tag)) {
         srv_fields_refuse(f, "structured_outputs",
                           "structured_outputs.structural_tag is not supported");

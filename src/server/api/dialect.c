@@ -12,7 +12,9 @@ const char *srv_dialect_param(const srv_dialect *dialect, const char *param)
 {
     for (size_t i = 0; i < sizeof dialect->renamed / sizeof *dialect->renamed; i++) {
         const char *name = dialect->renamed[i][0];
-        if (name && strncmp(param, name, strlen(name)) == 0) return dialect->renamed[i][1];
+        const size_t n = name ? strlen(name) : 0; /* "stop[0]" is of "stop", "stop_token_ids" is not */
+        const bool begins = name && strncmp(param, name, n) == 0;
+        if (begins && (!param[n] || strchr(".[", param[n]))) return dialect->renamed[i][1];
     }
     return param;
 }

@@ -102,14 +102,20 @@ static srv_sent refuse(const query *q, const srv_fields *f)
     return srv_fields_reply(q->call, f);
 }
 
-static srv_sent fail(const query *q, sp_err err)
+/* fail_at -- param: the field that an error of the body is of, or NULL. */
+static srv_sent fail_at(const query *q, sp_err err, const char *param)
 {
     const char *code;
     int status = srv_error_status(err, &code);
     if (err == SP_E_NOTFOUND)
         status = 404,
         code = strstr(sp_error_detail(), "no collection") ? "collection_not_found" : "document_not_found";
-    return srv_reply_error(q->call->connection, status, NULL, code, sp_error_detail());
+    return srv_reply_error(q->call->connection, status, status == 400 ? param : NULL, code, sp_error_detail());
+}
+
+static srv_sent fail(const query *q, sp_err err)
+{
+    return fail_at(q, err, NULL);
 }
 
 static srv_sent fail_memory(const query *q)
@@ -161,19 +167,29 @@ static srv_sent reply_one(const query *q, int status, const char *id)
 
 /* -- precompute -------------------------------------------------------------------------------- */
 
-/* order -- fields of {"system", "fuse", "bare"}; true: all defaults. False after an error in *f. */
-static bool order(const query *q, srv_fields *f, const json_t *o, const char *id)
+/* read_order -- fields of {"system", "fuse", "bare"}; true: all defaults. where: what has the object. */
+static srv_work_item read_order(srv_fields *f, const json_t *o, const char *where)
 {
     srv_fields inner = {.object = o};
     const char *system = srv_field_string(&inner, "system");
-    srv_work_item new = {.salt = q->salt,
-                     .id = id,
-                     .system = system ? system : CLI_SYSTEM_TEXT,
-                     .n_fuse = (int)srv_field_int(&inner, "fuse", 0, 0, 64),
-                     .bare = srv_field_bool(&inner, "bare", false)};
-    if (inner.failed)
-        srv_fields_refuse(f, inner.param, "%s", inner.why);
-    else if (!srv_work_add(q->call->s->work, &new))
+    const srv_work_item new = {.system = system ? system : CLI_SYSTEM_TEXT,
+                               .n_fuse = (int)srv_field_int(&inner, "fuse", 0, 0, 64),
+                               .bare = srv_field_bool(&inner, "bare", false)};
+    srv_fields_only(f, o, where, "system fuse bare");
+    if (inner.failed) {
+        char param[sizeof inner.param + 16];
+        snprintf(param, sizeof param, "%s%s%s", where, *where ? "." : "", inner.param);
+        srv_fields_refuse(f, param, "%s", inner.why);
+    }
+    return new;
+}
+
+/* order -- false after an error in *f. */
+static bool order(const query *q, srv_fields *f, srv_work_item new, const char *id)
+{
+    new.salt = q->salt;
+    new.id = id;
+    if (!f->failed && !srv_work_add(q->call->s->work, &new))
         srv_fields_refuse(f, "precompute", "this document is being computed, or too many wait");
     return !f->failed;
 }
@@ -195,7 +211,7 @@ static srv_sent start_compute(query *q)
     if (!body) return q->call->n ? refuse(q, &f) : fail_memory(q);
     sp_err err = sp_documents_get(q->d, q->salt, q->id, &l);
     if (err == SP_OK) sp_document_list_fini(&l);
-    bool good = err == SP_OK && order(q, &f, body, q->id);
+    bool good = err == SP_OK && order(q, &f, read_order(&f, body, ""), q->id);
     json_decref(body);
     if (err != SP_OK) return fail(q, err);
     return good ? srv_reply_json(q->call->connection, 202, json_pack("{s:s}", "status", "queued"))
@@ -334,12 +350,20 @@ static srv_sent refuse_taken(const query *q)
                            "there is a document with this id; replace it with \"replace\": true");
 }
 
-/* put -- 409 for an id that is taken; the id of PUT's path replaces. */
-static srv_sent put(query *q, srv_upload *u, srv_fields *f)
+/* refused_field -- of a new document, by the library's words. */
+static const char *refused_field(const srv_upload *u)
+{
+    const char *why = sp_error_detail();
+    if (strncmp(why, "document: an id", 15) == 0 || strncmp(why, "document: the id", 16) == 0) return "id";
+    if (strncmp(why, "document: ", 10) == 0 && strstr(why, " tag")) return "tags";
+    return u->name ? "file" : "text";
+}
+
+/* put -- 409 for an id that is taken; the id of PUT's path replaces. computes: as `wanted` says. */
+static srv_sent put(query *q, srv_upload *u, srv_fields *f, bool computes, const srv_work_item *wanted)
 {
     sp_document_list l;
     sp_document_new *n = &u->document;
-    const json_t *wanted = srv_field(f, "precompute");
     if (q->id) n->id = own_id(q, q->id), n->replace = true;
     n->collection = q->collection;
     if (!q->id && n->id && !name_new(q, n->id)) return fail_memory(q);
@@ -348,10 +372,10 @@ static srv_sent put(query *q, srv_upload *u, srv_fields *f)
     srv_sent refused;
     if (!put_counted(q, n, &l, &err, &refused)) return refused;
     if (err == SP_E_ARG && strstr(sp_error_detail(), "\" already")) return refuse_taken(q); /* by a call meanwhile */
-    if (err != SP_OK) return fail(q, err);
+    if (err != SP_OK) return fail_at(q, err, refused_field(u));
     srv_work_forget(q->call->s->work, q->salt, l.v[0].id);
     embed(q, l.v[0].id);
-    bool good = !wanted || json_is_false(wanted) || order(q, f, wanted, l.v[0].id);
+    bool good = !computes || order(q, f, *wanted, l.v[0].id);
     json_t *o = good ? info_json(q, &l.v[0], true) : NULL;
     sp_document_list_fini(&l);
     return good ? srv_reply_json(q->call->connection, 201, o) : refuse(q, f);
@@ -363,12 +387,23 @@ static srv_sent refuse_change(const srv_call *call)
                            "registered documents are on a read-only file system: they can be read, not changed");
 }
 
+/* read_precompute -- "precompute" of a new document: true, false, or an object; whether it asks for anything. */
+static bool read_precompute(srv_fields *f, srv_work_item *out)
+{
+    const json_t *o = srv_field(f, "precompute");
+    const bool flag = !json_is_object(o) && srv_upload_flag(f, "precompute");
+    if (flag || json_is_object(o)) *out = read_order(f, json_is_object(o) ? o : NULL, "precompute");
+    return flag || json_is_object(o);
+}
+
 static srv_sent register_document(srv_call *call)
 {
     srv_fields f;
     srv_upload u;
     query q = {.call = call};
+    srv_work_item wanted = {0};
     srv_upload_read(&u, &f, call);
+    const bool computes = !f.failed && read_precompute(&f, &wanted);
     if (!f.failed) call->cache_salt = srv_field_string(&f, "cache_salt");
     if (call->cache_salt && (call->tenant->limits.documents || call->tenant->limits.bytes))
         srv_fields_refuse(&f, "cache_salt", "cache_salt: a key with limits of documents registers them without one");
@@ -378,7 +413,7 @@ static srv_sent register_document(srv_call *call)
     else if (!open_query(&q, call))
         sent = fail_memory(&q);
     else
-        sent = put(&q, &u, &f);
+        sent = put(&q, &u, &f, computes, &wanted);
     close_query(&q);
     srv_upload_fini(&u);
     return sent;
@@ -388,15 +423,14 @@ static srv_sent register_document(srv_call *call)
 
 static srv_sent list(query *q)
 {
-    const char *given = argument(q, "limit");
-    long limit = given ? strtol(given, NULL, 10) : 100;
+    int limit;
     sp_document_list l;
-    if (limit < 1 || limit > MOST_LISTED)
+    if (!srv_query_limit(q->call, 100, MOST_LISTED, &limit))
         return srv_reply_error(q->call->connection, 400, "limit", NULL,
                                "limit must be between 1 and 1000");
     const char *after = argument(q, "after");
-    sp_err err = q->collection ? sp_collection_documents(q->d, q->salt, q->collection, after, (int)limit + 1, &l)
-                               : sp_documents_list(q->d, q->salt, after, (int)limit + 1, &l);
+    sp_err err = q->collection ? sp_collection_documents(q->d, q->salt, q->collection, after, limit + 1, &l)
+                               : sp_documents_list(q->d, q->salt, after, limit + 1, &l);
     if (err != SP_OK) return fail(q, err);
     json_t *data = json_array();
     for (int i = 0; i < l.n && i < limit; i++)
@@ -416,6 +450,7 @@ static srv_sent change(query *q)
     bool has_pin = srv_field(&f, "pinned"), has_ttl = srv_field(&f, "ttl_seconds");
     bool pinned = srv_field_bool(&f, "pinned", false);
     json_int_t ttl = srv_field_int(&f, "ttl_seconds", 0, 0, 100LL * 366 * 86400);
+    srv_fields_only(&f, body, "", "pinned ttl_seconds");
     json_decref(body);
     if (f.failed) return refuse(q, &f);
     if (has_pin) err = sp_documents_pin(q->d, q->salt, q->id, pinned);

@@ -21,9 +21,19 @@ void srv_fields_refuse(srv_fields *f, const char *param, const char *fmt, ...)
     if (strncmp(fmt, "out of memory", 13) == 0 || srv_memory_failed()) f->err = SP_E_NOMEM;
 }
 
+/* without_word -- a text without its first word and colon, if the prefix ends with that word. */
+static const char *without_word(const char *why, const char *prefix)
+{
+    const size_t n = strcspn(why, ":"), n_prefix = strlen(prefix);
+    const bool ends = n_prefix >= n && memcmp(prefix + n_prefix - n, why, n) == 0;
+    const bool whole = ends && (n == n_prefix || strchr("._", prefix[n_prefix - n - 1]));
+    return whole && strncmp(why + n, ": ", 2) == 0 ? why + n + 2 : why;
+}
+
 void srv_fields_fail(srv_fields *f, const char *param, const char *prefix, sp_err err)
 {
     const char *why = *sp_error_detail() ? sp_error_detail() : sp_error_text(err);
+    if (prefix) why = without_word(why, prefix);
     const bool ours = err == SP_E_NOMEM || err == SP_E_NOKV || err == SP_E_IO;
     if (!f->failed && ours) f->err = err;
     srv_fields_refuse(f, param, "%s%s%s", prefix ? prefix : "", prefix ? ": " : "", why);
@@ -157,4 +167,36 @@ const char *srv_field_string(srv_fields *f, const char *name)
     const json_t *v = srv_field(f, name);
     if (v && !json_is_string(v)) srv_fields_refuse(f, name, "%s must be a string", name);
     return json_string_value(v);
+}
+
+/* has_word -- whether `words`, separated by blanks, has this one. */
+static bool has_word(const char *words, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at = words; n && (at = strstr(at, word)); at += n)
+        if ((at == words || at[-1] == ' ') && (!at[n] || at[n] == ' ')) return true;
+    return false;
+}
+
+void srv_fields_only(srv_fields *f, const json_t *o, const char *where, const char *names)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)o, key, value)
+    {
+        char param[sizeof f->param];
+        if (json_is_null(value) || (has_word(names, key) && !strchr(key, ' '))) continue;
+        snprintf(param, sizeof param, "%s%s%.40s", where, *where ? "." : "", key);
+        srv_fields_refuse(f, param, "%s is unknown; the fields are: %s", param, names);
+    }
+}
+
+bool srv_query_limit(const srv_call *call, int otherwise, int most, int *out)
+{
+    const char *given = MHD_lookup_connection_value(call->connection, MHD_GET_ARGUMENT_KIND, "limit");
+    char *end = NULL;
+    const long n = given ? strtol(given, &end, 10) : otherwise;
+    if (n < 1 || n > most || (given && *end)) return false;
+    *out = (int)n;
+    return true;
 }

@@ -26,8 +26,9 @@ json_t *srv_fields_parse(srv_fields *f, const char *body, size_t n);
 void srv_fields_refuse(srv_fields *f, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* srv_fields_fail -- the same with the library's detail, after `prefix` and a colon unless it is NULL. Missing memory
- * or an unreadable file is not reported as an error of the body. */
+/* srv_fields_fail -- the same with the library's detail, after `prefix` and a colon unless it is NULL. A first word of
+ * the detail that ends the prefix, too ("grammar: "), is left out. Missing memory or an unreadable file is not an
+ * error of the body. */
 void srv_fields_fail(srv_fields *f, const char *param, const char *prefix, sp_err err);
 /* srv_fields_reply -- the error, with the status of its cause. */
 srv_sent srv_fields_reply(const srv_call *call, const srv_fields *f);
@@ -40,5 +41,11 @@ double srv_field_number(srv_fields *f, const char *name, double otherwise, doubl
                         double most);
 bool srv_field_bool(srv_fields *f, const char *name, bool otherwise);
 const char *srv_field_string(srv_fields *f, const char *name);
+/* srv_fields_only -- refuses the first field of `o`, an object of this server's own, that is not null and not one of
+ * `names`, which blanks separate. where: what has the object, "" for the body. */
+void srv_fields_only(srv_fields *f, const json_t *o, const char *where, const char *names);
+
+/* srv_query_limit -- the argument ?limit= of a list: 1 to `most`, all of it a number. False: anything else. */
+bool srv_query_limit(const srv_call *call, int otherwise, int most, int *out);
 
 #endif

@@ -46,7 +46,7 @@ static bool read_documents(srv_fields *f, srv_documents *d)
     if (!list || json_is_null(list)) return true;
     size_t n = json_array_size(list);
     if (!json_is_array(list) || n > SRV_MAX_DOCUMENTS) {
-        srv_fields_refuse(f, "documents", "documents must be a list of at most %d",
+        srv_fields_refuse(f, "documents", "documents must be a list of at most %d documents",
                           SRV_MAX_DOCUMENTS);
         return false;
     }
@@ -191,6 +191,10 @@ bool srv_conversation_open(const srv_call *call, srv_fields *f, const srv_tools 
                            srv_conversation *out)
 {
     *out = (srv_conversation){.f = f, .tools = tools->list};
+    const json_t *arguments = srv_field(f, "chat_template_kwargs");
+    if (arguments && !json_is_object(arguments))
+        srv_fields_refuse(f, "chat_template_kwargs", "chat_template_kwargs must be an object");
+    if (f->failed) return false;
     out->messages = srv_chat_read(f, srv_field(f, "messages"));
     if (!out->messages) return false;
     srv_tools_form(sp_vocab_template(call->s->vocab), &out->shows_tools);

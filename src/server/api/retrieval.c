@@ -37,6 +37,7 @@ void srv_retrieval_read(const srv_call *call, srv_fields *f, srv_retrieval *out)
     if (given && !name && !own)
         srv_fields_refuse(f, "collection", "collection must be a name or an object with a name");
     if (own) {
+        srv_fields_only(f, given, "collection", "name top_k rerank ahead filter filters");
         name = srv_field_string(&inner, "name");
         if (!name) srv_fields_refuse(f, "collection.name", "collection.name must be a string");
     }

@@ -60,7 +60,8 @@ static srv_sent run(const srv_call *call, const srv_found *in, const sp_retrieve
     if (err != SP_OK) {
         const char *code;
         const int status = srv_error_status(err, &code);
-        return srv_reply_error(call->connection, status, NULL, code, sp_error_detail());
+        const bool of_by = status == 400 && strncmp(sp_error_detail(), "by: ", 4) == 0;
+        return srv_reply_error(call->connection, status, of_by ? "by" : NULL, code, sp_error_detail());
     }
     json_t *o = found_json(&hits, in);
     sp_hits_fini(&hits);
@@ -99,6 +100,7 @@ srv_sent srv_search(srv_call *call)
     const char *name = srv_field_string(&f, "collection");
     const bool found = name && srv_collection_find(call, name, strlen(name), &in);
     if (name && !found) srv_fields_refuse(&f, "collection", "there is no collection \"%.64s\"", name);
+    srv_fields_only(&f, body, "", "query top_k by documents filter filters collection cache_salt");
     if (f.failed)
         sent = srv_fields_reply(call, &f);
     else if (ids && n_ids == 0) /* of no document */

@@ -221,7 +221,7 @@ static void read_mode(srv_task *t, srv_fields *f, const srv_options *o, json_t *
     const char *mode = json_string_value(named);
     sp_calibration found;
     if (sp_reuse_parse(mode, NULL, NULL) != SP_OK)
-        srv_fields_refuse(f, param, "%s: %s", param, sp_error_detail());
+        srv_fields_refuse(f, param, "%s", sp_error_detail());
     else if (sp_calibration_of_policy(mode, o->model, &found) != SP_OK)
         srv_fields_refuse(f, param, "%s", sp_error_detail());
     else
@@ -284,7 +284,9 @@ static void read_quality(srv_task *t, srv_fields *f, const srv_options *o)
     const char *quality = srv_field_string(f, "quality");
     sp_calibration found;
     if (!quality) return;
-    if (sp_calibration_of_quality(quality, o->model, &found) != SP_OK)
+    if (srv_field(f, "reuse"))
+        srv_fields_refuse(f, "quality", "quality and reuse exclude each other: a quality chooses the policy");
+    else if (sp_calibration_of_quality(quality, o->model, &found) != SP_OK)
         srv_fields_refuse(f, "quality", "%s", sp_error_detail());
     else
         use_calibrated(t, f, srv_field(f, "quality"), &found);

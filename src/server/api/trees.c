@@ -1,5 +1,6 @@
 #include "server/api/trees.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +47,27 @@ bool srv_tree_is(const char *type)
     return strcmp(type, "tree") == 0 || strcmp(type, "list") == 0 || strcmp(type, "table") == 0;
 }
 
+/* check_fields -- that it has no others, which would be without effect. */
+static bool check_fields(srv_fields *f, const json_t *o, const char *name)
+{
+    const char *type = json_string_value(json_object_get(o, "type"));
+    const bool is_list = strcmp(type, "list") == 0, is_table = strcmp(type, "table") == 0;
+    char where[80];
+    srv_fields_only(f, o, name,
+                    is_list    ? "type items id doc_id document_id title metadata"
+                    : is_table ? "type header rows id doc_id document_id title metadata"
+                               : "type paths nodes id doc_id document_id title metadata");
+    const json_t *nodes = is_list || is_table ? NULL : json_object_get(o, "nodes"), *node;
+    size_t i;
+    json_array_foreach(nodes, i, node)
+    {
+        if (f->failed) break;
+        snprintf(where, sizeof where, "%s.nodes[%zu]", name, i);
+        srv_fields_only(f, node, where, "text parent");
+    }
+    return !f->failed;
+}
+
 /* check_texts -- of a list or a table. */
 static bool check_texts(srv_fields *f, const json_t *texts, const char *name, const char *of)
 {
@@ -69,6 +91,7 @@ static bool check_table(srv_fields *f, const json_t *o, const char *name)
 bool srv_tree_check(srv_fields *f, const json_t *o, const char *name)
 {
     const char *type = json_string_value(json_object_get(o, "type"));
+    if (!check_fields(f, o, name)) return false;
     if (strcmp(type, "list") == 0)
         return check_texts(f, json_object_get(o, "items"), name, "items");
     if (strcmp(type, "table") == 0) return check_table(f, o, name);
@@ -246,6 +269,7 @@ srv_sent srv_graph(srv_call *call)
                                    .k = (int)srv_field_int(&f, "top_k", 30, 1, 1000),
                                    .hops = (int)srv_field_int(&f, "hops", 2, 1, 8)};
     if (!query) srv_fields_refuse(&f, "query", "query must be a string");
+    srv_fields_only(&f, body, "", "query top_k hops cache_salt");
     if (!call->s->graph.of) srv_fields_refuse(&f, "", "the server has no graph (spolia serve --graph)");
     if (!f.failed && !(out = look_up(call, query, &o))) srv_fields_refuse(&f, "query", "%s", sp_error_detail());
     json_decref(body);

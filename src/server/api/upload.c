@@ -39,6 +39,7 @@ static void read_json_file(srv_upload *u, srv_fields *f)
     const char *name = json_string_value(json_object_get(file, "name"));
     const char *data = json_string_value(json_object_get(file, "data"));
     if (!name) name = json_string_value(json_object_get(file, "filename"));
+    srv_fields_only(f, file, "file", "name data filename");
     if (!name || !data)
         srv_fields_refuse(f, "file", "file must be an object {\"name\", \"data\"}");
     else if (!decode(u, data))
@@ -119,8 +120,7 @@ static bool is_form(const srv_call *call)
     return type && strncasecmp(type, form, strlen(form)) == 0;
 }
 
-/* flag, number -- of JSON, or the text of a part. */
-static bool flag(srv_fields *f, const char *name)
+bool srv_upload_flag(srv_fields *f, const char *name)
 {
     const char *text = json_string_value(srv_field(f, name));
     if (!text) return srv_field_bool(f, name, false);
@@ -130,6 +130,7 @@ static bool flag(srv_fields *f, const char *name)
     return is_true;
 }
 
+/* seconds -- of JSON, or the text of a part. */
 static int64_t seconds(srv_fields *f, const char *name)
 {
     const char *text = json_string_value(srv_field(f, name));
@@ -187,9 +188,10 @@ void srv_upload_read(srv_upload *u, srv_fields *f, const srv_call *call)
                                     .data = u->data,
                                     .n_data = u->n,
                                     .ttl_s = seconds(f, "ttl_seconds"),
-                                    .pinned = flag(f, "pinned"),
-                                    .replace = flag(f, "replace")};
+                                    .pinned = srv_upload_flag(f, "pinned"),
+                                    .replace = srv_upload_flag(f, "replace")};
     read_tags(u, f);
+    srv_fields_only(f, u->body, "", "id title text file ttl_seconds pinned replace precompute cache_salt tags");
     if (!u->document.text == !u->name)
         srv_fields_refuse(f, "text", "either text or file is needed");
 }

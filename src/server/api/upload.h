@@ -24,6 +24,8 @@ typedef struct srv_upload {
     sp_document_new document; /* points into the above */
 } srv_upload;
 
+/* srv_upload_flag -- of JSON, or the text of a part. */
+bool srv_upload_flag(srv_fields *f, const char *name);
 /* srv_upload_read -- errors are in *f. Owns: srv_upload_fini, also after an error. */
 void srv_upload_read(srv_upload *u, srv_fields *f, const srv_call *call);
 void srv_upload_fini(srv_upload *u);

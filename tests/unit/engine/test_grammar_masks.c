@@ -57,7 +57,7 @@ static void small_set(tiktoken *t)
     assert_ok(sp_token_set_create(t->pieces, t->n, &t->set));
 }
 
-/* read -- the state after n bytes, each found anew. */
+/* read -- the state after n bytes, each from the start. */
 static int32_t take_text(sp_gram_run *r, int32_t at, const char *s, size_t n)
 {
     for (size_t i = 0; i < n && at != SP_GRAM_DEAD; i++) at = sp_gram_find(r, at, (uint8_t)s[i]);

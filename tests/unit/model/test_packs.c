@@ -241,7 +241,7 @@ static void flip(const char *path, off_t at)
     close(fd);
 }
 
-static void a_damaged_pack_is_written_anew(void **state)
+static void a_damaged_pack_is_written_again(void **state)
 {
     SP_UNUSED(state);
     const sp_pack_opts o = keep();
@@ -272,7 +272,7 @@ static void a_damaged_pack_is_written_anew(void **state)
     sp_vec_fini(&good.weights);
 }
 
-static void a_foreign_pack_is_written_anew(void **state)
+static void a_foreign_pack_is_replaced(void **state)
 {
     SP_UNUSED(state);
     const sp_pack_opts o = keep();
@@ -427,8 +427,8 @@ int main(void)
         T(what_is_not_asked_for_is_not_written),
         T(a_device_with_memory_of_its_own_maps_nothing),
         T(a_rewritten_model_has_a_pack_of_its_own),
-        T(a_damaged_pack_is_written_anew),
-        T(a_foreign_pack_is_written_anew),
+        T(a_damaged_pack_is_written_again),
+        T(a_foreign_pack_is_replaced),
         T(the_least_recently_used_packs_are_removed),
         T(drafts_without_a_writer_are_removed),
         T(a_folder_that_cannot_be_written_is_no_error),

@@ -205,7 +205,7 @@ static void a_graph_may_be_in_an_index_of_documents(void **state)
     folder_write(f, "b.txt", "Badgers sleep.");
     sp_index_stats s;
     assert_int_equal(folder_build(f, 7, &s),
-                     SP_OK); /* other chunks: all tables of the index anew */
+                     SP_OK); /* other chunks: all tables of the index are new */
     assert_string_equal(graph_names(f, "badger"), "badger=Badger:Badger:0");
 }
 

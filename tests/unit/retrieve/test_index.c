@@ -312,11 +312,11 @@ static void answers(folder *f, char *out)
     free(text);
 }
 
-/* Random changes to a folder: an index brought up to date is the index built anew. */
-static void updated_equals_built_anew(void **state)
+/* Random changes to a folder: an index that was updated equals one that is built from nothing. */
+static void an_updated_index_equals_a_new_one(void **state)
 {
     static const char *const words[] = {"alpha", "beta", "gamma", "delta", "epsilon", "zeta"};
-    static char updated[8192], anew[8192];
+    static char updated[8192], rebuilt[8192];
     folder *f = *state, fresh = *f;
     snprintf(fresh.index, sizeof fresh.index, "%s/fresh", f->root);
     uint32_t seed = 7;
@@ -342,11 +342,11 @@ static void updated_equals_built_anew(void **state)
         assert_int_equal(a.n_chunks, b.n_chunks);
         assert_int_equal(a.n_bytes, b.n_bytes);
         answers(f, updated);
-        answers(&fresh, anew);
-        assert_string_equal(updated, anew);
+        answers(&fresh, rebuilt);
+        assert_string_equal(updated, rebuilt);
         assert_sound(f);
     }
-    assert_true(strlen(anew) > 100);
+    assert_true(strlen(rebuilt) > 100);
 }
 
 static void equal_texts_have_equal_hashes(void **state)
@@ -546,7 +546,7 @@ static void another_version_is_refused(void **state)
     query(f, "PRAGMA user_version = 99");
     assert_not_opened(f, SP_E_FORMAT, "version 99");
     assert_refused(f, SP_E_FORMAT, "version 99");
-    assert_refused(f, SP_E_FORMAT, "--replace"); /* says how to make it anew */
+    assert_refused(f, SP_E_FORMAT, "--replace"); /* says how to rebuild it */
     query(f, "DROP TABLE roots");
     folder_write(f, "a.txt", "Apples.");
     assert_int_equal(folder_build_as(f, (sp_index_opts){.replace = true}, NULL), SP_OK);
@@ -659,7 +659,7 @@ int main(void)
         FOLDER_TEST(an_old_time_and_the_same_size_is_taken_as_unchanged),
         FOLDER_TEST(a_new_time_alone_changes_nothing),
         FOLDER_TEST(other_sizes_cut_everything_again),
-        FOLDER_TEST(updated_equals_built_anew),
+        FOLDER_TEST(an_updated_index_equals_a_new_one),
         FOLDER_TEST(equal_texts_have_equal_hashes),
         FOLDER_TEST(progress_is_shown_within_a_large_file),
         FOLDER_TEST(a_canceled_build_leaves_the_old_index),

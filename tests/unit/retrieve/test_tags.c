@@ -46,8 +46,23 @@ static void names_are_files_folders_or_all(void **state)
     assert_int_equal(
         build(f, "# what they are\n\n  a.txt :  red,  sweet ,\r\n./b.txt: long\nold/: kept\n.: fruit\n"), 0);
     assert_string_equal(tags_of(f), "a.txt=fruit,red,sweet, b.txt=fruit,long, old/c.txt=fruit,kept,");
-    assert_int_equal(build(f, "ol: x\nold//: y\nold/c.txt/: z\n"), 0);
+    assert_int_equal(build(f, "old//: y\nold/c.txt/: z\n"), 0);
     assert_string_equal(tags_of(f), "a.txt= b.txt= old/c.txt=y,z,");
+}
+
+static void a_name_that_the_index_does_not_have_is_a_bad_line(void **state)
+{
+    folder *f = *state;
+    assert_int_equal(build(f, "ol: x\na.tx: x\na.txt/b: x\nA.txt: x\na.txt: y\n"), 4);
+    assert_string_equal(tags_of(f), "a.txt=y, b.txt= old/c.txt=");
+    sp_index_stats stats;
+    folder_write(f, ".tags", "a.txt: red\nc.txt: red\n");
+    assert_int_equal(folder_build_as(f, (sp_index_opts){.strict = true}, &stats), SP_E_FORMAT);
+    assert_non_null(strstr(sp_error_detail(), ".tags:2: the index has no such file or folder"));
+    assert_int_equal(build(f, "c.txt: late\n"), 1);
+    folder_write(f, "c.txt", "Cherries.");
+    assert_int_equal(folder_index(f).n_bad_lines, 0);
+    assert_string_equal(tags_of(f), "a.txt= b.txt= c.txt=late, old/c.txt=");
 }
 
 static void the_last_build_counts(void **state)
@@ -114,6 +129,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TAGS_TEST(names_are_files_folders_or_all),
+        TAGS_TEST(a_name_that_the_index_does_not_have_is_a_bad_line),
         TAGS_TEST(the_last_build_counts),
         TAGS_TEST(limits_are_those_of_uploaded_documents),
         TAGS_TEST(bad_lines_are_counted_or_errors),

@@ -366,7 +366,7 @@ static void policies_are_found_by_name(void **state)
 
 /* -- memory ---------------------------------------------------------------------------------- */
 
-static sp_err plan_anew(bench *b, const sp_reuse_input *in)
+static sp_err build_plan(bench *b, const sp_reuse_input *in)
 {
     sp_plan_fini(&b->plan); /* what a failure left half done */
     sp_plan_init(&b->plan, b->pool);
@@ -384,7 +384,7 @@ static void planning_survives_faults(void **state)
     learn(&b, segs, 1);
     sp_reuse_input in = look_up(&b, segs, 2, 4);
     uint32_t block = b.found[0].copy->blocks[0];
-    assert_survives_faults(plan_anew(&b, &in), sp_kv_refs(b.pool, block) <= 2);
+    assert_survives_faults(build_plan(&b, &in), sp_kv_refs(b.pool, block) <= 2);
     assert_plan(&in, &b.plan);
     sp_plan_fini(&b.plan);
     assert_int_equal(sp_kv_refs(b.pool, block), 1);

@@ -128,7 +128,7 @@ static int64_t read_as(const char *dir, const char *decode)
 }
 
 /* Summaries of another kind, damaged ones, or none: the copy is used, its summaries are made again. */
-static void other_summaries_are_made_anew(void **state)
+static void summaries_of_another_kind_are_computed_again(void **state)
 {
     const char *dir = *state;
     fill(dir, sparse);
@@ -238,7 +238,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(nothing_is_summarized_after_a_load),
-        FOLDER_TEST(other_summaries_are_made_anew),
+        FOLDER_TEST(summaries_of_another_kind_are_computed_again),
         cmocka_unit_test(summaries_of_one_stage_and_two_are_read),
         cmocka_unit_test(the_host_tier_keeps_summaries),
         cmocka_unit_test(an_archive_has_summaries),

@@ -191,6 +191,9 @@ static void errors_name_their_field(void **state)
     bad("{\"structured_outputs\": {\"regex\": \"(?=a)\"}}", "structured_outputs.regex");
     bad("{\"structured_outputs\": {\"grammar\": \"root ::= a\"}}", "structured_outputs.grammar");
     bad("{\"structured_outputs\": {\"structural_tag\": {}}}", "structured_outputs");
+    bad("{\"structured_outputs\": {\"josn\": {}}}", "structured_outputs.josn");
+    bad("{\"structured_outputs\": \"json\"}", "structured_outputs");
+    bad("{\"quality\": \"fast\", \"reuse\": \"full\"}", "quality");
     bad("{\"grammar\": \"root ::= [\"}", "grammar");
     bad("{\"grammar\": 7}", "grammar");
     bad("{\"guided_regex\": \"(a\"}", "guided_regex");
@@ -201,6 +204,47 @@ static void errors_name_their_field(void **state)
     bad("{\"suffix\": 7}", "suffix");
     bad("{\"suffix\": \"x\"}", "suffix");        /* of a chat */
     bad("{\"n\": 0, \"temperature\": -1}", "n"); /* the first that is read */
+}
+
+static void says(const char *text, const char *why)
+{
+    srv_fields f;
+    json_t *body;
+    srv_task t = read_task(text, &f, &body);
+    srv_task_fini(&t);
+    assert_memory_equal(f.why, why, strlen(why));
+    json_decref(body);
+}
+
+static void errors_say_a_word_once(void **state)
+{
+    says("{\"grammar\": \"root ::= [\"}", "grammar: line 1");
+    says("{\"guided_regex\": \"(a\"}", "guided_regex: line 1");
+    says("{\"structured_outputs\": {\"regex\": \"(a\"}}", "structured_outputs.regex: line 1");
+    says("{\"json_schema\": {\"not\": {}}}", "json_schema: #: unsupported keyword");
+    says("{\"reuse\": \"magic\"}", "reuse policy \"magic\"");
+    says("{\"reuse\": {\"mode\": \"magic\"}}", "reuse policy \"magic\"");
+    says("{\"guided_json\": {\"not\": {}}}", "guided_json: schema: #"); /* two words */
+}
+
+static void only(const char *text, const char *where, const char *param)
+{
+    srv_fields f = {0};
+    json_t *o = json_loads(text, 0, NULL);
+    srv_fields_only(&f, o, where, "text ttl_seconds");
+    assert_string_equal(f.param, param);
+    assert_int_equal(f.failed, *param != '\0');
+    json_decref(o);
+}
+
+static void an_unknown_field_of_our_objects_is_named(void **state)
+{
+    only("{\"text\": 1, \"ttl_seconds\": 2, \"ttl\": null}", "", "");
+    only("[1]", "", "");
+    only("{\"ttl\": 1}", "", "ttl");             /* a part of a word */
+    only("{\"seconds\": 1}", "a[0]", "a[0].seconds");
+    only("{\"text ttl_seconds\": 1}", "", "text ttl_seconds");
+    only("{\"\": 1}", "a", "a.");
 }
 
 /* As extractors of PDF write it between words. */
@@ -273,6 +317,8 @@ int main(void)
         cmocka_unit_test(parameters_of_a_policy_are_fields),
         cmocka_unit_test(errors_name_their_field),
         cmocka_unit_test(a_body_must_be_an_object),
+        cmocka_unit_test(errors_say_a_word_once),
+        cmocka_unit_test(an_unknown_field_of_our_objects_is_named),
         cmocka_unit_test(a_nul_in_a_text_is_a_space),
         cmocka_unit_test(a_quality_is_what_was_calibrated_for_the_model),
     };
