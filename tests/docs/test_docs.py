@@ -238,3 +238,8 @@ def test_rows_of_the_papers_are_named_in_coverage_alone(path):
 
 def test_rows_of_the_papers_are_not_named_in_the_source():
     assert re.findall(r".*\(rows?[ \n*]+[A-Z]\d.*", SOURCE) == []
+
+
+def test_every_listed_bug_applies_to_the_source():
+    done = subprocess.run(["python3", "tests/mutants/run.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
