@@ -22,8 +22,8 @@ typedef struct scene {
     uint64_t seed;
 } scene;
 
-/* Q16 blocks of random keys that drift from block to block. */
-static void scene_open(scene *s, sp_summary_kind kind, int head, int n_kv, int group)
+/* Q16 blocks of random keys, times `factor`, that drift from block to block. */
+static void scene_scaled(scene *s, sp_summary_kind kind, int head, int n_kv, int group, float factor)
 {
     *s = (scene){.head = head, .n_kv = n_kv, .group = group, .seed = 7};
     const size_t bytes = SP_ROUND_UP(2 * (size_t)n_kv * sp_kv_head_bytes(SP_Q16, head), 64);
@@ -32,7 +32,7 @@ static void scene_open(scene *s, sp_summary_kind kind, int head, int n_kv, int g
     s->kv = (sp_kv_view){SP_Q16, n_kv, head, sp_alloc_aligned(N_BLOCKS * bytes), bytes};
     s->keys = random_floats(&s->seed, n, 1);
     for (int64_t i = 0; i < n; i++)
-        s->keys[i] += sinf((float)(i / (B * n_kv * head)) + (float)(i % head));
+        s->keys[i] = factor * (s->keys[i] + sinf((float)(i / (B * n_kv * head)) + (float)(i % head)));
     uint32_t *block = sp_alloc((size_t)m, sizeof *block);
     int32_t *rot = sp_alloc((size_t)m, sizeof *rot);
     uint8_t *slot = sp_alloc((size_t)m, 1);
@@ -53,6 +53,11 @@ static void scene_open(scene *s, sp_summary_kind kind, int head, int n_kv, int g
     sp_free(block);
     sp_free(rot);
     sp_free(slot);
+}
+
+static void scene_open(scene *s, sp_summary_kind kind, int head, int n_kv, int group)
+{
+    scene_scaled(s, kind, head, n_kv, group, 1);
 }
 
 static void scene_close(scene *s)
@@ -137,6 +142,26 @@ static void bounds_hold(void **state)
     sp_free(q);
     sp_free(scratch);
     scene_close(&s);
+}
+
+/* Keys times a power of two have the same summaries, with a scale that is that many times as large: bounds are as tight
+ * for small keys as for large ones. */
+static void small_keys_have_the_bounds_of_large_ones(void **state)
+{
+    enum { HEAD = 64, KV_HEADS = 2 };
+    for (int kind = 0; kind < SP_SUMMARY_N; kind++)
+        for (int step = -6; step <= 6; step += 6) {
+            scene s, one;
+            const float factor = ldexpf(1, step);
+            scene_open(&one, (sp_summary_kind)kind, HEAD, KV_HEADS, 3);
+            scene_scaled(&s, (sp_summary_kind)kind, HEAD, KV_HEADS, 3, factor);
+            const size_t bytes = KV_HEADS * N_BLOCKS * sp_summary_bytes((sp_summary_kind)kind, HEAD);
+            assert_memory_equal(s.view.base, one.view.base, bytes);
+            for (int i = 0; i < KV_HEADS * N_BLOCKS; i++)
+                assert_true(one.view.scale[i] > 0 && s.view.scale[i] == factor * one.view.scale[i]);
+            scene_close(&s);
+            scene_close(&one);
+        }
 }
 
 static void equals_ref(void **state)
@@ -319,6 +344,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bounds_hold),
+        cmocka_unit_test(small_keys_have_the_bounds_of_large_ones),
         ON_EVERY_VARIANT(equals_ref),
         ON_EVERY_VARIANT(stages),
         cmocka_unit_test(takes_the_best),

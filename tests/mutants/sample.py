@@ -9,8 +9,9 @@ since is left out. --known: no test but those that are known so far.
 
 A bug is built in a copy of the tree; if a call that frees memory is left out, a program that leaks fails. Of the
 tests that reach its line --tests run, for about --seconds of CPU: those of its folder and of its file's name first,
-then the quickest, until one fails. If none fails, Python tests with a word of the file's path in their name run, too
-(fall_back). A bug in equivalent.txt changes nothing that anybody could notice, and is left out. Results are kept in
+then the quickest, until one fails. If none fails, the nearest ASAN_TESTS of them run with AddressSanitizer, as in
+`make asan`; then Python tests: those that reach the line if that is known, and those with a word of the file's path in
+their name (fall_back). A bug in equivalent.txt changes nothing that anybody could notice, and is left out. Results are kept in
 build/mutants/sample.txt while the file is the same: the command can be stopped and started again; --again retries
 those that survived, --report only prints.
 
@@ -49,6 +50,8 @@ PYTHON_TESTS = ["test_program", "test_server", "test_server_fields", "test_serve
 # Python tests for a bug that no C program has caught, beside those with a word of its path in their name.
 FALL_BACK = {"serve": ["test_server"], "server": ["test_server"], "cli": ["test_program"], "cmd": ["test_program"]}
 MOST_FALL_BACK = 3
+# Programs that run again with AddressSanitizer, for a bug that no C program has caught.
+ASAN_TESTS = 3
 
 # -- which test reaches which line -----------------------------------------------------------------
 
@@ -59,15 +62,15 @@ def command_of(test, build):
     return [str(build / "tests" / test)]
 
 
-def run_test(test, folder, counters, seconds):
+def run_test(test, folder, counters, seconds, errors=subprocess.DEVNULL):
     """Whether it passed, and the seconds of CPU it took, with its programs. What gcov counts goes below `counters`.
-    seconds: of a C program, on the CPU, so that a busy machine has the same tests."""
+    seconds: of a C program, on the CPU, so that a busy machine has the same tests. errors: a file for stderr."""
     is_python, most = test.endswith(".py"), int(seconds) + 1
     limit = None if is_python else lambda: resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     env = {**os.environ, "SPOLIA_BUILD": str(folder / "build/cov"), "XDG_CACHE_HOME": str(HOME / "cache"),
            "GCOV_PREFIX": str(counters), "LSAN_OPTIONS": "allocator_may_return_null=1"}
     process = subprocess.Popen(command_of(test, folder / "build/cov"), cwd=folder, env=env, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=limit)
+                               stderr=errors, start_new_session=True, preexec_fn=limit)
     late = threading.Timer(PYTHON_S if is_python else 60 + 15 * seconds, os.killpg, (process.pid, signal.SIGKILL))
     late.start()
     _, status, used = os.wait4(process.pid, 0)
@@ -279,6 +282,7 @@ def fall_back(file, tried):
     return [f"e2e/{stem}.py" for stem in names if f"e2e/{stem}.py" not in tried]
 
 
+ASAN = "-fsanitize=address"
 passing, pass_lock = {}, threading.Lock()
 
 
@@ -310,33 +314,82 @@ class Tree:
                         ignore=lambda _, names: {n for n in names if n.endswith((".gcno", ".gcda"))})
         (self.top / ".venv").symlink_to(ROOT / ".venv")
 
-    def make(self, target, leaks=False):
-        """leaks: a program that leaks memory fails."""
-        how = ["OPT=-O1", "LDFLAGS=--coverage -fsanitize=leak" if leaks else "LDFLAGS=--coverage"]
+    def make(self, target, check=""):
+        """check: "-fsanitize=leak": a program that leaks memory fails; "-fsanitize=address": also of the objects."""
+        how = [f"OPT=-O1 {check}" if check == ASAN else "OPT=-O1", f"LDFLAGS=--coverage {check}"]
         return subprocess.run([*MAKE, *how, target], cwd=self.top, capture_output=True, text=True).returncode == 0
 
-    def run_tests(self, reach, file, number, leaks, args):
-        tests = tests_for(reach, file, number, args.tests, args.seconds)
-        if not args.no_python:
-            tests += fall_back(file, tests)
+    def passes(self, test, seconds, errors=subprocess.DEVNULL):
+        with tempfile.TemporaryDirectory(dir=HOME) as counters:
+            return run_test(test, self.top, pathlib.Path(counters), seconds, errors)[0]
+
+    def is_reported(self, test, seconds):
+        """Whether the program, linked with AddressSanitizer, reports an error of memory."""
+        with tempfile.TemporaryFile("w+", dir=HOME) as errors:
+            if not self.make(f"build/cov/tests/{test}", ASAN) or self.passes(test, seconds, errors):
+                return False
+            errors.seek(0)
+            return bool(re.search("ERROR: (Address|Leak)Sanitizer", errors.read()))
+
+    def asan_reports(self, file, text, tests, reach):
+        """The first of the programs that AddressSanitizer finds the bug with, and nothing without it. Only the object
+        of the bug is compiled with it; memory that any object allocates is watched."""
+        obj, path = self.object_of(file), self.top / file
+        with_bug = path.read_text()
         for test in tests:
-            is_python = test.endswith(".py")
-            if is_python and not passes_without_bug(test):
-                continue
-            made = self.make("build/cov/spolia") if is_python else self.make(f"build/cov/tests/{test}", leaks)
-            if not made:
+            for is_bug in (True, False):
+                path.write_text(with_bug if is_bug else text)
+                obj.unlink()
+                if not self.make(str(obj.relative_to(self.top)), ASAN):
+                    break
+                if self.is_reported(test, 15 + 10 * reach[test]["seconds"]) != is_bug:
+                    break
+            else:
+                path.write_text(with_bug)
+                return test
+        path.write_text(with_bug)
+        return None
+
+    def object_of(self, file):
+        return self.top / "build/cov/obj" / f"{file[:-2]}.o"
+
+    def run_c_tests(self, tests, leaks, reach):
+        for test in tests:
+            if not self.make(f"build/cov/tests/{test}", "-fsanitize=leak" if leaks else ""):
                 return "broken"
-            with tempfile.TemporaryDirectory(dir=HOME) as counters:
-                most = 0 if is_python else 5 + 3 * reach[test]["seconds"]
-                passed, _ = run_test(test, self.top, pathlib.Path(counters), most)
-            if not passed:
+            if not self.passes(test, 5 + 3 * reach[test]["seconds"]):
                 return f"caught by {test}"
-        return f"SURVIVED {len(tests)} tests"
+        return None
+
+    def run_python_tests(self, tests):
+        for test in tests:
+            if not passes_without_bug(test):
+                continue
+            if not self.make("build/cov/spolia"):
+                return "broken"
+            if not self.passes(test, 0):
+                return f"caught by {test}"
+        return None
+
+    def run_tests(self, reach, file, number, text, leaks, args):
+        """text: of the file without the bug."""
+        tests = tests_for(reach, file, number, args.tests, args.seconds)
+        in_c = [t for t in tests if not t.endswith(".py")]
+        result = self.run_c_tests(in_c, leaks, reach)
+        if result:
+            return result
+        obj, was = self.object_of(file), self.object_of(file).read_bytes()
+        by = self.asan_reports(file, text, in_c[:ASAN_TESTS], reach)
+        if by:
+            return f"caught by {by} with AddressSanitizer"
+        obj.write_bytes(was)
+        in_python = [] if args.no_python else [t for t in tests if t.endswith(".py")] + fall_back(file, tests)
+        return self.run_python_tests(in_python) or f"SURVIVED {len(in_c) + len(in_python)} tests"
 
     def try_bug(self, reach, bug, args):
         file, number, new = bug
         path = self.top / file
-        obj = self.top / "build/cov/obj" / f"{file[:-2]}.o"
+        obj = self.object_of(file)
         text, times, was = path.read_text(), path.stat(), obj.read_bytes()
         lines = text.split("\n")
         lines[number - 1] = new
@@ -345,7 +398,7 @@ class Tree:
             if not self.make(str(obj.relative_to(self.top))):
                 return "broken"  # the compiler notices it
             leaks = new.strip() == ";" and bool(FREES.match(text.split("\n")[number - 1].strip()))
-            return self.run_tests(reach, file, number, leaks, args)
+            return self.run_tests(reach, file, number, text, leaks, args)
         finally:
             path.write_text(text)
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))

@@ -1,7 +1,8 @@
 /* test_fail.c -- what a failing command prints: one line for people, and one of JSON for scripts. */
-#include "support/check.h"
+#include "support/folder.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -74,10 +75,35 @@ static void scripts_get_errors_as_json_and_people_still_read_them(void **state)
     assert_non_null(strstr(shown, "spolia: too long"));
 }
 
+/* Of files about as long as the buffer, and of its doubles: no byte is lost or added. */
+static void files_of_any_length_are_read_whole(void **state)
+{
+    enum { BUFFER = 1 << 16, MOST = 4 * BUFFER + 1 };
+    static const size_t lengths[] = {0, 1, BUFFER - 2, BUFFER - 1, BUFFER, BUFFER + 1, 2 * BUFFER - 1, 2 * BUFFER, MOST};
+    static char text[MOST];
+    char path[200];
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i % 23);
+    for (size_t i = 0; i < SP_COUNT(lengths); i++) {
+        size_t n = 7;
+        snprintf(path, sizeof path, "%s/text", (const char *)*state);
+        FILE *f = fopen(path, "wb");
+        assert_non_null(f);
+        assert_int_equal(fwrite(text, 1, lengths[i], f), lengths[i]);
+        assert_int_equal(fclose(f), 0);
+        char *read = cli_read_file(path, &n);
+        assert_non_null(read);
+        assert_int_equal(n, lengths[i]);
+        assert_memory_equal(read, text, n);
+        assert_int_equal(read[n], '\0');
+        free(read);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_error_is_one_line),
+        FOLDER_TEST(files_of_any_length_are_read_whole),
         cmocka_unit_test(scripts_get_errors_as_json_and_people_still_read_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

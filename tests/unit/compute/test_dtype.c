@@ -290,12 +290,14 @@ static void float_rows_keep_their_values(void **state)
     static const sp_dtype types[] = {SP_F32, SP_F16, SP_BF16};
     (void)state;
     for (int k = 0; k < 3; k++) {
-        uint8_t bytes[1 + 7 * 4];
-        const float x[7] = {0, -0.0f, 1, -2.5f, 0x1p-14f, 100, -0.125f};
-        float y[7];
-        sp_row_from_f32(types[k], x, bytes + 1, 7); /* unaligned on purpose */
-        sp_row_to_f32(types[k], bytes + 1, y, 7);
-        assert_memory_equal(y, x, sizeof x);
+        const float x[7] = {3, -0.0f, 1, -2.5f, 0x1p-14f, 100, -0.125f};
+        for (int64_t n = 0; n <= 7; n++) {
+            uint8_t bytes[1 + 7 * 4] = {0};
+            float y[7];
+            sp_row_from_f32(types[k], x, bytes + 1, n); /* unaligned on purpose */
+            sp_row_to_f32(types[k], bytes + 1, y, n);
+            if (n) assert_memory_equal(y, x, (size_t)n * sizeof *x);
+        }
     }
 }
 

@@ -198,6 +198,25 @@ static void patterns_describe_strings(void **state)
     }
 }
 
+/* The last range of a set of characters ends with the last of Unicode, whichever conditions share the sets. */
+static void patterns_with_conditions_reach_the_last_character(void **state)
+{
+    static const char *const schemas[] = {
+        "{\"type\":\"string\",\"pattern\":\"^[^a]{2}$\",\"maxLength\":2}",
+        "{\"type\":\"string\",\"pattern\":\"^[^b-d]+$\",\"minLength\":2,\"maxLength\":3}",
+        "{\"allOf\":[{\"type\":\"string\",\"pattern\":\"^[^a]+$\"},{\"pattern\":\"^[^ab]+$\"},"
+        "{\"pattern\":\"^[^a-c]+$\"}]}",
+        "{\"type\":\"string\",\"minLength\":2,\"pattern\":\"^[^a].*$\"}",
+    };
+    static const char *const pairs[] = {"zz", "\u00e9\u00e9", "\u20ac\uffff", "\U0001f600z", "\U0010ffff\U0010ffff"};
+    for (size_t i = 0; i < SP_COUNT(schemas); i++)
+        for (size_t k = 0; k < SP_COUNT(pairs); k++) {
+            char text[32];
+            snprintf(text, sizeof text, "\"%s\"", pairs[k]);
+            if (!accepts(schemas[i], text)) fail_msg("%s: %s", schemas[i], text);
+        }
+}
+
 static void formats_describe_strings(void **state)
 {
     static const struct {
@@ -487,6 +506,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_are_accepted_or_not),
         cmocka_unit_test(patterns_describe_strings),
+        cmocka_unit_test(patterns_with_conditions_reach_the_last_character),
         cmocka_unit_test(formats_describe_strings),
         cmocka_unit_test(generated_strings_match_their_patterns),
         cmocka_unit_test(generated_dates_exist),

@@ -235,6 +235,34 @@ static void lru_and_the_clock_choose_differently(void **state)
     }
 }
 
+/* Of three full seats, one request of a step reads the first, and another misses three blocks before the layer is
+ * computed: it gets the two other seats, and what is beyond them somewhere else. */
+static void a_seat_that_the_step_reads_is_not_taken_in_it(void **state)
+{
+    for (int policy = 0; policy <= SP_SEATS_LRU; policy++) {
+        scene s;
+        scene_open(&s, 3, NULL);
+        send_away(&s);
+        const sp_block_source source = sp_offload_source(s.offload, (sp_seat_policy)policy);
+        const uint32_t *blocks = s.known.spans[1].blocks;
+        for (int i = 0; i < 3; i++) {
+            uint32_t block = blocks[i];
+            source.want(source.user, 0, 0, &block, 1);
+            assert_ok(source.wait(source.user, 0));
+        }
+        uint32_t read = blocks[0], others[3];
+        memcpy(others, s.known.spans[0].blocks, sizeof others);
+        source.want(source.user, 0, 0, &read, 1);
+        source.want(source.user, 0, 0, others, 3);
+        assert_ok(source.wait(source.user, 0));
+        assert_int_not_equal(read, blocks[0]);
+        for (int i = 0; i < 3; i++) assert_int_not_equal(others[i], read);
+        for (int i = 0; i < 2; i++) assert_int_not_equal(others[i], s.known.spans[0].blocks[i]);
+        assert_int_equal(sp_offload_stats_of(s.offload).n_found, 1);
+        scene_close(&s);
+    }
+}
+
 /* A seat counts for the block that was fetched: not for another that has its number since. */
 static void a_block_that_is_taken_again_is_fetched_again(void **state)
 {
@@ -659,6 +687,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(full_attention_from_a_file_is_exact),
         cmocka_unit_test(sparse_attention_from_a_file_is_exact),
+        cmocka_unit_test(a_seat_that_the_step_reads_is_not_taken_in_it),
         cmocka_unit_test(a_block_that_is_taken_again_is_fetched_again),
         cmocka_unit_test(guesses_change_no_answer),
         cmocka_unit_test(only_heads_that_miss_are_guessed),

@@ -14,12 +14,20 @@ typedef struct seen {
     int go_on;         /* calls of progress until it interrupts */
 } seen;
 
+/* vector_of -- other texts have other vectors. */
+static void vector_of(const char *text, float *out)
+{
+    uint32_t hash = 2166136261u;
+    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 16777619u;
+    for (int d = 0; d < DIMS; d++) out[d] = (float)(hash >> 8 * d & 255) + 1;
+}
+
 static sp_err embed(const char *const *texts, int n, float *out, void *user)
 {
     seen *s = user;
     s->n_texts += n;
     s->most = n > s->most ? n : s->most;
-    for (int i = 0; i < n * DIMS; i++) out[i] = i % DIMS == (int)(strlen(texts[i / DIMS]) % DIMS);
+    for (int i = 0; i < n; i++) vector_of(texts[i], out + (ptrdiff_t)i * DIMS);
     return SP_OK;
 }
 
@@ -36,15 +44,16 @@ static sp_err update(const char *index, const char *kind, seen *s, sp_index_embe
     return sp_embedding_update(index, &b, stats);
 }
 
-/* build -- an index of CHUNKS texts in the folder, without vectors; its path. */
-static const char *build(const char *folder)
+/* build -- an index of CHUNKS texts in the folder, `n_kinds` different ones in turn, without vectors; its path. */
+static const char *build(const char *folder, int n_kinds)
 {
     static char docs[160], index[160];
     snprintf(docs, sizeof docs, "%s/docs.jsonl", folder);
     snprintf(index, sizeof index, "%s/index.db", folder);
     FILE *f = fopen(docs, "w");
     assert_non_null(f);
-    for (int i = 0; i < CHUNKS; i++) fprintf(f, "{\"text\": \"Boat %d leaves the harbour of town %d.\"}\n", i, i * i);
+    for (int i = 0; i < CHUNKS; i++)
+        fprintf(f, "{\"text\": \"Boat %d leaves the harbour of town %d.\"}\n", i % n_kinds, i % n_kinds * (i % n_kinds));
     assert_int_equal(fclose(f), 0);
     const char *root = docs;
     assert_int_equal(sp_index_build(&root, 1, index, NULL, NULL), SP_OK);
@@ -53,7 +62,7 @@ static const char *build(const char *folder)
 
 static void an_interruption_waits_for_few_chunks_and_keeps_them(void **state)
 {
-    const char *index = build(*state);
+    const char *index = build(*state, CHUNKS);
     seen s = {0};
     sp_index_embed_stats stats = {0};
     assert_int_equal(update(index, NULL, &s, &stats), SP_E_CANCELED);
@@ -73,7 +82,7 @@ static void an_interruption_waits_for_few_chunks_and_keeps_them(void **state)
 static void an_opened_index_has_the_vectors_of_all_chunks(void **state)
 {
     static const char *const kinds[] = {"flat", "ivf", "hnsw"};
-    const char *index = build(*state);
+    const char *index = build(*state, CHUNKS);
     for (size_t i = 0; i < SP_COUNT(kinds); i++) {
         seen s = {.go_on = 2 * CHUNKS};
         sp_index *ix;
@@ -89,10 +98,48 @@ static void an_opened_index_has_the_vectors_of_all_chunks(void **state)
     }
 }
 
+/* check_vectors -- each chunk of the index has the vector of its text. */
+static void check_vectors(const char *index)
+{
+    sqlite3 *db;
+    sqlite3_stmt *s;
+    int n = 0;
+    assert_int_equal(sqlite3_open_v2(index, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, "SELECT text, v FROM chunks JOIN vectors ON chunk = id", -1, &s, NULL), SQLITE_OK);
+    for (; sqlite3_step(s) == SQLITE_ROW; n++) {
+        float v[DIMS];
+        vector_of((const char *)sqlite3_column_text(s, 0), v);
+        assert_int_equal(sqlite3_column_bytes(s, 1), sizeof v);
+        assert_memory_equal(sqlite3_column_blob(s, 1), v, sizeof v);
+    }
+    assert_int_equal(n, CHUNKS);
+    sqlite3_finalize(s);
+    sqlite3_close(db);
+}
+
+/* The first batch has all texts; later ones take its vectors, of their own text each, and embed nothing. */
+static void equal_texts_share_a_vector(void **state)
+{
+    enum { TEXTS = 9 };
+    static const char *const kinds[] = {"flat", "ivf"};
+    for (size_t i = 0; i < SP_COUNT(kinds); i++) {
+        const char *index = build(*state, TEXTS);
+        seen s = {.go_on = CHUNKS};
+        sp_index_embed_stats stats = {0};
+        assert_int_equal(update(index, kinds[i], &s, &stats), SP_OK);
+        assert_in_range(s.n_texts, TEXTS, MOST_AT_ONCE);
+        assert_int_equal(stats.n_embedded, s.n_texts);
+        assert_int_equal(stats.n_kept, CHUNKS - s.n_texts);
+        check_vectors(index);
+        assert_int_equal(remove(index), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(an_interruption_waits_for_few_chunks_and_keeps_them),
+        FOLDER_TEST(equal_texts_share_a_vector),
         FOLDER_TEST(an_opened_index_has_the_vectors_of_all_chunks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
