@@ -4,6 +4,7 @@
  *   dropping a span           the bits of a plan in which that span is out of sight
  *   for one KV head only      the other heads attend as before: attention mass says so
  *   keeping some keys         the bits of a span whose other keys are stale
+ *   two requests in a step    each has the spans of its own selector
  */
 #include "support/check.h"
 
@@ -202,6 +203,31 @@ static void not_with_columns(scene *s)
     sp_plan_fini(&p);
 }
 
+/* The step after those of one request: its lists are longer than any before. */
+static void side_by_side(scene *s)
+{
+    static float want[2][12 * V], got[2][12 * V];
+    sp_plan p[2];
+    watch w[2];
+    for (int together = 0; together < 2; together++) {
+        for (int i = 0; i < 2; i++) {
+            w[i] = (watch){.drop_span = i, .of_head = -1};
+            question(s, &p[i], NULL, 0);
+            p[i].selector = (sp_selector){rewrite, &w[i]};
+            if (!together) ask(s, &p[i], want[i]);
+        }
+    }
+    assert_ok(sp_engine_step(s->t.engine,
+                             (sp_slice[]){{&p[0], 0, p[0].n_todo, SP_WANT_ALL, got[0]},
+                                          {&p[1], 0, p[1].n_todo, SP_WANT_ALL, got[1]}}, 2));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(w[i].n_calls, LAYERS * G);
+        compare(got[i], want[i], "beside another request");
+        sp_plan_fini(&p[i]);
+    }
+    assert_true(memcmp(got[0], got[1], sizeof got[0]) != 0);
+}
+
 static void everywhere(void (*check)(scene *s))
 {
     static const struct {
@@ -227,6 +253,10 @@ static void the_selected_keys_are_read(void **state)
 {
     everywhere(some_keys);
 }
+static void requests_of_a_step_select_for_themselves(void **state)
+{
+    everywhere(side_by_side);
+}
 static void a_selector_excludes_columns(void **state)
 {
     everywhere(not_with_columns);
@@ -238,6 +268,7 @@ int main(void)
         cmocka_unit_test(everything_is_exact_and_less_is_not),
         cmocka_unit_test(one_head_may_select_alone),
         cmocka_unit_test(the_selected_keys_are_read),
+        cmocka_unit_test(requests_of_a_step_select_for_themselves),
         cmocka_unit_test(a_selector_excludes_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
