@@ -144,8 +144,8 @@ static void bounds_hold(void **state)
     scene_close(&s);
 }
 
-/* Keys times a power of two have the same summaries, with a scale that is that many times as large: bounds are as tight
- * for small keys as for large ones. */
+/* Keys times a power of two have the same summaries, with a scale that is that many times as large: bounds are as
+ * tight for small keys as for large ones. */
 static void small_keys_have_the_bounds_of_large_ones(void **state)
 {
     enum { HEAD = 64, KV_HEADS = 2 };

@@ -79,7 +79,8 @@ static void scripts_get_errors_as_json_and_people_still_read_them(void **state)
 static void files_of_any_length_are_read_whole(void **state)
 {
     enum { BUFFER = 1 << 16, MOST = 4 * BUFFER + 1 };
-    static const size_t lengths[] = {0, 1, BUFFER - 2, BUFFER - 1, BUFFER, BUFFER + 1, 2 * BUFFER - 1, 2 * BUFFER, MOST};
+    static const size_t lengths[] = {0,          1,          BUFFER - 2,     BUFFER - 1, BUFFER,
+                                     BUFFER + 1, 2 * BUFFER - 1, 2 * BUFFER, MOST};
     static char text[MOST];
     char path[200];
     for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i % 23);

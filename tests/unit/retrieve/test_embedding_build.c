@@ -52,8 +52,10 @@ static const char *build(const char *folder, int n_kinds)
     snprintf(index, sizeof index, "%s/index.db", folder);
     FILE *f = fopen(docs, "w");
     assert_non_null(f);
-    for (int i = 0; i < CHUNKS; i++)
-        fprintf(f, "{\"text\": \"Boat %d leaves the harbour of town %d.\"}\n", i % n_kinds, i % n_kinds * (i % n_kinds));
+    for (int i = 0; i < CHUNKS; i++) {
+        const int k = i % n_kinds;
+        fprintf(f, "{\"text\": \"Boat %d leaves the harbour of town %d.\"}\n", k, k * k);
+    }
     assert_int_equal(fclose(f), 0);
     const char *root = docs;
     assert_int_equal(sp_index_build(&root, 1, index, NULL, NULL), SP_OK);
@@ -103,9 +105,10 @@ static void check_vectors(const char *index)
 {
     sqlite3 *db;
     sqlite3_stmt *s;
+    const char *sql = "SELECT text, v FROM chunks JOIN vectors ON chunk = id";
     int n = 0;
     assert_int_equal(sqlite3_open_v2(index, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(db, "SELECT text, v FROM chunks JOIN vectors ON chunk = id", -1, &s, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &s, NULL), SQLITE_OK);
     for (; sqlite3_step(s) == SQLITE_ROW; n++) {
         float v[DIMS];
         vector_of((const char *)sqlite3_column_text(s, 0), v);
