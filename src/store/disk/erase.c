@@ -76,7 +76,7 @@ static sp_err erase_gaps(sp_disk_tier *d, const sp_segment_file *f, const extent
 static sp_err erase_segment(sp_disk_tier *d, sp_segment_file *f, extents *live)
 {
     pthread_mutex_lock(&d->lock);
-    bool has_dead = f->live < f->end || f == d->writing.active;
+    bool has_dead = f->live < f->end || f->tail || f == d->writing.active;
     sp_err err = has_dead ? live_extents(d, f, live) : SP_OK;
     bool pinned = false;
     if (err == SP_OK && has_dead) {
@@ -87,6 +87,7 @@ static sp_err erase_segment(sp_disk_tier *d, sp_segment_file *f, extents *live)
     if (!pinned) return err == SP_E_NOTFOUND ? SP_OK : err; /* its file is gone */
     err = erase_gaps(d, f, live);
     pthread_mutex_lock(&d->lock);
+    if (err == SP_OK) f->tail = false;
     sp_segments_unpin(&d->segments, f);
     pthread_mutex_unlock(&d->lock);
     return err;

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 enum { MOST_OPEN = 128 }; /* idle descriptors above this number are closed */
 
 sp_err sp_segments_init(sp_segments *s, const char *folder)
@@ -153,19 +155,30 @@ void sp_segments_unpin(sp_segments *s, sp_segment_file *f)
     }
 }
 
-void sp_segments_remove(sp_segments *s, sp_segment_file *f, bool delete, pthread_mutex_t *lock)
+/* delete_file -- of a segment without copies, whose bytes nobody may find again: a file that stays is not forgotten. */
+static bool delete_file(sp_segments *s, sp_segment_file *f, pthread_mutex_t *lock)
 {
+    char *path = sp_segments_path(s, f->number);
+    give_up(lock);
+    const bool done = path && (unlink(path) == 0 || errno == ENOENT);
+    const int error = path ? errno : ENOMEM;
+    take_back(lock);
+    if (!done && !f->stuck)
+        sp_log(SP_LOG_WARN, "%s/%08x.kv: cannot delete: %s", s->folder, f->number, strerror(error));
+    f->stuck = !done;
+    sp_free(path);
+    return done;
+}
+
+bool sp_segments_remove(sp_segments *s, sp_segment_file *f, bool delete, pthread_mutex_t *lock)
+{
+    if (delete && !delete_file(s, f, lock)) return false;
     size_t i = position_of(s, f->number);
     assert(s->list.v[i] == f && f->first == SP_NO_ENTRY);
-    char *path = delete ? sp_segments_path(s, f->number) : NULL;
     memmove(s->list.v + i, s->list.v + i + 1, (--s->list.n - i) * sizeof *s->list.v);
     f->gone = true;
     if (f->pins == 0) free_file(s, f);
-    if (!path) return; /* the next start deletes the file */
-    give_up(lock);
-    unlink(path);
-    take_back(lock);
-    sp_free(path);
+    return true;
 }
 
 uint64_t sp_segments_bytes(const sp_segments *s)

@@ -12,6 +12,8 @@ typedef struct sp_segment_file {
     int fd;         /* -1: closed */
     int pins;       /* reads and writes in flight */
     bool gone;      /* deleted: freed by the last unpin */
+    bool stuck;     /* contains no copy, and could not be deleted */
+    bool tail;      /* the file may have bytes of a copy after `end` */
     uint32_t first; /* entry of the table; the others follow through `next` */
     uint64_t end;   /* pages in use */
     uint64_t live;  /* of these, pages of copies */
@@ -40,8 +42,9 @@ sp_err sp_segments_need(sp_segments *s, uint32_t number, sp_segment_file **out) 
 sp_err sp_segments_pin(sp_segments *s, sp_segment_file *f, bool write, bool make,
                        pthread_mutex_t *lock) SP_MUST_CHECK;
 void sp_segments_unpin(sp_segments *s, sp_segment_file *f);
-/* sp_segments_remove -- removes it from the list; delete: also deletes the file. Pre: it contains no copy. */
-void sp_segments_remove(sp_segments *s, sp_segment_file *f, bool delete, pthread_mutex_t *lock);
+/* sp_segments_remove -- removes it from the list; delete: deletes the file first. Returns false, and changes nothing
+ * but `stuck`, if the file cannot be deleted. Pre: it contains no copy. */
+bool sp_segments_remove(sp_segments *s, sp_segment_file *f, bool delete, pthread_mutex_t *lock);
 
 /* sp_segments_path -- the caller frees it; NULL: out of memory. */
 char *sp_segments_path(const sp_segments *s, uint32_t number);

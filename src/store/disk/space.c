@@ -15,7 +15,7 @@ static uint64_t dead_of(const sp_segment_file *f)
     return f->end - f->live;
 }
 
-/* delete_empty -- deletes segments without live copies; false: there are none. Called with the lock held, which is
+/* delete_empty -- deletes segments without live copies; false: none could be deleted. Called with the lock held, which is
  * released around system calls: only this thread changes the list. */
 static bool delete_empty(sp_disk_tier *d)
 {
@@ -23,8 +23,7 @@ static bool delete_empty(sp_disk_tier *d)
     for (size_t i = d->segments.list.n; i-- > 0;) {
         sp_segment_file *f = d->segments.list.v[i];
         if (f == d->writing.active || f->first != SP_NO_ENTRY) continue;
-        sp_segments_remove(&d->segments, f, true, &d->lock);
-        some = true;
+        some |= sp_segments_remove(&d->segments, f, true, &d->lock);
     }
     return some;
 }
@@ -34,7 +33,7 @@ static sp_segment_file *most_dead(const sp_disk_tier *d, bool half)
     sp_segment_file *most = NULL;
     for (size_t i = 0; i < d->segments.list.n; i++) {
         sp_segment_file *f = d->segments.list.v[i];
-        if (half && (f == d->writing.active || 2 * dead_of(f) < f->end)) continue;
+        if (half && (f == d->writing.active || f->stuck || 2 * dead_of(f) < f->end)) continue;
         if (dead_of(f) && (!most || dead_of(f) > dead_of(most))) most = f;
     }
     return most;
@@ -142,12 +141,15 @@ static sp_err move_some(sp_disk_tier *d, sp_segment_file *f)
 /* empty -- moves all copies out of a segment, and deletes it. */
 static sp_err empty(sp_disk_tier *d, sp_segment_file *f)
 {
+    const uint32_t number = f->number;
     if (f == d->writing.active) sp_disk_leave_segment(d);
     for (;;) {
         pthread_mutex_lock(&d->lock);
         bool is_empty = f->first == SP_NO_ENTRY;
         if (is_empty) delete_empty(d);
+        const bool is_stuck = is_empty && sp_segments_find(&d->segments, number);
         pthread_mutex_unlock(&d->lock);
+        if (is_stuck) return sp_fail(SP_E_IO, "%s/%08x.kv: cannot delete", d->folder, number);
         if (is_empty) return SP_OK;
         SP_TRY(move_some(d, f));
     }

@@ -234,25 +234,35 @@ static sp_err check_segments(sp_disk_tier *d)
     return SP_OK;
 }
 
+/* keep_file -- notes a file that could not be deleted, so that its bytes are erased with the next deletion. */
+static sp_err keep_file(sp_disk_tier *d, uint32_t number)
+{
+    sp_segment_file *f;
+    SP_TRY(sp_segments_need(&d->segments, number, &f));
+    f->tail = true;
+    return SP_OK;
+}
+
 /* sweep -- deletes segments without copies, and truncates others after their last copy (a crash may leave more). */
 static sp_err sweep(sp_disk_tier *d)
 {
     DIR *dir = opendir(d->folder);
     if (!dir) return sp_fail(SP_E_IO, "%s: %s", d->folder, strerror(errno));
     d->writing.next_segment = SP_MAX(d->journal.next_segment, d->writing.next_segment);
-    for (struct dirent *e; (e = readdir(dir));) {
+    sp_err err = SP_OK;
+    for (struct dirent *e; err == SP_OK && (e = readdir(dir));) {
         uint32_t number = sp_segment_number_of(e->d_name);
         if (number == 0) continue;
         d->writing.next_segment = SP_MAX(d->writing.next_segment, number + 1);
-        const sp_segment_file *f = sp_segments_find(&d->segments, number);
+        sp_segment_file *f = sp_segments_find(&d->segments, number);
         char *path = sp_segments_path(&d->segments, number);
-        if (path && !f) unlink(path);
-        if (path && f && truncate(path, (off_t)(f->end * SP_PAGE)) != 0)
-            sp_log(SP_LOG_DEBUG, "%s: cannot truncate: %s", path, strerror(errno));
+        if (!f && !(path && unlink(path) == 0)) err = keep_file(d, number);
+        if (f) f->tail = !(path && truncate(path, (off_t)(f->end * SP_PAGE)) == 0);
+        if (f && f->tail) sp_log(SP_LOG_DEBUG, "%s: cannot truncate: %s", path ? path : d->folder, strerror(errno));
         sp_free(path);
     }
     closedir(dir);
-    return SP_OK;
+    return err;
 }
 
 /* continue_segment -- appends to the newest one, unless it is full. */

@@ -74,8 +74,10 @@ void sp_disk_give_back(sp_disk_tier *d, const sp_disk_place *place)
 {
     pthread_mutex_lock(&d->lock);
     if (d->writing.active && d->writing.active->number == place->segment &&
-        d->writing.active->end == (uint64_t)place->page + place->pages)
+        d->writing.active->end == (uint64_t)place->page + place->pages) {
         d->writing.active->end = place->page;
+        d->writing.active->tail = true;
+    }
     pthread_mutex_unlock(&d->lock);
 }
 

@@ -1,7 +1,10 @@
 /* test_sweep.c -- what a sweep drops, and that after one that overwrites no file of the store holds a byte of it. */
 #include "support/check.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
 
 #include "store/sweep.h"
 #include "disk.h"
@@ -187,6 +190,92 @@ static void a_damaged_header_is_erased(void **state)
     bench_end(&b);
 }
 
+/* -- bytes that no copy has ----------------------------------------------------------------- */
+
+/* Deleting a file fails while a test says so. */
+static atomic_bool refuses;
+static atomic_int n_refused;
+
+int unlink(const char *path)
+{
+    if (!atomic_load(&refuses)) return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+    atomic_fetch_add(&n_refused, 1);
+    errno = EIO;
+    return -1;
+}
+
+/* drop_all -- of copies 0 .. n-1; nothing is overwritten. */
+static void drop_all(bench *b, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        assert_ok(sp_tier_run(b->tier, &(sp_tier_job){.verb = SP_TIER_DROP, .key = noise_key(i)}));
+}
+
+/* A segment without copies whose file cannot be deleted is erased by the next deletion, and deleted later. */
+static void a_file_that_cannot_be_deleted_is_erased(void **state)
+{
+    for (int reopened = 0; reopened < 2; reopened++) {
+        bench b;
+        char path[600];
+        bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 64 << 10});
+        for (uint32_t i = 0; i < 4; i++) assert_ok(noise_put(b.tier, i, 1));
+        atomic_store(&n_refused, 0);
+        atomic_store(&refuses, true);
+        drop_all(&b, 3);
+        assert_ok(noise_get(b.tier, 3, 1)); /* so that the index is rewritten, without the dropped ones */
+        if (reopened) bench_reopen(&b);
+        for (int i = 0; i < 10000 && atomic_load(&n_refused) == 0; i++) usleep(2000);
+        assert_true(atomic_load(&n_refused) > 0);
+        assert_true(n_layers_seen(&b, 0, 1) > 0); /* the file is there */
+        const sp_digest id = id_of(0);
+        assert_ok(erase(&b, &id, 1, NULL));
+        for (uint32_t i = 0; i < 3; i++) assert_int_equal(n_layers_seen(&b, i, 1), 0);
+        assert_ok(noise_get(b.tier, 3, 1));
+        atomic_store(&refuses, false);
+        bench_reopen(&b);
+        assert_ok(noise_get(b.tier, 3, 1));
+        assert_int_equal(access(file_in(b.dir, "00000001.kv", path), F_OK), -1);
+        bench_end(&b);
+    }
+}
+
+/* A full budget is an error, not an endless loop, while no file can be deleted. */
+static void a_put_that_needs_a_file_deleted_fails(void **state)
+{
+    bench b;
+    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 64 << 10, .max_bytes = 400 << 10});
+    for (uint32_t i = 0; i < 4; i++) assert_ok(noise_put(b.tier, i, 1));
+    atomic_store(&refuses, true);
+    sp_err err = SP_OK;
+    for (uint32_t i = 4; i < 12 && err == SP_OK; i++) err = noise_put(b.tier, i, 1);
+    assert_fails(err, SP_E_IO, "cannot delete");
+    atomic_store(&refuses, false);
+    for (uint32_t i = 12; i < 20; i++) assert_ok(noise_put(b.tier, i, 1));
+    assert_ok(noise_get(b.tier, 19, 1));
+    bench_end(&b);
+}
+
+/* What a put that failed has written may be longer than what is written over it. */
+static void bytes_of_a_put_that_failed_are_erased(void **state)
+{
+    bench b;
+    noise c;
+    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 160 << 10});
+    noise_init(&c, 2, 1);
+    c.source_fails_at = (sp_err)NOISE_LAYERS;
+    const sp_tier_job job = noise_put_job(&c);
+    assert_fails(sp_tier_run(b.tier, &job), SP_E_NOKV, "the device is lost");
+    assert_ok(noise_put(b.tier, 3, 1)); /* shorter, in the same place */
+    assert_ok(noise_put(b.tier, 5, 1)); /* in the next file */
+    assert_true(n_layers_seen(&b, 2, 1) > 0);
+    const sp_digest id = id_of(2);
+    assert_ok(erase(&b, &id, 1, NULL));
+    assert_int_equal(n_layers_seen(&b, 2, 1), 0);
+    assert_ok(noise_get(b.tier, 3, 1));
+    assert_ok(noise_get(b.tier, 5, 1));
+    bench_end(&b);
+}
+
 /* -- a tier that hangs ---------------------------------------------------------------------- */
 
 typedef struct gate {
@@ -241,6 +330,9 @@ int main(void)
         cmocka_unit_test(it_stays_gone_without_the_index),
         cmocka_unit_test(a_header_that_cannot_be_read_is_an_error),
         cmocka_unit_test(a_damaged_header_is_erased),
+        cmocka_unit_test(a_file_that_cannot_be_deleted_is_erased),
+        cmocka_unit_test(a_put_that_needs_a_file_deleted_fails),
+        cmocka_unit_test(bytes_of_a_put_that_failed_are_erased),
         cmocka_unit_test(a_sweep_may_be_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
