@@ -22,7 +22,7 @@ import common
 from common import lib
 
 SOURCE = common.ROOT / "tests/support/faults.c"
-RATE_AT = 80  # of read_mb_s in its control
+RATE_AT, CONTROL = 144, 256  # the place of read_mb_s in its control, and the control's bytes
 WAYS = ("layers", "first", "request", "none", "computed")
 
 
@@ -79,7 +79,7 @@ def child(args) -> int:
 
 def run(args, folder: str, way: str, rate: int) -> dict:
     control = pathlib.Path(folder) / "control"
-    control.write_bytes(bytes(RATE_AT) + struct.pack("I", rate) + bytes(44))
+    control.write_bytes(bytes(RATE_AT) + struct.pack("I", rate) + bytes(CONTROL - RATE_AT - 4))
     env = {**os.environ, "LD_PRELOAD": f"{folder}/faults.so", "SPOLIA_FAULTS": str(control), "SPOLIA_FAULTS_DIR": f"{folder}/kv"}
     command = [sys.executable, *sys.argv, "--child", way, "--store", f"{folder}/kv", "--prompts", f"{folder}/prompts.json"]
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)

@@ -1,17 +1,18 @@
 """Faults at random, from one seed, over a whole server: allocations that fail, reads, writes and syncs that fail,
-hang, are short or find the disk full, a wall clock that jumps, kills and restarts, while clients ask and documents
-come and go.
+hang, are short or find the disk full, files that cannot be opened, looked at, cut or removed, a wall clock that jumps,
+kills, restarts and starts amid faults, while clients ask and documents come and go.
 
     python tests/chaos.py [--seed 1] [--n 10] [--steps 60] [--kinds allocation,read,...,kill,clock] [--build build]
-                          [--minutes M] [--one-server] [--each [--only PATH]]
+                          [--minutes M] [--hours H] [--one-server] [--each [--only PATH]]
 
 After every step: an answer with status 200 is that of a run without faults; anything else is an error, and only while
 there are faults. The text of a document whose deletion was confirmed is in no file. At the end of a seed, without
-faults: every call is answered rightly, documents are those that were registered, no block of KV is lost, no thread is
-left over, and the server ends with 0. With --minutes, a seed begins no step after M minutes; with --one-server, it
-restarts no server. With --each, nothing is random: the first allocation of a call fails, then the second, until one
-call needed no more, and so for every kind of call (--only: whose path has this). A finding prints the seed that
-repeats its steps; threads may still take turns differently.
+faults: every call is answered rightly, documents are those that were registered, no block of KV is lost, no thread and
+no open file is left over, and the server ends with 0. With --minutes, a seed begins no step after M minutes; with
+--hours, no seed begins after H hours; with --one-server, a seed restarts no server. With --each, nothing is random:
+the first allocation of a call fails, then the second, until one call needed no more, and so for every kind of call
+(--only: whose path has this). A finding prints the seed that repeats its steps; threads may still take turns
+differently.
 """
 import argparse
 import collections
@@ -29,7 +30,8 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/support")]
 import faults  # noqa: E402
 from reference import encoder  # noqa: E402
 
-MOST = {"allocation": 2000, "read": 40, "write": 40, "full": 40, "short": 10, "sync": 20, "hang": 40}
+MOST = {"allocation": 2000, "read": 40, "write": 40, "full": 40, "short": 10, "sync": 20, "hang": 40, "open": 20, "change": 10,
+        "stat": 20}
 KINDS = [*MOST, "clock", "kill"]
 
 
@@ -54,11 +56,14 @@ class World:
         self.start()
         self.check_put("kept", "Anna Berg")
 
-    def start(self):
+    def try_start(self):
         program = ROOT / self.args.build / "spolia"
         self.server = faults.Server(program, ROOT / "demo/model.gguf", self.folder / "store", self.faults,
                                     self.embedding)
-        check(self.server.started, "the server does not start", (self.folder / "log").read_text()[-2000:])
+        return self.server.started
+
+    def start(self):
+        check(self.try_start(), "the server does not start", (self.folder / "log").read_text()[-2000:])
 
     def quiet(self):
         self.faults.set()
@@ -154,8 +159,27 @@ class World:
             self.quiet()
         code = self.server.stop(signal.SIGKILL if hard else signal.SIGTERM)
         check(hard or code == 0, "the server ends with", code, (self.folder / "log").read_text()[-2000:])
+        self.check_log()
+        self.quiet()
+        if self.rng.random() < 0.4 and self.start_amid_faults():
+            return
         self.quiet()
         self.start()
+
+    def start_amid_faults(self):
+        """A server that cannot start says so, and ends as it should."""
+        self.fault()
+        if self.try_start():
+            return True
+        self.server.process.wait(300)
+        self.counts["no start"] += 1
+        code, log = self.server.process.returncode, (self.folder / "log").read_text()
+        check(self.noisy and code in (1, 2), "a server that cannot start ends with", code, log[-3000:])
+        return False
+
+    def check_log(self):
+        log = (self.folder / "log").read_text()
+        check("Sanitizer" not in log, log[:5000], log[-3000:])
 
     def step(self):
         steps = {self.ask: 10, self.put: 2, self.upload: 2, self.get: 2, self.ask_about: 2, self.delete: 2,
@@ -223,9 +247,11 @@ class World:
         lost = lambda: server.metric("kv_blocks") - server.metric("kv_blocks_free") - server.metric("cached_blocks")
         self.wait(lambda: lost() == 0, "blocks are lost:", lost())
         self.wait(lambda: server.tasks() <= self.args.tasks + 2, "threads:", server.tasks(), "of", self.args.tasks)
+        self.wait(lambda: server.files() <= self.args.open_files + 8, "open files:", server.files(), "of",
+                  self.args.open_files)
         check(server.stop() == 0, "the server ends with", server.process.returncode,
               (self.folder / "log").read_text()[-3000:])
-        check("Sanitizer" not in (self.folder / "log").read_text(), (self.folder / "log").read_text()[-5000:])
+        self.check_log()
 
     def run(self):
         """The steps taken."""
@@ -250,6 +276,7 @@ def main():
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--build", default="build")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="of the steps of one seed")
+    parser.add_argument("--hours", type=float, default=float("inf"), help="of all seeds: none begins afterwards")
     parser.add_argument("--one-server", action="store_true", help="a seed's server lives to its end")
     parser.add_argument("--each", action="store_true", help="each allocation of each call fails once")
     parser.add_argument("--only", default="", help="with --each: calls with this in their paths")
@@ -257,20 +284,24 @@ def main():
     args.kinds = args.kinds.split(",")
     if not set(args.kinds) <= set(KINDS):
         parser.error(f"--kinds: some of {','.join(KINDS)}")
-    began, n_bad, n_steps, total, n_faults = time.time(), 0, 0, collections.Counter(), collections.Counter()
+    began, n_seeds, n_bad, n_steps = time.time(), 0, 0, 0
+    total, n_faults = collections.Counter(), collections.Counter()
     with tempfile.TemporaryDirectory(prefix="spolia-chaos-") as top:
         top = pathlib.Path(top)
         preload = faults.build_preload(top, ROOT)
         embedding = encoder.write_folder(top / "tiny-encoder", longest=32)
         (top / "right").mkdir()
-        args.tasks, right, steps = 0, None, args.steps
+        args.tasks, args.open_files, right, steps = 0, 0, None, args.steps
         args.steps = 0
         first = World(args, top / "right", 0, None, preload, embedding)
         right = faults.right_answers(first.server, first.calls)
         args.files = {name: faults.upload(first.server, name)[1] for name in faults.FILES}
-        args.tasks, args.steps = first.server.tasks(), steps
+        args.tasks, args.open_files, args.steps = first.server.tasks(), first.server.files(), steps
         first.server.stop()
         for seed in range(args.seed, args.seed + args.n):
+            if time.time() - began > 3600 * args.hours:
+                break
+            n_seeds += 1
             folder = top / str(seed)
             folder.mkdir()
             world = None
@@ -288,9 +319,10 @@ def main():
                         world.server.process.kill()
                         world.server.process.wait()
             shutil.rmtree(folder, ignore_errors=True)
-            print(f"seed {seed}: {dict(total)} answers by status so far", flush=True)
+            print(f"seed {seed}: {dict(total)} answers by status so far, {sum(n_faults.values())} faults, "
+                  f"{(time.time() - began) / 3600:.3f} hours", flush=True)
     hours = (time.time() - began) / 3600
-    print(f"{args.n} seeds, {n_steps} steps, {sum(total.values())} calls, faults {dict(n_faults)}: {n_bad} findings, "
+    print(f"{n_seeds} seeds, {n_steps} steps, {sum(total.values())} calls, faults {dict(n_faults)}: {n_bad} findings, "
           f"{hours:.2f} hours")
     return 1 if n_bad else 0
 

@@ -17,7 +17,7 @@ def run(*options):
 
 
 @pytest.mark.parametrize("kinds, seed, n", [("allocation", 1, 2),
-                                            ("read,write,full,short,sync,hang,clock,kill", 1, 2)])
+                                            ("read,write,full,short,sync,hang,open,change,stat,clock,kill", 1, 2)])
 def test_faults_give_the_right_answer_or_an_error(kinds, seed, n):
     run("--seed", seed, "--n", n, "--steps", 50, "--kinds", kinds)
 

@@ -11,15 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
-enum kind { ALLOCATION, READ, WRITE, FULL, SHORT, SYNC, HANG, KINDS };
+/* OPEN: no file can be opened; CHANGE: none is cut, filled, renamed or removed; STAT: none can be looked at. */
+enum kind { ALLOCATION, READ, WRITE, FULL, SHORT, SYNC, HANG, OPEN, CHANGE, STAT, KINDS = 16 };
 
 typedef struct control {
-    uint32_t one_in[8];
-    uint32_t n_failed[8];
+    uint32_t one_in[KINDS];
+    uint32_t n_failed[KINDS];
     uint32_t seed, hang_ms;
     int64_t clock_s;    /* the wall clock is ahead of the machine's by this */
     uint32_t read_mb_s; /* 0: as fast as the disk is */
@@ -132,23 +134,29 @@ void *aligned_alloc(size_t at, size_t n)
 
 /* -- files ------------------------------------------------------------------------------------ */
 
+static int is_below(const char *path)
+{
+    return folder && strncmp(path, folder, strlen(folder)) == 0;
+}
+
 static int note(int fd, const char *path)
 {
-    if (fd >= 0 && fd < MOST_FILES) watched[fd] = folder && strncmp(path, folder, strlen(folder)) == 0;
+    if (fd >= 0 && fd < MOST_FILES) watched[fd] = is_below(path);
     return fd;
 }
 
-#define OPEN(name)                                                                                      \
+#define OPEN_CALL(name)                                                                                      \
     int name(const char *path, int flags, ...)                                                          \
     {                                                                                                   \
         va_list more;                                                                                   \
         va_start(more, flags);                                                                          \
         const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;                   \
         va_end(more);                                                                                   \
+        if (is_below(path) && fails(OPEN)) return errno = EMFILE, -1;                                   \
         return note(REAL(name)(path, flags, mode), path);                                               \
     }
-OPEN(open)
-OPEN(open64)
+OPEN_CALL(open)
+OPEN_CALL(open64)
 
 static int is_watched(int fd)
 {
@@ -204,6 +212,40 @@ PWRITE(pwrite64, off64_t)
     }
 SYNC_CALL(fsync)
 SYNC_CALL(fdatasync)
+
+static int is_stopped(const char *path, enum kind k)
+{
+    if (!is_below(path)) return 0;
+    if (fails(HANG)) usleep(c->hang_ms * 1000);
+    return fails(k);
+}
+
+#define FILE_CALL(name, kind, more, arguments)                                                          \
+    int name more                                                                                       \
+    {                                                                                                   \
+        if (is_watched(fd) && fails(kind)) return errno = EIO, -1;                                      \
+        return REAL(name) arguments;                                                                    \
+    }
+#define PATH_CALL(name, kind, more, arguments)                                                          \
+    int name more                                                                                       \
+    {                                                                                                   \
+        if (is_stopped(path, kind)) return errno = EIO, -1;                                             \
+        return REAL(name) arguments;                                                                    \
+    }
+FILE_CALL(ftruncate, CHANGE, (int fd, off_t n), (fd, n))
+FILE_CALL(ftruncate64, CHANGE, (int fd, off64_t n), (fd, n))
+FILE_CALL(fallocate, CHANGE, (int fd, int mode, off_t at, off_t n), (fd, mode, at, n))
+FILE_CALL(fallocate64, CHANGE, (int fd, int mode, off64_t at, off64_t n), (fd, mode, at, n))
+FILE_CALL(fstat, STAT, (int fd, struct stat *st), (fd, st))
+FILE_CALL(fstat64, STAT, (int fd, struct stat64 *st), (fd, st))
+PATH_CALL(truncate, CHANGE, (const char *path, off_t n), (path, n))
+PATH_CALL(truncate64, CHANGE, (const char *path, off64_t n), (path, n))
+PATH_CALL(unlink, CHANGE, (const char *path), (path))
+PATH_CALL(rename, CHANGE, (const char *path, const char *to), (path, to))
+PATH_CALL(stat, STAT, (const char *path, struct stat *st), (path, st))
+PATH_CALL(stat64, STAT, (const char *path, struct stat64 *st), (path, st))
+PATH_CALL(lstat, STAT, (const char *path, struct stat *st), (path, st))
+PATH_CALL(lstat64, STAT, (const char *path, struct stat64 *st), (path, st))
 
 int io_uring_queue_init(unsigned entries, void *ring, unsigned flags)
 {

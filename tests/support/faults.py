@@ -16,7 +16,7 @@ import zipfile
 OPTIONS = "allocator_may_return_null=1:verify_asan_link_order=0"  # of sanitizers
 # A request that is under way while all processes of the machine are stopped is not one that is late.
 NO_LIMITS = ["--read-timeout", "86400", "--stall-timeout", "86400"]
-KINDS = ["allocation", "read", "write", "full", "short", "sync", "hang"]
+KINDS = ["allocation", "read", "write", "full", "short", "sync", "hang", "open", "change", "stat"]
 STORY = "The keeper of the northern lighthouse is called {} and came to the island by boat in 1931."
 SYSTEM = {"role": "system", "content": "A harbour town in the north, with boats of many colours."}
 SCHEMA = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}, "b": {"type": "boolean"}},
@@ -91,15 +91,19 @@ def essence(answer):
     return [essence(x) for x in answer] if isinstance(answer, list) else answer
 
 
+# Of the control: its bytes, the place of the clock in bytes, of the others in words.
+BYTES, FAILED, SEED, CLOCK, READ_MB_S, NTH = 256, 16, 32, 136, 36, 37
+
+
 class Faults:
     """The control of faults.c."""
 
     def __init__(self, folder, preload):
         self.path, self.preload = folder / "faults", preload
-        self.path.write_bytes(bytes(128))
+        self.path.write_bytes(bytes(BYTES))
         self.file = open(self.path, "r+b")
-        self.map = mmap.mmap(self.file.fileno(), 128)
-        self.words = (ctypes.c_uint32 * 32).from_buffer(self.map)
+        self.map = mmap.mmap(self.file.fileno(), BYTES)
+        self.words = (ctypes.c_uint32 * (BYTES // 4)).from_buffer(self.map)
 
     def env(self, below):
         return {"LD_PRELOAD": str(self.preload), "SPOLIA_FAULTS": str(self.path), "SPOLIA_FAULTS_DIR": str(below)}
@@ -107,20 +111,20 @@ class Faults:
     def set(self, seed=0, hang_ms=0, **one_in):
         for i, kind in enumerate(KINDS):
             self.words[i] = one_in.get(kind, 0)
-        self.words[16], self.words[17] = seed, hang_ms
+        self.words[SEED], self.words[SEED + 1] = seed, hang_ms
 
     def fail_nth(self, n):
         """The n-th allocation from now fails; 0: none."""
-        self.words[21] = n
+        self.words[NTH] = n
 
     def has_failed(self):
-        return self.words[21] == 0
+        return self.words[NTH] == 0
 
     def jump(self, seconds):
-        ctypes.c_int64.from_buffer(self.map, 72).value = seconds
+        ctypes.c_int64.from_buffer(self.map, CLOCK).value = seconds
 
     def n_failed(self):
-        return {kind: self.words[8 + i] for i, kind in enumerate(KINDS)}
+        return {kind: self.words[FAILED + i] for i, kind in enumerate(KINDS)}
 
 
 def build_preload(folder, root):
@@ -173,6 +177,9 @@ class Server:
 
     def tasks(self):
         return len(os.listdir(f"/proc/{self.process.pid}/task"))
+
+    def files(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def metric(self, name):
         for line in self.call("/metrics")[1].splitlines():

@@ -155,7 +155,7 @@ void sp_segments_unpin(sp_segments *s, sp_segment_file *f)
     }
 }
 
-/* delete_file -- of a segment without copies, whose bytes nobody may find again: a file that stays is not forgotten. */
+/* delete_file -- of a segment without copies. A file that stays is still listed, so that its bytes are erased. */
 static bool delete_file(sp_segments *s, sp_segment_file *f, pthread_mutex_t *lock)
 {
     char *path = sp_segments_path(s, f->number);

@@ -15,8 +15,8 @@ static uint64_t dead_of(const sp_segment_file *f)
     return f->end - f->live;
 }
 
-/* delete_empty -- deletes segments without live copies; false: none could be deleted. Called with the lock held, which is
- * released around system calls: only this thread changes the list. */
+/* delete_empty -- deletes segments without live copies; false: none could be deleted. Called with the lock held, which
+ * is released around system calls: only this thread changes the list. */
 static bool delete_empty(sp_disk_tier *d)
 {
     bool some = false;
