@@ -164,6 +164,24 @@ static sp_err observe(sp_engine *e, const sp_attend_args *all, const sp_slice *s
     return SP_OK;
 }
 
+/* attend -- with masses, joined spans are computed one by one, and sums have another order. Then the outputs are
+ * computed again without masses: an answer is the same whether it is measured or not. */
+static void attend(sp_engine *e, const sp_attend_args *all)
+{
+    sp_device_attend(e->device, all);
+    for (int s = 0; s < all->n_reqs; s++) {
+        sp_attend_req req = all->reqs[s];
+        bool joined = false;
+        for (int i = 0; i < req.n_spans && req.mass && !joined; i++) joined = req.spans[i].joined;
+        if (!joined) continue;
+        sp_attend_args own = *all;
+        req.mass = NULL;
+        own.reqs = &req;
+        own.n_reqs = 1;
+        sp_device_attend(e->device, &own);
+    }
+}
+
 sp_err sp_attention_run(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices,
                         int layer)
 {
@@ -188,7 +206,7 @@ sp_err sp_attention_run(sp_engine *e, const sp_kv_view *kv, const sp_slice *slic
                                 .cap = hp->attn_cap,
                                 .window = e->o.model->layers[layer].window,
                                 .sinks = e->o.model->layers[layer].sinks};
-    sp_device_attend(e->device, &all);
+    attend(e, &all);
     return observe(e, &all, slices, layer);
 }
 

@@ -59,3 +59,19 @@ def test_chunks_of_a_registered_document_are_numbered(server):
     sources = [x for s in reply["choices"][0]["citations"] for x in s["sources"]]
     assert {x["id"] for x in sources} == {"book"} and len({x["chunk"] for x in sources}) > 1
     assert all(x["chunk"] == x["document"] for x in sources)
+
+
+def test_measuring_changes_no_bits_of_a_tree(start):
+    """Short nodes are attended to together, but are measured one by one: what is kept of a measured prompt is exact, too."""
+    server = start("--reuse", "prefix")
+    trees = [{"type": "tree", "paths": [["Anna", "keeps", "light", "is in", "Velm"], ["Velm", "^is in", "pier"]]},
+             {"type": "list", "items": ["Boats leave at nine.", "Torin has two hotels."]}, DOCUMENTS[0]]
+
+    def ask(salt, **more):
+        o = server.call("/v1/chat/completions", body(documents=trees, temperature=0, max_tokens=8, logprobs=True, cache_salt=salt, **more))[1]
+        return [t["logprob"] for t in o["choices"][0]["logprobs"]["content"]], o["usage"]["prompt_tokens_details"]["cached_tokens"], o
+    plain, _, _ = ask("a")
+    cited, cached, o = ask("b", citations=True)
+    assert cited == plain and cached == 0 and o["choices"][0]["citations"]
+    reused, cached, _ = ask("b")
+    assert reused == plain and cached > 0
