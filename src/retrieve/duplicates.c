@@ -28,9 +28,10 @@ typedef struct content {
 
 /* -- words -------------------------------------------------------------------------------------- */
 
-static bool is_word_byte(char c)
+/* is_word_byte -- unsigned: bytes of other scripts, from 0x80 on, are part of words. */
+static bool is_word_byte(unsigned char c)
 {
-    return (c | 32) >= 'a' ? (c | 32) <= 'z' || (unsigned char)c >= 0x80 : c >= '0' && c <= '9';
+    return c >= 0x80 || ((c | 32) >= 'a' && (c | 32) <= 'z') || (c >= '0' && c <= '9');
 }
 
 static bool is_digit(char c)
@@ -42,8 +43,8 @@ static bool is_digit(char c)
 static uint64_t hash_word(const char *s, size_t from, size_t to, bool *name)
 {
     uint64_t h = 0xcbf29ce484222325u;
-    while (from < to && !is_word_byte(s[from])) from++;
-    while (to > from && !is_word_byte(s[to - 1])) to--;
+    while (from < to && !is_word_byte((unsigned char)s[from])) from++;
+    while (to > from && !is_word_byte((unsigned char)s[to - 1])) to--;
     *name = from < to && ((s[from] >= 'A' && s[from] <= 'Z') || (unsigned char)s[from] >= 0x80);
     for (; from < to; from++) {
         char c = s[from];

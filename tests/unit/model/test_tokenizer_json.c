@@ -1,6 +1,7 @@
 /* test_tokenizer_json.c -- tokenizer.json: the same ids as the library that wrote the files;
  * unknown steps are refused. */
 #include "tiny_vocab.h"
+#include "temp_folder.h"
 
 #include <jansson.h>
 
@@ -290,6 +291,32 @@ static void answers_end_where_the_family_ends_a_turn(void **state)
     sp_tokenizer_destroy(t);
 }
 
+/* The folder's generation_config.json names more ends, with or without a tokenizer_config.json beside it. */
+static void a_file_of_the_folder_names_the_ends(void **state)
+{
+    json_t *root = read_golden("gpt2");
+    char *text = json_dumps(root, 0);
+    for (int with = 0; with < 2; with++) {
+        temp_folder f;
+        sp_tokenizer *t = NULL;
+        temp_folder_make(&f);
+        temp_folder_text(&f, "tokenizer.json", text);
+        if (with) temp_folder_text(&f, "tokenizer_config.json", "{\"eos_token\": \"<|end|>\"}");
+        assert_int_equal(sp_tokenizer_from_json(f.path, &t), SP_OK);
+        assert_false(sp_tokenizer_is_end(t, 3));
+        sp_tokenizer_destroy(t);
+        temp_folder_text(&f, "generation_config.json", "{\"eos_token_id\": [3, 5]}");
+        if (sp_tokenizer_from_json(f.path, &t) != SP_OK) fail_msg("%s", sp_error_detail());
+        assert_true(sp_tokenizer_is_end(t, 3) && sp_tokenizer_is_end(t, 5));
+        sp_tokenizer_destroy(t);
+        temp_folder_text(&f, "generation_config.json", "[");
+        assert_int_equal(sp_tokenizer_from_json(f.path, &t), SP_E_FORMAT);
+        temp_folder_remove(&f);
+    }
+    free(text);
+    json_decref(root);
+}
+
 /* gpt-oss: its marks are text of an answer, <|end|> is the end of a message only. */
 static void marks_of_channels_are_text(void **state)
 {
@@ -404,6 +431,7 @@ int main(void)
         cmocka_unit_test(damage_is_refused),
         cmocka_unit_test(config_must_fit),
         cmocka_unit_test(answers_end_where_the_family_ends_a_turn),
+        cmocka_unit_test(a_file_of_the_folder_names_the_ends),
         cmocka_unit_test(marks_of_channels_are_text),
         cmocka_unit_test(missing_file),
         cmocka_unit_test(other_spellings),

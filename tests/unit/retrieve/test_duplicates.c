@@ -60,11 +60,34 @@ static void a_short_chunk_means_what_its_title_says(void **state)
     leaves(hits, 4, 8, "124", 1);
 }
 
+/* Words of any script are words. The last byte of a word may be the first above ASCII: it ends "р". */
+static void words_of_other_scripts_differ(void **state)
+{
+    static const struct {
+        const char *one, *same, *other;
+    } cases[] = {
+        {"Лодка стоит у причала до вечера", "\"Лодка\" стоит у причала, до вечера.", "Кран поднимает четыре тонны груза утром"},
+        {"Капитан ждёт пар", "Капитан ждёт пар!", "Капитан ждёт пап"},
+        {"Το πλοίο φεύγει το βράδυ από το λιμάνι", "(Το πλοίο φεύγει) το βράδυ από το λιμάνι!",
+         "Ο γερανός σηκώνει τέσσερις τόνους το πρωί"},
+        {"船 晚上 离开 港口", "船 晚上 离开 港口", "起重机 早上 吊 四吨"},
+        {"السفينة تغادر الميناء مساء", "السفينة تغادر الميناء مساء", "الرافعة ترفع أربعة أطنان"},
+        {"Der Kran hebt Öl", "Der Kran hebt Öl.", "Der Kran hebt Äl"},
+    };
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        const sp_hit hits[] = {{.id = 1, .title = "", .text = cases[i].one},
+                               {.id = 2, .title = "", .text = cases[i].same},
+                               {.id = 3, .title = "", .text = cases[i].other}};
+        leaves(hits, 3, 8, "13", 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_leave_their_places_to_others),
         cmocka_unit_test(another_name_or_number_is_no_duplicate),
+        cmocka_unit_test(words_of_other_scripts_differ),
         cmocka_unit_test(a_short_chunk_means_what_its_title_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
