@@ -100,11 +100,32 @@ static void files_of_any_length_are_read_whole(void **state)
     }
 }
 
+/* A missing file, a folder: an error with its name, and no text. */
+static void what_cannot_be_read_is_an_error_and_leaks_nothing(void **state)
+{
+    char paths[2][200], text[512];
+    snprintf(paths[0], sizeof paths[0], "%s/missing", (const char *)*state);
+    snprintf(paths[1], sizeof paths[1], "%s", (const char *)*state);
+    for (int i = 0; i < 2; i++) {
+        size_t n = 7;
+        FILE *err = tmpfile();
+        assert_non_null(err);
+        const int before = catch(stderr, err);
+        char *read = cli_read_file(paths[i], &n);
+        give_back(stderr, before);
+        read_all(err, text, sizeof text);
+        assert_null(read);
+        assert_int_equal(n, 7);
+        assert_non_null(strstr(text, paths[i]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_error_is_one_line),
         FOLDER_TEST(files_of_any_length_are_read_whole),
+        FOLDER_TEST(what_cannot_be_read_is_an_error_and_leaks_nothing),
         cmocka_unit_test(scripts_get_errors_as_json_and_people_still_read_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
