@@ -1,35 +1,8 @@
 /* test_fail.c -- what a failing command prints: one line for people, and one of JSON for scripts. */
+#include "support/caught.h"
 #include "support/folder.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "cli/cli.h"
-
-/* catch -- sends a standard stream to a file; returns where it went before. */
-static int catch(FILE *stream, FILE *to)
-{
-    fflush(stream);
-    const int before = dup(fileno(stream));
-    assert_true(before >= 0 && dup2(fileno(to), fileno(stream)) >= 0);
-    return before;
-}
-
-static void give_back(FILE *stream, int before)
-{
-    fflush(stream);
-    assert_true(dup2(before, fileno(stream)) >= 0);
-    close(before);
-}
-
-static void read_all(FILE *f, char *text, size_t size)
-{
-    rewind(f);
-    text[fread(text, 1, size - 1, f)] = '\0';
-    fclose(f);
-}
 
 /* fail_caught -- fails twice, once with an error of the library, and warns. Both texts are in buffers of their own. */
 static void fail_caught(const char **shown, const char **json)

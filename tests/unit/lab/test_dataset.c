@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "lab/eval/dataset.h"
-#include "support/check.h"
+#include "support/caught.h"
 
 static bool read_text(const char *text, const char *kind_field, eval_questions *out)
 {
@@ -51,11 +51,47 @@ static void blank_lines_are_nothing(void **state)
     eval_questions_drop(&q);
 }
 
+/* Nothing is returned, and the error names the line. */
+static void what_is_no_set_is_refused(void **state)
+{
+    static const struct {
+        const char *text, *why;
+    } cases[] = {
+        {"", "contains no questions"},
+        {"\n \n", "contains no questions"},
+        {"{\"question\": \"Who?\", \"answers\": [\"a\"]}\n{\"question\": ", "line 2: "},
+        {"\n\n[1]\n", "line 3: not a JSON object"},
+        {"{\"question\": \"Who?\", \"answers\": []}", "line 1: field answers is empty"},
+        {"{\"question\": \"Who?\", \"answers\": [7]}", "line 1: "},
+        {"{\"answers\": [\"a\"]}", "line 1: "},
+        {"{\"id\": \"a\", \"question\": \"Who?\", \"answers\": [\"a\"]}\n"
+         "{\"id\": \"a\", \"question\": \"Who?\", \"answers\": [\"a\"]}\n", "line 2: "},
+        {NULL, "/missing/questions.jsonl"},
+    };
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        char shown[512];
+        eval_questions q = {.n = 77};
+        FILE *err = tmpfile();
+        assert_non_null(err);
+        const int before = catch(stderr, err);
+        const char *text = cases[i].text;
+        const bool good =
+            text ? read_text(text, "kind", &q) : eval_questions_read("/missing/questions.jsonl", "kind", &q);
+        give_back(stderr, before);
+        read_all(err, shown, sizeof shown);
+        assert_false(good);
+        assert_int_equal(q.n, 77);
+        assert_ptr_equal(strchr(shown, '\n'), shown + strlen(shown) - 1); /* one error is one line */
+        if (!strstr(shown, cases[i].why)) fail_msg("%s: %s, not %s", text, shown, cases[i].why);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_are_ids),
         cmocka_unit_test(ids_are_unique),
+        cmocka_unit_test(what_is_no_set_is_refused),
         cmocka_unit_test(blank_lines_are_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
