@@ -138,7 +138,7 @@ static sp_err emit_html(sp_reading *r, const char *s, size_t n)
 static sp_err read_html(sp_reading *r, const char *s, size_t n)
 {
     if (n >= 3 && memcmp(s, "\xEF\xBB\xBF", 3) == 0) s += 3, n -= 3;
-    if (!n || !memchr(s, '\0', n)) return emit_html(r, s, n);
+    if (!n || (!memchr(s, '\0', n) && !sp_text_is_escaped(s, n))) return emit_html(r, s, n);
     sp_bytes own = {0};
     sp_err err = sp_text_decode(s, n, &own, &s, &n);
     if (err == SP_OK) err = emit_html(r, s, n);

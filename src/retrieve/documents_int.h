@@ -118,6 +118,9 @@ sp_err sp_document_emit(sp_reading *r, sp_document *d, const sp_bytes *title) SP
 sp_err sp_text_decode(const char *data, size_t n, sp_bytes *own, const char **text,
                       size_t *n_text) SP_MUST_CHECK;
 
+/* sp_text_is_escaped -- whether text in ASCII has an escape that ISO 2022 begins Chinese, Japanese and Korean with. */
+bool sp_text_is_escaped(const char *s, size_t n);
+
 /* sp_html_to_markdown -- the visible text of a page: headings, paragraphs, lists, tables, code. The
  * content of <title> goes to `title`. marks (may be NULL): lines of the page. A page without text
  * gives an empty `out`. */

@@ -1,6 +1,7 @@
 /* encoding.c -- text files in other encodings than UTF-8.
  *
  *     byte order mark                          ──> the encoding it names
+ *     escapes of ISO 2022 in ASCII             ──> ISO-2022-JP or -KR, if all of it is
  *     valid UTF-8 without NUL                  ──> unchanged
  *     NUL in every other byte                  ──> UTF-16
  *     other control characters                 ──> not text
@@ -79,6 +80,14 @@ static const char *wide_encoding(const char *s, size_t n)
     return NULL;
 }
 
+bool sp_text_is_escaped(const char *s, size_t n)
+{
+    const char *at = n ? memmem(s, n, "\x1B$", 2) : NULL;
+    for (size_t i = 0; at && i < n; i++)
+        if ((unsigned char)s[i] >= 0x80) return false;
+    return at;
+}
+
 static bool has_control_characters(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -140,6 +149,15 @@ sp_err sp_text_decode(const char *data, size_t n, sp_bytes *own, const char **te
     const char *s = data + mark;
     size_t left = n - mark;
     bool nul = left && memchr(s, '\0', left);
+    if (utf8 && !nul && sp_text_is_escaped(s, left)) {
+        const bool korean = memmem(s, left, "\x1B$)C", 4);
+        SP_TRY(sp_text_convert(korean ? "ISO-2022-KR" : "ISO-2022-JP", s, left, own, &done));
+        if (done) {
+            *text = own->v;
+            *n_text = own->n;
+            return SP_OK;
+        }
+    }
     if (utf8 && !nul && sp_utf8_valid(s, left)) {
         *text = s;
         *n_text = left;

@@ -299,6 +299,7 @@ static xmlDoc *parse(const char *html, size_t n)
     const char *encoding = sp_utf8_valid(html, n) ? "UTF-8" : NULL; /* NULL: what the page says */
     htmlParserCtxt *parser = htmlNewParserCtxt();
     parser->linenumbers = 1;
+    parser->options |= XML_PARSE_HUGE; /* else the page ends at the 256th open element; unclosed ones are common */
     xmlDoc *doc = htmlCtxtReadMemory(parser, html, (int)n, NULL, encoding, options);
     htmlFreeParserCtxt(parser);
     return doc;

@@ -128,6 +128,10 @@ static void other_encodings_are_converted(void **state)
                   6, "0:a.txt|a\xC3\xA9");
     assert_read_n("a.txt", "\xFE\xFF\0a\0\xE9", 6, "0:a.txt|a\xC3\xA9");
     assert_read_n("a.md", "#\0 \0H\0i\0", 8, "0:Hi|# Hi");
+    assert_read("a.txt", "\x1B$BEl5~\x1B(B x", "0:a.txt|\xE6\x9D\xB1\xE4\xBA\xAC x"); /* ISO-2022-JP */
+    assert_read("a.html", "<meta charset=iso-2022-jp><p>\x1B$BEl5~\x1B(B", "0:a.html|\xE6\x9D\xB1\xE4\xBA\xAC");
+    assert_read("a.txt", "\x1B$)C\x0E" "5n4k\x0F", "0:a.txt|\xEB\x93\xB1\xEB\x8C\x80"); /* ISO-2022-KR */
+    assert_read("a.txt", "\x1B$~ costs \x1B[1m5\x1B[0m", "0:a.txt|\x1B$~ costs \x1B[1m5\x1B[0m"); /* of a terminal */
     assert_read_n("a.txt", "\xFF\xFE", 2, "0:a.txt|");
     assert_read_n("a.csv",
                   "\xFF\xFE"
@@ -270,11 +274,12 @@ static void html_of_a_wrong_encoding_prints_nothing(void **state)
 
 static void deep_html_costs_no_stack(void **state)
 {
-    static char deep[400000];
-    for (size_t i = 0; i + 5 <= sizeof deep - 2; i += 5) memcpy(deep + i, "<div>", 5);
-    memcpy(deep + sizeof deep - 2, "x", 2);
+    static char deep[400002];
+    for (size_t i = 0; i < 400000; i += 5) memcpy(deep + i, "<div>", 5);
+    memcpy(deep + 400000, "x", 2);
     sp_bytes text = {0}, title = {0};
     assert_int_equal(sp_html_to_markdown(deep, strlen(deep), &text, &title, NULL), SP_OK);
+    assert_true(text.n == 1 && text.v[0] == 'x'); /* all of it is read */
     sp_vec_fini(&text);
     sp_vec_fini(&title);
 }
