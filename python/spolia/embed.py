@@ -62,6 +62,8 @@ class Embedder(Handle):
 
         strict: a pair that is too long is an error; else the longer text is cut.
         """
+        if isinstance(documents, str):
+            raise TypeError("documents is a list, not str")
         keep, texts, asked = Keep(), [d.encode("utf-8") for d in documents], query.encode("utf-8")
         c_query = keep.add(ffi.new("char[]", asked))
         pairs = keep.add(ffi.new("sp_pair[]", len(texts)))

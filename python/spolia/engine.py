@@ -19,6 +19,13 @@ _REUSE = frozenset(name for name, _ in ffi.typeof("sp_reuse_opts").fields) | {"r
 _FORMS = frozenset(("schema", "texts", "gbnf", "regex"))
 
 
+def _list_of(name: str, given: "Iterable[Any]") -> "list[Any]":
+    """A text or a mapping can be iterated, too, but is not a list of them."""
+    if isinstance(given, (str, bytes, Mapping)):
+        raise TypeError(f"{name} is a list, not {type(given).__name__}")
+    return list(given)
+
+
 def _engine_options() -> "dict[str, tuple[str, str]]":
     """Option -> group of sp_context_opts and field in it. Options are named as the field unless that says too little."""
     named = {("decode", "how"): "decode", ("guard", "share"): "guard", ("guard", "bound"): "guard_bound",
@@ -285,7 +292,7 @@ class Engine(Handle):
         hits = sorted(_search(index, question, k, embedder), key=lambda h: h.id)
         with Prompt(self, salt) as p:
             p.system(system)
-            for d in documents:
+            for d in _list_of("documents", documents):
                 p._document(d)
             for h in hits:
                 p.chunk(h.text, h.title)
@@ -312,8 +319,11 @@ class Engine(Handle):
         Texts that were documents before are found again in messages, wherever they are."""
         if not messages:
             raise ValueError("messages is empty")
+        for i, m in enumerate(_list_of("messages", messages)):
+            if not isinstance(m, Mapping):
+                raise ValueError(f"messages[{i}] is not a mapping with role and content")
         last = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1)
-        given = list(documents)
+        given = _list_of("documents", documents)
         if given and last < 0:
             raise ValueError("documents need a message of the user")
         with Prompt(self, salt) as p:

@@ -209,6 +209,13 @@ def test_errors_are_exceptions_with_the_librarys_words(engine, tmp_path):
         engine.ask("", documents=["Anna Berg is the keeper."])
     with pytest.raises(ValueError, match="messages is empty"):
         engine.chat([])
+    with pytest.raises(ValueError, match=r"messages\[0\] is not a mapping"):
+        engine.chat(["Who is the keeper?"])
+    for call in (lambda: engine.chat("Who is the keeper?"), lambda: engine.chat({"role": "user", "content": "x"}),
+                 lambda: engine.ask("x", documents="Anna Berg is the keeper."), lambda: engine.ask("x", documents={"text": "A"}),
+                 lambda: engine.chat([{"role": "user", "content": "x"}], documents="Anna Berg is the keeper.")):
+        with pytest.raises(TypeError, match="is a list, not (str|dict)"):
+            call()
     with pytest.raises(spolia.ContextTooLong):
         engine.ask("x", documents=["word " * 6000])
     with pytest.raises(ValueError, match="NUL"):
