@@ -10,10 +10,9 @@ since is left out. --known: no test but those that are known so far.
 A bug is built in a copy of the tree; if a call that frees memory is left out, a program that leaks fails. Of the
 tests that reach its line --tests run, for about --seconds of CPU: those of its folder and of its file's name first,
 then the quickest, until one fails. If none fails, the nearest ASAN_TESTS of them run with AddressSanitizer, as in
-`make asan`; then Python tests: those that reach the line if that is known, and those with a word of the file's path in
-their name (fall_back). A bug in equivalent.txt changes nothing that anybody could notice, and is left out. Results are kept in
-build/mutants/sample.txt while the file is the same: the command can be stopped and started again; --again retries
-those that survived, --report only prints.
+`make asan`; then Python tests that reach the line, or may (fall_back). A bug in equivalent.txt changes nothing that
+anybody could notice, and is left out. Results are kept in build/mutants/sample.txt while the file is the same: the
+command can be stopped and started again; --again retries those that survived, --report only prints.
 
 The share has a 95 % interval (Wilson). Which lines Python tests reach is known of PYTHON_TESTS: all of them take an
 hour.
@@ -45,8 +44,9 @@ PYTHON = str(ROOT / ".venv/bin/python")
 MAKE = ["make", "-s", f"CC={ROOT / 'tests/mutants/cc'}", "BUILD=build/cov", "SIMD="]
 # A Python test waits for programs most of the time.
 PYTHON_S = 900
-# One or two for each folder that the program alone uses.
-PYTHON_TESTS = ["test_program", "test_server", "test_server_fields", "test_server_http", "test_ask", "test_config"]
+# Those whose lines are found out: one or two for each folder that the program alone uses. They take 5 s to 3 minutes.
+PYTHON_TESTS = ["test_json", "test_config", "test_index", "test_graph", "test_program", "test_eval", "test_server",
+                "test_server_fields", "test_server_http", "test_ask"]
 # Python tests for a bug that no C program has caught, beside those with a word of its path in their name.
 FALL_BACK = {"serve": ["test_server"], "server": ["test_server"], "cli": ["test_program"], "cmd": ["test_program"]}
 MOST_FALL_BACK = 3
@@ -260,11 +260,11 @@ def words_of(path):
 
 
 def tests_for(reach, file, number, most, seconds):
-    """Those that reach the line: of its folder first, then of its file's name, then the quickest; for about `seconds`
-    of CPU together."""
+    """C programs that reach the line: of its folder first, then of its file's name, then the quickest; for about
+    `seconds` of CPU together."""
     near, words, taken, spent = f"/{folder_of(file)}/", words_of(file.split("/", 2)[2]), [], 0
     found = [(near not in test, not words & words_of(test), r["seconds"], test)
-             for test, r in reach.items() if number in r["lines"].get(file, [])]
+             for test, r in reach.items() if number in r["lines"].get(file, []) and not test.endswith(".py")]
     for _, _, cost, test in sorted(found):
         if len(taken) < most and (not taken or spent + cost <= seconds):
             taken.append(test)
@@ -272,14 +272,17 @@ def tests_for(reach, file, number, most, seconds):
     return taken
 
 
-def fall_back(file, tried):
-    """Python tests whose name has a word of the file's path, most words first, then those of its folder."""
+def fall_back(reach, file, number):
+    """Python tests that reach the line, the quickest first; then those of which that is not known, whose name has a word
+    of the file's path, most words first, and those of its folder."""
     words = words_of(file)
-    tests = (ROOT / "tests/e2e").glob("test_*.py")
-    named = [(-len(words & words_of(p.name)), p.stat().st_size, p.stem) for p in tests]
-    names = [stem for shared, _, stem in sorted(named) if shared][:MOST_FALL_BACK - 1]
-    names += [stem for stem in FALL_BACK.get(folder_of(file), []) if stem not in names]
-    return [f"e2e/{stem}.py" for stem in names if f"e2e/{stem}.py" not in tried]
+    known = {test for test in reach if test.endswith(".py")}
+    by_cost = sorted(known, key=lambda test: reach[test]["seconds"])
+    found = [test for test in by_cost if number in reach[test]["lines"].get(file, [])]
+    named = [(-len(words & words_of(p.name)), p.stat().st_size, p.stem) for p in (ROOT / "tests/e2e").glob("test_*.py")]
+    found += [f"e2e/{stem}.py" for shared, _, stem in sorted(named) if shared and f"e2e/{stem}.py" not in known]
+    found = found[:MOST_FALL_BACK - 1]
+    return found + [t for stem in FALL_BACK.get(folder_of(file), []) if (t := f"e2e/{stem}.py") not in known | set(found)]
 
 
 ASAN = "-fsanitize=address"
@@ -373,8 +376,7 @@ class Tree:
 
     def run_tests(self, reach, file, number, text, leaks, args):
         """text: of the file without the bug."""
-        tests = tests_for(reach, file, number, args.tests, args.seconds)
-        in_c = [t for t in tests if not t.endswith(".py")]
+        in_c = tests_for(reach, file, number, args.tests, args.seconds)
         result = self.run_c_tests(in_c, leaks, reach)
         if result:
             return result
@@ -383,7 +385,7 @@ class Tree:
         if by:
             return f"caught by {by} with AddressSanitizer"
         obj.write_bytes(was)
-        in_python = [] if args.no_python else [t for t in tests if t.endswith(".py")] + fall_back(file, tests)
+        in_python = [] if args.no_python else fall_back(reach, file, number)
         return self.run_python_tests(in_python) or f"SURVIVED {len(in_c) + len(in_python)} tests"
 
     def try_bug(self, reach, bug, args):

@@ -250,9 +250,52 @@ static void a_call_that_is_cut_is_open(void **state)
     json_decref(body);
 }
 
+/* A refusal names the field, with its number in the list, in `param` and in the text. */
+static void what_is_no_tool_is_refused_by_its_field(void **state)
+{
+#define GOOD "{\"type\": \"function\", \"function\": {\"name\": \"boats\"}}"
+    static const struct {
+        const char *body, *param, *why;
+    } cases[] = {
+        {"\"tools\": {}", "tools", "tools must be a list of at most 128 functions"},
+        {"\"tools\": [{\"function\": {\"name\": \"a\"}}]", "tools[0].type", "tools[0].type must be function"},
+        {"\"tools\": [" GOOD ", {\"type\": \"code\"}]", "tools[1].type", "tools[1].type must be function"},
+        {"\"tools\": [" GOOD ", {\"type\": \"function\"}]", "tools[1].function.name",
+         "tools[1].function.name must be a name"},
+        {"\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"\"}}]", "tools[0].function.name",
+         "tools[0].function.name must be a name"},
+        {"\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"a\", \"parameters\": []}}]",
+         "tools[0].function.parameters", "tools[0].function.parameters must be a JSON Schema: an object"},
+        {"\"tools\": [" GOOD "], \"tool_choice\": \"must\"", "tool_choice",
+         "tool_choice must be none, auto, required or a function"},
+        {"\"tools\": [" GOOD "], \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"tides\"}}",
+         "tool_choice", "tool_choice names \"tides\", which is not in tools"},
+        {"\"tool_choice\": \"required\"", "tool_choice", "tool_choice requires a call, and there are no tools"},
+        {"\"tools\": [" GOOD "], \"tool_choice\": {\"name\": \"boats\"}", NULL, NULL},
+        {"\"tools\": [" GOOD "], \"tool_choice\": \"auto\"", NULL, NULL},
+        {"\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"a\", \"parameters\": null}}]", NULL, NULL},
+    };
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        char text[512];
+        srv_fields f;
+        srv_tools t = {0};
+        snprintf(text, sizeof text, "{%s}", cases[i].body);
+        json_t *body = srv_fields_parse(&f, text, strlen(text));
+        assert_non_null(body);
+        srv_tools_read(&t, &f);
+        if (f.failed != (cases[i].param != NULL)) fail_msg("%s: %s", text, f.failed ? f.why : "accepted");
+        if (f.failed) {
+            assert_string_equal(f.param, cases[i].param);
+            assert_string_equal(f.why, cases[i].why);
+        }
+        json_decref(body);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_no_tool_is_refused_by_its_field),
         cmocka_unit_test(a_call_that_is_cut_is_open),
         cmocka_unit_test(calls_are_found_in_whole_answers),
         cmocka_unit_test(what_was_text_or_a_call_remains_it),
