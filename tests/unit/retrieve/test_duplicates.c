@@ -82,12 +82,65 @@ static void words_of_other_scripts_differ(void **state)
     }
 }
 
+/* words -- n words without names, each another one: w0 w1 ... as letters; those from `from` on differ from others'. */
+static const char *words(char *out, int n, int from, char other)
+{
+    char *at = out;
+    for (int i = 0; i < n; i++) {
+        const char mark = i < from ? 'x' : other;
+        *at++ = mark;
+        *at++ = (char)('a' + i / 26);
+        *at++ = (char)('a' + i % 26);
+        *at++ = ' ';
+    }
+    at[-1] = '\0';
+    return out;
+}
+
+/* Of 42 words there are 40 runs of three. If the first 34 are equal, 32 runs are, 80 %; one less is too few. */
+static void four_fifths_of_the_runs_are_enough(void **state)
+{
+    char one[256], same[256], other[256];
+    const sp_hit hits[] = {{.id = 1, .title = "a", .text = words(one, 42, 42, 'x')},
+                           {.id = 2, .title = "b", .text = words(same, 42, 34, 'y')},
+                           {.id = 3, .title = "c", .text = words(other, 42, 33, 'z')}};
+    leaves(hits, 3, 8, "13", 1);
+}
+
+/* A part of a better chunk adds nothing; a longer one does. */
+static void a_part_is_a_duplicate_and_the_whole_is_not(void **state)
+{
+    char part[256], whole[512];
+    const sp_hit hits[] = {{.id = 1, .title = "a", .text = words(part, 40, 40, 'x')},
+                           {.id = 2, .title = "b", .text = words(whole, 80, 80, 'x')}};
+    const sp_hit turned[] = {hits[1], hits[0]};
+    leaves(hits, 2, 8, "12", 0);
+    leaves(turned, 2, 8, "2", 1);
+}
+
+/* Below 30 words the titles must be equal, from there on they need not. One and two words are a run, too. */
+static void titles_count_below_thirty_words(void **state)
+{
+    static const int lengths[] = {1, 2, 3, 29, 30};
+    for (size_t i = 0; i < SP_COUNT(lengths); i++) {
+        char text[256];
+        words(text, lengths[i], lengths[i], 'x');
+        const sp_hit hits[] = {{.id = 1, .title = "a", .text = text},
+                               {.id = 2, .title = "b", .text = text},
+                               {.id = 3, .title = "a", .text = text}};
+        leaves(hits, 3, 8, lengths[i] < 30 ? "12" : "1", lengths[i] < 30 ? 1 : 2);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_leave_their_places_to_others),
         cmocka_unit_test(another_name_or_number_is_no_duplicate),
         cmocka_unit_test(words_of_other_scripts_differ),
+        cmocka_unit_test(four_fifths_of_the_runs_are_enough),
+        cmocka_unit_test(a_part_is_a_duplicate_and_the_whole_is_not),
+        cmocka_unit_test(titles_count_below_thirty_words),
         cmocka_unit_test(a_short_chunk_means_what_its_title_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

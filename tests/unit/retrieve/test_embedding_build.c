@@ -14,12 +14,17 @@ typedef struct seen {
     int go_on;         /* calls of progress until it interrupts */
 } seen;
 
-/* vector_of -- other texts have other vectors. */
+/* vector_of -- of length 1; other texts have other vectors. */
 static void vector_of(const char *text, float *out)
 {
-    uint32_t hash = 2166136261u;
-    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 16777619u;
-    for (int d = 0; d < DIMS; d++) out[d] = (float)(hash >> 8 * d & 255) + 1;
+    uint64_t hash = 0xcbf29ce484222325u;
+    float sum = 0;
+    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    for (int d = 0; d < DIMS; d++) {
+        out[d] = (float)(int)(hash >> 15 * d & 0x7fff) - 0x3fff;
+        sum += out[d] * out[d];
+    }
+    for (int d = 0; d < DIMS; d++) out[d] /= sqrtf(sum);
 }
 
 static sp_err embed(const char *const *texts, int n, float *out, void *user)
@@ -100,24 +105,40 @@ static void an_opened_index_has_the_vectors_of_all_chunks(void **state)
     }
 }
 
-/* check_vectors -- each chunk of the index has the vector of its text. */
-static void check_vectors(const char *index)
+/* check_vectors -- each of the n chunks of the index has the vector of its text, and is the nearest to it. */
+static void check_vectors(const char *index, int n_chunks)
 {
+    const char *sql = "SELECT id, text, v FROM chunks JOIN vectors ON chunk = id";
     sqlite3 *db;
     sqlite3_stmt *s;
-    const char *sql = "SELECT text, v FROM chunks JOIN vectors ON chunk = id";
+    sp_index *ix;
+    sp_vectors *x;
+    sp_vectors_kind kind;
     int n = 0;
+    assert_int_equal(sp_index_open(index, &ix), SP_OK);
+    assert_int_equal(sp_embedding_open(ix, "lengths", &x, &kind), SP_OK);
+    assert_int_equal(sp_vectors_count(x), n_chunks);
     assert_int_equal(sqlite3_open_v2(index, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
     assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &s, NULL), SQLITE_OK);
     for (; sqlite3_step(s) == SQLITE_ROW; n++) {
         float v[DIMS];
-        vector_of((const char *)sqlite3_column_text(s, 0), v);
-        assert_int_equal(sqlite3_column_bytes(s, 1), sizeof v);
-        assert_memory_equal(sqlite3_column_blob(s, 1), v, sizeof v);
+        sp_near found[CHUNKS];
+        int n_found = 0;
+        const sp_vectors_query q = {.v = v, .k = CHUNKS, .breadth = CHUNKS};
+        vector_of((const char *)sqlite3_column_text(s, 1), v);
+        assert_int_equal(sqlite3_column_bytes(s, 2), sizeof v);
+        assert_memory_equal(sqlite3_column_blob(s, 2), v, sizeof v);
+        assert_int_equal(sp_vectors_search(x, &q, found, &n_found), SP_OK);
+        assert_int_equal(n_found, n_chunks);
+        int at = 0; /* equal texts are equally near */
+        while (at < n_found && found[at].id != sqlite3_column_int64(s, 0)) at++;
+        assert_true(at < n_found && fabsf(found[at].distance - found[0].distance) < 1e-5f);
     }
-    assert_int_equal(n, CHUNKS);
+    assert_int_equal(n, n_chunks);
     sqlite3_finalize(s);
     sqlite3_close(db);
+    sp_vectors_destroy(x);
+    sp_index_close(ix);
 }
 
 /* The first batch has all texts; later ones take its vectors, of their own text each, and embed nothing. */
@@ -133,7 +154,43 @@ static void equal_texts_share_a_vector(void **state)
         assert_in_range(s.n_texts, TEXTS, MOST_AT_ONCE);
         assert_int_equal(stats.n_embedded, s.n_texts);
         assert_int_equal(stats.n_kept, CHUNKS - s.n_texts);
-        check_vectors(index);
+        check_vectors(index, CHUNKS);
+        assert_int_equal(remove(index), 0);
+    }
+}
+
+static void run(const char *index, const char *sql)
+{
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open_v2(index, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+static void counts(const char *index, const char *kind, int64_t n_embedded, int64_t n_kept, int64_t n_removed)
+{
+    seen s = {.go_on = 2 * CHUNKS};
+    sp_index_embed_stats stats = {0};
+    assert_int_equal(update(index, kind, &s, &stats), SP_OK);
+    assert_int_equal(stats.n_embedded, n_embedded);
+    assert_int_equal(stats.n_kept, n_kept);
+    assert_int_equal(stats.n_removed, n_removed);
+    check_vectors(index, (int)(n_embedded + n_kept));
+}
+
+/* By each kind: nothing is embedded twice; chunks that are gone lose their vectors, changed ones get another. */
+static void vectors_follow_the_chunks(void **state)
+{
+    static const char *const kinds[] = {"flat", "ivf", "hnsw"};
+    for (size_t i = 0; i < SP_COUNT(kinds); i++) {
+        const char *index = build(*state, CHUNKS);
+        counts(index, kinds[i], CHUNKS, 0, 0);
+        counts(index, kinds[i], 0, CHUNKS, 0);
+        run(index, "DELETE FROM chunks WHERE id % 4 = 0");
+        counts(index, kinds[i], 0, CHUNKS - CHUNKS / 4, CHUNKS / 4);
+        run(index, "UPDATE chunks SET text = text || ' Twice.' WHERE id % 4 = 1");
+        counts(index, kinds[i], CHUNKS / 4, CHUNKS / 2, 0);
+        counts(index, kinds[(i + 1) % SP_COUNT(kinds)], 0, CHUNKS - CHUNKS / 4, 0);
         assert_int_equal(remove(index), 0);
     }
 }
@@ -142,6 +199,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(an_interruption_waits_for_few_chunks_and_keeps_them),
+        FOLDER_TEST(vectors_follow_the_chunks),
         FOLDER_TEST(equal_texts_share_a_vector),
         FOLDER_TEST(an_opened_index_has_the_vectors_of_all_chunks),
     };
