@@ -23,6 +23,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -30,7 +31,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/support")]
 import faults  # noqa: E402
 from reference import encoder  # noqa: E402
 
-MOST = {"allocation": 2000, "read": 40, "write": 40, "full": 40, "short": 10, "sync": 20, "hang": 40, "open": 20, "change": 10,
+MOST = {"allocation": 2000, "read": 40, "write": 40, "full": 40, "short": 10, "sync": 20, "hang": 200, "open": 20, "change": 10,
         "stat": 20}
 KINDS = [*MOST, "clock", "kill"]
 
@@ -153,6 +154,37 @@ class World:
         self.faults.jump(self.rng.choice([-1, 1]) * self.rng.randrange(10**9) if "clock" in chosen else 0)
         self.noisy = bool(chosen)
 
+    def hang(self):
+        """While every call for a file of the store hangs, changes of documents wait, and other requests do not."""
+        if "hang" not in self.args.kinds:
+            return
+        self.quiet()
+        name, keeper = f"d{self.rng.randrange(4)}", f"Keeper{self.rng.randrange(10**9):09}"
+        changes = [lambda: self.delete(name), lambda: self.check_put(name, keeper)]
+        free = [k for k, (_, body) in enumerate(self.calls) if "kept" not in str(body)]
+        chosen = [self.rng.choice(free) for _ in range(3)]
+        self.faults.set(0, 10**9, hang=1)
+        found = []
+
+        def change():
+            try:
+                for x in changes:
+                    x()
+            except Finding as e:
+                found.append(e)
+
+        changing = threading.Thread(target=change)
+        changing.start()
+        try:
+            for k in chosen:
+                self.ask(k)
+            check(self.call("/health")[0] in (200, 503), "no health while the disk hangs")
+        finally:
+            self.quiet()
+            changing.join()
+        if found:
+            raise found[0]
+
     def restart(self):
         hard = "kill" in self.args.kinds and self.rng.random() < 0.7
         if not hard:
@@ -183,7 +215,8 @@ class World:
 
     def step(self):
         steps = {self.ask: 10, self.put: 2, self.upload: 2, self.get: 2, self.ask_about: 2, self.delete: 2,
-                 self.fault: 3, self.restart: 0 if self.args.one_server else 0.4}
+                 self.fault: 3, self.hang: 0.5,
+                 self.restart: 0 if self.args.one_server else 0.4}
         self.rng.choices(list(steps), list(steps.values()))[0]()
         if not self.server.is_alive():
             raise Finding("the server died: " + (self.folder / "log").read_text()[-3000:])

@@ -158,10 +158,16 @@ static int note(int fd, const char *path)
 OPEN_CALL(open)
 OPEN_CALL(open64)
 
+/* hang -- for hang_ms, or until no call hangs any more. */
+static void hang(void)
+{
+    for (uint32_t ms = 0; ms < c->hang_ms && __atomic_load_n(&c->one_in[HANG], __ATOMIC_RELAXED); ms += 5) usleep(5000);
+}
+
 static int is_watched(int fd)
 {
     if (fd < 0 || fd >= MOST_FILES || !watched[fd]) return 0;
-    if (fails(HANG)) usleep(c->hang_ms * 1000);
+    if (fails(HANG)) hang();
     return 1;
 }
 
@@ -216,7 +222,7 @@ SYNC_CALL(fdatasync)
 static int is_stopped(const char *path, enum kind k)
 {
     if (!is_below(path)) return 0;
-    if (fails(HANG)) usleep(c->hang_ms * 1000);
+    if (fails(HANG)) hang();
     return fails(k);
 }
 
