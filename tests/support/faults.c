@@ -161,7 +161,8 @@ OPEN_CALL(open64)
 /* hang -- for hang_ms, or until no call hangs any more. */
 static void hang(void)
 {
-    for (uint32_t ms = 0; ms < c->hang_ms && __atomic_load_n(&c->one_in[HANG], __ATOMIC_RELAXED); ms += 5) usleep(5000);
+    for (uint32_t ms = 0; ms < c->hang_ms && __atomic_load_n(&c->one_in[HANG], __ATOMIC_RELAXED); ms += 5)
+        usleep(5000);
 }
 
 static int is_watched(int fd)
