@@ -1,6 +1,7 @@
 /* erase.c -- overwrites the bytes that dropped, moved and replaced copies left in the segments of the disk tier, on
  * the writing thread. Space between live copies becomes a hole if the file system supports holes, which also frees it;
- * otherwise zeros. The index is rewritten without the lines of dropped copies. */
+ * otherwise zeros. The index is rewritten without the lines of dropped copies; a damaged one that an open kept is
+ * deleted, whatever it contains. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -102,6 +103,7 @@ sp_err sp_disk_erase(sp_disk_tier *d)
         if (one != SP_OK) err = one;
     }
     sp_vec_fini(&live);
-    sp_err shortened = sp_disk_shorten_index(d, true);
-    return err == SP_OK ? shortened : err;
+    sp_err index = sp_disk_shorten_index(d, true);
+    if (index == SP_OK) index = sp_journal_remove_damaged(&d->journal);
+    return err == SP_OK ? index : err;
 }

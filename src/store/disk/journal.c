@@ -258,12 +258,22 @@ sp_err sp_journal_rewrite(sp_journal *j, const sp_journal_line *lines, size_t n,
 /* move_aside -- renames a file that is not an index, and logs it. */
 static sp_err move_aside(sp_journal *j)
 {
-    sp_log(SP_LOG_WARN, "%s; it is kept as %s.damaged", sp_error_detail(), j->path);
+    sp_log(SP_LOG_WARN, "%s; it is kept as %s.damaged until the next deletion", sp_error_detail(), j->path);
     char *path = with_suffix(j->path, ".damaged");
     if (!path) return sp_fail_nomem(strlen(j->path), "a path");
     sp_err err = SP_OK;
     if (rename(j->path, path) != 0)
         err = sp_fail(SP_E_IO, "%s: cannot rename: %s", j->path, strerror(errno));
+    sp_free(path);
+    return err;
+}
+
+sp_err sp_journal_remove_damaged(const sp_journal *j)
+{
+    char *path = with_suffix(j->path, ".damaged");
+    if (!path) return sp_fail_nomem(strlen(j->path), "a path");
+    sp_err err = SP_OK;
+    if (unlink(path) != 0 && errno != ENOENT) err = sp_fail(SP_E_IO, "%s: cannot delete: %s", path, strerror(errno));
     sp_free(path);
     return err;
 }

@@ -64,6 +64,9 @@ sp_err sp_journal_append(sp_journal *j, const sp_journal_line *lines, size_t n,
 sp_err sp_journal_rewrite(sp_journal *j, const sp_journal_line *lines, size_t n,
                           uint32_t next_segment) SP_MUST_CHECK;
 
+/* sp_journal_remove_damaged -- deletes "<path>.damaged" if there is one. Errors: SP_E_IO, SP_E_NOMEM. */
+sp_err sp_journal_remove_damaged(const sp_journal *j) SP_MUST_CHECK;
+
 /* sp_journal_space -- the namespace that a journal names. Errors: as open. */
 sp_err sp_journal_space(const char *path, sp_digest *out) SP_MUST_CHECK;
 

@@ -198,7 +198,7 @@ static atomic_int n_refused;
 
 int unlink(const char *path)
 {
-    if (!atomic_load(&refuses)) return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+    if (!atomic_load(&refuses) || access(path, F_OK) != 0) return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
     atomic_fetch_add(&n_refused, 1);
     errno = EIO;
     return -1;
@@ -237,6 +237,29 @@ static void a_file_that_cannot_be_deleted_is_erased(void **state)
         assert_int_equal(access(file_in(b.dir, "00000001.kv", path), F_OK), -1);
         bench_end(&b);
     }
+}
+
+/* The index that an open has put aside names copies, or contains anything else. */
+static void a_damaged_index_that_was_kept_is_deleted(void **state)
+{
+    bench b;
+    char path[600];
+    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 64 << 10});
+    for (uint32_t i = 0; i < 4; i++) assert_ok(noise_put(b.tier, i, 1));
+    sp_tier_close(b.tier);
+    FILE *f = fopen(file_in(b.dir, "index", path), "r+");
+    assert_true(f && fputc('x', f) == 'x' && fclose(f) == 0);
+    bench_open(&b);
+    assert_int_equal(access(file_in(b.dir, "index.damaged", path), F_OK), 0);
+    const sp_digest id = id_of(1);
+    atomic_store(&refuses, true);
+    assert_fails(erase(&b, &id, 1, NULL), SP_E_IO, "index.damaged: cannot delete");
+    atomic_store(&refuses, false);
+    assert_ok(erase(&b, &id, 1, NULL));
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(occurrences(&b, &id, sizeof id), 0);
+    assert_ok(noise_get(b.tier, 2, 1));
+    bench_end(&b);
 }
 
 /* A full budget is an error, not an endless loop, while no file can be deleted. */
@@ -331,6 +354,7 @@ int main(void)
         cmocka_unit_test(a_header_that_cannot_be_read_is_an_error),
         cmocka_unit_test(a_damaged_header_is_erased),
         cmocka_unit_test(a_file_that_cannot_be_deleted_is_erased),
+        cmocka_unit_test(a_damaged_index_that_was_kept_is_deleted),
         cmocka_unit_test(a_put_that_needs_a_file_deleted_fails),
         cmocka_unit_test(bytes_of_a_put_that_failed_are_erased),
         cmocka_unit_test(a_sweep_may_be_left),
