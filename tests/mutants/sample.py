@@ -9,10 +9,10 @@ since is left out. --known: no test but those that are known so far.
 
 A bug is built in a copy of the tree; if a call that frees memory is left out, a program that leaks fails. Of the
 tests that reach its line --tests run, for about --seconds of CPU: those of its folder and of its file's name first,
-then the quickest, until one fails. If none fails, the nearest ASAN_TESTS of them run with AddressSanitizer, as in
-`make asan`; then Python tests that reach the line, or may (fall_back). A bug in equivalent.txt changes nothing that
-anybody could notice, and is left out. Results are kept in build/mutants/sample.txt while the file is the same: the
-command can be stopped and started again; --again retries those that survived, --report only prints.
+then the quickest, until one fails. If none fails, the nearest ASAN_TESTS of the quick ones run with AddressSanitizer,
+as in `make asan`; then Python tests that reach the line, or may (fall_back). A bug in equivalent.txt changes nothing
+that anybody could notice, and is left out. Results are kept in build/mutants/sample.txt while the file is the same:
+the command can be stopped and started again; --again retries those that survived, --report only prints.
 
 The share has a 95 % interval (Wilson). Which lines Python tests reach is known of PYTHON_TESTS: all of them take an
 hour.
@@ -50,8 +50,8 @@ PYTHON_TESTS = ["test_json", "test_config", "test_index", "test_graph", "test_pr
 # Python tests for a bug that no C program has caught, beside those with a word of its path in their name.
 FALL_BACK = {"serve": ["test_server"], "server": ["test_server"], "cli": ["test_program"], "cmd": ["test_program"]}
 MOST_FALL_BACK = 3
-# Programs that run again with AddressSanitizer, for a bug that no C program has caught.
-ASAN_TESTS = 3
+# Programs that run again with AddressSanitizer, for a bug that no C program has caught, and their seconds without it.
+ASAN_TESTS, ASAN_S = 3, 5
 
 # -- which test reaches which line -----------------------------------------------------------------
 
@@ -381,7 +381,8 @@ class Tree:
         if result:
             return result
         obj, was = self.object_of(file), self.object_of(file).read_bytes()
-        by = self.asan_reports(file, text, in_c[:ASAN_TESTS], reach)
+        quick = [t for t in in_c if reach[t]["seconds"] <= ASAN_S]
+        by = self.asan_reports(file, text, quick[:ASAN_TESTS], reach)
         if by:
             return f"caught by {by} with AddressSanitizer"
         obj.write_bytes(was)
