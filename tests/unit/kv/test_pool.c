@@ -228,6 +228,8 @@ static void random_use_agrees_with_counting(void **state)
             }
         }
         assert_int_equal(sp_kv_pool_n_free(pool), n_free);
+        assert_int_equal(sp_kv_pool_n_near(pool), N - n_free);
+        assert_int_equal(sp_kv_pool_n_away(pool), 0);
         uint32_t at = (uint32_t)check_random(&seed, N);
         assert_int_equal(sp_kv_refs(pool, at), refs[at]);
     }

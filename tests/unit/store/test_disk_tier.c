@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "disk.h"
+#include "store/disk/disk_int.h"
 
 static const char *const kinds[] = {"threads", "uring"};
 
@@ -504,10 +505,25 @@ static void a_look_up_does_not_wait_for_the_disk(void **state)
     remove_folder(dir);
 }
 
+static void as_many_threads_read_as_were_asked_for(void **state)
+{
+    static const int asked[] = {0, 1, 3, SP_DISK_MAX_READERS, SP_DISK_MAX_READERS + 1};
+    for (size_t i = 0; i < SP_COUNT(asked); i++) {
+        bench b;
+        assert_true(bench_begin(&b, (sp_disk_tier_opts){.n_readers = asked[i], .io = "threads"}));
+        const sp_disk_tier *d = (const sp_disk_tier *)b.tier;
+        assert_int_equal(d->n_readers, asked[i] ? SP_MIN(asked[i], (int)SP_DISK_MAX_READERS) : 2);
+        assert_ok(noise_put(b.tier, 1, 1));
+        assert_int_equal(noise_get(b.tier, 1, 1), SP_OK);
+        bench_end(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_look_up_does_not_wait_for_the_disk),
+        cmocka_unit_test(as_many_threads_read_as_were_asked_for),
         cmocka_unit_test(a_copy_round_trips),
         cmocka_unit_test(ranges_of_layers_are_read),
         cmocka_unit_test(large_layers_are_read_in_pieces),
