@@ -399,6 +399,10 @@ fuzz-short:
 fuzz-keep: $(FUZZ_BIN)
 	@for f in $(FUZZ_BIN); do n=$$(basename $$f); mkdir -p build/fuzz/new/$$n tests/fuzz/corpus/$$n; \
 		$$f -merge=1 -rss_limit_mb=2048 tests/fuzz/corpus/$$n build/fuzz/new/$$n 2>&1 | tail -1; done
+# fuzz-log -- for FUZZ_MINUTES, runs of the target that has had the fewest executions; counts are kept.
+FUZZ_MINUTES ?= 60
+fuzz-log: $(FUZZ_BIN)
+	@python3 tests/fuzz/log.py --seconds $(FUZZ_SECONDS) --minutes $(FUZZ_MINUTES)
 # hnswlib is in C++.
 FUZZ_LINK := -fsanitize=address,undefined,fuzzer -fno-sanitize-recover=all -fsanitize-link-c++-runtime
 build/fuzz/%: tests/fuzz/%.c $(LIB_SRC)
@@ -494,6 +498,7 @@ help:
 	@echo "make test-arm64 the C programs of the suite for 64-bit ARM, under qemu-user (ARM64_ONLY=substring of a name)"
 	@echo "make asan|ubsan|tsan   the test suite under a sanitizer"
 	@echo "make fuzz       fuzz every parser (FUZZ_SECONDS=600); make fuzz-short: seconds; make fuzz-keep: keep what was found"
+	@echo "make fuzz-log   fuzz for FUZZ_MINUTES, fewest executions first; counts are in tests/fuzz/executions.csv"
 	@echo "make crash|fault   kill a process that writes to a store (CRASHES=1000); make its system calls fail"
 	@echo "make mutants    apply known bugs in a copy of the tree: which do the tests notice (ONLY=substring of a name)"
 	@echo "make mutants N=200 SEED=1   random bugs, in lines that tests reach (QUICK=1: C programs only); continued when run again"
@@ -506,6 +511,6 @@ help:
 	@echo "make tables     the quality tables of docs/benchmarks.md, resumable (TABLES=\"--limit 20\")"
 	@echo "make layers     check the floors, function sizes and layout (STRICT=1: fail on sizes); make format; make compile_commands.json; make clean"
 
-.PHONY: real-models damaged-models fuzz-short fuzz-keep power-loss remote-faults crash fault mutants sampled chaos examples python wheel install uninstall all demo test test-cpus test-arm64 setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench tables soak
+.PHONY: real-models damaged-models fuzz-short fuzz-log fuzz-keep power-loss remote-faults crash fault mutants sampled chaos examples python wheel install uninstall all demo test test-cpus test-arm64 setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench tables soak
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d) $(EMULATED_OBJ:.o=.d) $(EMULATED_ALL:=.d)
