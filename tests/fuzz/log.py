@@ -3,10 +3,10 @@
     python tests/fuzz/log.py [--seconds 60] [--minutes M] [--only NAME,...] [--build build/fuzz]
     python tests/fuzz/log.py --table
 
-Each run adds a line to tests/fuzz/executions.csv: target, commit, executions, seconds of CPU, findings. Inputs that
-reach new code are kept in BUILD/new (`make fuzz-keep` adds them to the corpus). --table prints the sum of each target,
-how many inputs a second of CPU its last run had, and the hours of one CPU that are left to GOAL at that speed. The exit
-code is 1 when a run ended with a finding.
+Each run adds a line to tests/fuzz/executions.csv: target, last commit of src, executions, seconds of CPU, findings.
+Inputs that reach new code are kept in BUILD/new (`make fuzz-keep` adds them to the corpus). --table prints the sum of
+each target, how many inputs a second of CPU its last run had, and the hours of one CPU that are left to GOAL at that
+speed. The exit code is 1 when a run ended with a finding.
 """
 import argparse
 import csv
@@ -27,7 +27,8 @@ def read_log():
     if not LOG.exists():
         return []
     with open(LOG, newline="") as f:
-        return [{**row, **{k: int(row[k]) for k in FIELDS[2:]}} for row in csv.DictReader(f)]
+        rows = list(csv.DictReader(f))
+    return [{**row, "executions": int(row["executions"]), "seconds": float(row["seconds"])} for row in rows]
 
 
 def add_line(row):
@@ -60,7 +61,9 @@ def fewest_first(chosen, end):
 
 
 def commit():
-    return subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    """The last one that changed src."""
+    command = ["git", "log", "-1", "--format=%h", "--abbrev=8", "--", "src"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
 
 
 def run(target, seconds, build):
@@ -77,12 +80,12 @@ def run(target, seconds, build):
     if done.returncode or not n:
         print(done.stderr[-6000:], flush=True)
     return {"target": target, "commit": commit(), "executions": int(n[1]) if n else 0,
-            "seconds": round(cpu), "findings": int(done.returncode != 0)}
+            "seconds": max(0.1, round(cpu, 1)), "findings": int(done.returncode != 0)}
 
 
 def table():
     print("| target | executions | a second of CPU | hours to 10^8 |\n|---|---|---|---|")
-    last = {row["target"]: row["executions"] / max(1, row["seconds"]) for row in read_log()}
+    last = {row["target"]: row["executions"] / row["seconds"] for row in read_log()}
     for target, n in counted().items():
         speed = last.get(target)
         left = f"{max(0, GOAL - n) / speed / 3600:.1f}" if speed else "-"
