@@ -82,6 +82,18 @@ char *sp_strdup_n(const char *s, size_t n)
 
 /* -- arena ---------------------------------------------------------------------------------- */
 
+/* With AddressSanitizer, what is not taken cannot be read: a gap after each object, and the rest of a chunk. */
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+enum { ARENA_GAP = 16 };
+#define hide(p, n) __asan_poison_memory_region(p, n)
+#define show(p, n) __asan_unpoison_memory_region(p, n)
+#else
+enum { ARENA_GAP = 0 };
+#define hide(p, n) SP_UNUSED(p)
+#define show(p, n) SP_UNUSED(p)
+#endif
+
 struct sp_arena_chunk {
     sp_arena_chunk *older;
     size_t size;
@@ -97,9 +109,9 @@ void sp_arena_init(sp_arena *a)
 
 void *sp_arena_take(sp_arena *a, size_t n, size_t size)
 {
-    size_t bytes;
-    if (__builtin_mul_overflow(n, size, &bytes) || bytes > PTRDIFF_MAX / 2) return NULL;
-    bytes = SP_ROUND_UP(SP_MAX(bytes, 1), (size_t)16);
+    size_t object;
+    if (__builtin_mul_overflow(n, size, &object) || object > PTRDIFF_MAX / 2) return NULL;
+    const size_t bytes = SP_ROUND_UP(SP_MAX(object, 1), (size_t)16) + ARENA_GAP;
     if (!a->chunks || bytes > a->size - a->used) {
         size_t want = SP_MAX(bytes, SP_MAX(a->size * 2, (size_t)ARENA_CHUNK_BYTES));
         sp_arena_chunk *c = sp_alloc(1, sizeof *c + want);
@@ -109,10 +121,12 @@ void *sp_arena_take(sp_arena *a, size_t n, size_t size)
         a->chunks = c;
         a->used = 0;
         a->size = want;
+        hide(c->data, want);
     }
     void *p = a->chunks->data + a->used;
     a->used += bytes;
-    memset(p, 0, bytes);
+    show(p, object);
+    memset(p, 0, ARENA_GAP ? object : bytes);
     return p;
 }
 
@@ -126,6 +140,7 @@ void sp_arena_reset(sp_arena *a)
     }
     a->chunks->older = NULL; /* each is twice the size of the one before */
     a->used = 0;
+    hide(a->chunks->data, a->size);
 }
 
 void sp_arena_fini(sp_arena *a)

@@ -1,4 +1,8 @@
 /* test_mem.c -- allocation, arenas and growable arrays. */
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 #include "support/check.h"
 
 #include <sys/mman.h>
@@ -135,6 +139,28 @@ static void arena_items_are_aligned_zeroed_and_apart(void **state)
         sp_arena_reset(&a);
     }
     sp_arena_fini(&a);
+}
+
+/* AddressSanitizer sees what is read beyond an item, and after a reset. */
+static void a_sanitizer_sees_the_ends_of_items(void **state)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    sp_arena a;
+    sp_arena_init(&a);
+    for (int round = 0; round < 2; round++) {
+        for (size_t n = 1; n < 70; n++) {
+            char *p = sp_arena_take(&a, n, 1);
+            assert_null(__asan_region_is_poisoned(p, n));
+            assert_true(__asan_address_is_poisoned(p + n) && __asan_address_is_poisoned(p - 1) == (n > 1));
+        }
+        char *last = sp_arena_take(&a, 1, 1);
+        sp_arena_reset(&a);
+        assert_true(__asan_address_is_poisoned(last));
+    }
+    sp_arena_fini(&a);
+#else
+    skip();
+#endif
 }
 
 static void two_empty_items_differ(void **state)
@@ -284,6 +310,7 @@ int main(void)
         cmocka_unit_test(copies_of_strings_end),
         cmocka_unit_test(faults_begin_when_told_and_last),
         cmocka_unit_test(arena_items_are_aligned_zeroed_and_apart),
+        cmocka_unit_test(a_sanitizer_sees_the_ends_of_items),
         cmocka_unit_test(two_empty_items_differ),
         cmocka_unit_test(reset_keeps_the_largest_chunk),
         cmocka_unit_test(an_arena_refuses_what_overflows),
