@@ -115,6 +115,7 @@ def test_files(server):
     status, o = send(server, "POST", "/v1/documents", form, headers={"Content-Type": "multipart/form-data; boundary=form42"})
     assert status == 201 and o["id"] == "form" and o["title"] == "Piers" and o["pinned"], o
     for body, param in (({"file": {"name": "a.bin", "data": "AAAA"}}, "file"), ({"file": {"name": "a.pdf", "data": "!"}}, "file.data"),
+                        ({"file": {"name": "a.jsonl", "data": base64.b64encode(b'{"text": "a"}\n{').decode()}}, "file"),
                         ({"id": "x"}, "text"), ({"text": "a", "ttl_seconds": -1}, "ttl_seconds"), ({"text": ""}, "text"),
                         ({"text": "a", "id": "b/c"}, "id"), ({"text": "a", "id": ""}, "id"), ({"text": "a", "tags": ["b"]}, "tags"),
                         ({"text": "a", "precompute": "all"}, "precompute"), ({"text": "a", "id": "n", "precompute": {"fuse": -1}}, "precompute.fuse"),

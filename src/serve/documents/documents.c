@@ -262,7 +262,9 @@ static sp_err cut(putting *p, const char *salt, const sp_document_new *n)
     SP_TRY(salt ? sp_prompt_create_for(p->d->ctx, salt, &p->prompt)
                 : sp_prompt_create(p->d->ctx, &p->prompt));
     SP_TRY(sp_prompt_system(p->prompt, "")); /* a chunk never begins a prompt */
-    SP_TRY(sp_text_pieces(&source, take_piece, p));
+    const sp_err err = sp_text_pieces(&source, take_piece, p);
+    if (err == SP_E_FORMAT) return SP_E_UNSUPPORTED; /* the file is damaged, not the shelf; the detail stays */
+    SP_TRY(err);
     return p->chunks.n ? SP_OK : sp_fail(SP_E_ARG, "document: there is no text in it");
 }
 

@@ -136,6 +136,30 @@ static void epub_is_read_in_the_order_of_its_spine(void **state)
     sp_vec_fini(&z);
 }
 
+/* A book with one page: the paths of the package and of the page as files name them, and in the archive. */
+static void assert_page_found(folder *f, const char *package, const char *href, const char *in_archive,
+                              const char *page)
+{
+    char container[256], list[256], file[256];
+    snprintf(container, sizeof container, "<c><rootfile full-path='%sp.opf'/></c>", package);
+    snprintf(list, sizeof list, "<p><item id='a' href='%s'/><itemref idref='a'/></p>", href);
+    snprintf(file, sizeof file, "%sp.opf", in_archive);
+    sp_bytes z = pack(f, (entry[]){{"META-INF/container.xml", container}, {file, list}, {page, "<p>Wicks."}, {0}});
+    assert_read("a.epub", &z, "a.epub|Wicks.\n\n");
+    sp_vec_fini(&z);
+}
+
+static void pages_of_books_are_found_by_links_of_any_kind(void **state)
+{
+    folder *f = *state;
+    assert_page_found(f, "O E/", "a b.html", "O E/", "O E/a b.html");
+    assert_page_found(f, "\xC3\x9C/", "\xC3\xA4.html#x", "\xC3\x9C/", "\xC3\x9C/\xC3\xA4.html");
+    assert_page_found(f, "O%20E/", "%C3%A4.html", "O E/", "O E/\xC3\xA4.html");
+    assert_page_found(f, "O/", "a:b%25%2f%4g%4.html", "O/", "O/a:b%/%4g%4.html");
+    assert_page_found(f, "O/P/", "./.././Q/../../a.html", "O/P/", "a.html");
+    assert_page_found(f, "", "../../a.html", "", "a.html");
+}
+
 static void damaged_archives_are_refused(void **state)
 {
     sp_bytes z = {0};
@@ -297,6 +321,7 @@ int main(void)
         FOLDER_TEST(a_document_has_the_title_it_declares),
         FOLDER_TEST(odt_becomes_markdown),
         FOLDER_TEST(epub_is_read_in_the_order_of_its_spine),
+        FOLDER_TEST(pages_of_books_are_found_by_links_of_any_kind),
         FOLDER_TEST(damaged_archives_are_refused),
         FOLDER_TEST(damage_anywhere_does_no_harm),
         FOLDER_TEST(entities_are_not_expanded),
