@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes the quality tables of docs/benchmarks.md again, and a table of speed, from runs that can be interrupted.
 
-    bench/tables.py [--out FOLDER] [--only NAME,...] [--limit N] [--data DATA] [--models FOLDER] [--report]
+    bench/tables.py [--out FOLDER] [--only NAME,...] [--limit N] [--data DATA] [--models FOLDER] [--judge TITLE=FILE]
+                    [--report]
 
 Each table is one run of `spolia eval` (or `bench reuse`) for each model, whose rows are appended to a file in FOLDER
 (build/tables); the same command continues what was interrupted, and runs nothing again that is there. FOLDER/tables.md
@@ -39,6 +40,7 @@ TUNE = "{tune}"                                 # among options: the half of the
 CRAFT = "craft@0,craft@0.15,craft:focus=0@0.15,craft:alpha=0.25,craft:alpha=1"
 COPIES = "craft@0,craft@0.15"
 LAYERS = "full,random@0.15,blend@0.15,blend:layer=7@0.15,blend:layer=13@0.15"
+TRAINED = "full,inplace@0,inplace@0.15"
 SEEDS = ",".join(["full", "random@0.15", *(f"random:seed={seed}@0.15" for seed in range(1, 10))])
 
 
@@ -57,6 +59,10 @@ TABLES = {
     "stream": Table("SQuAD as a stream, from an empty cache", "squad_v1", STREAM, ["-k", "6", "--cold"]),
     "stream-f1": Table("The same, as many questions as F1 needs", "squad_v1", "inplace@0.15,inplace@0.3",
                        ["-k", "6", "--cold"]),
+    "trained": Table("SQuAD as a stream, with models that train/judge.py has fine-tuned", "squad_v1", TRAINED,
+                     ["-k", "6", "--cold"]),
+    "trained-hotpotqa": Table("HotpotQA, all paragraphs known, with the same models", "hotpotqa", TRAINED,
+                              ["--order", "shuffled"]),
     "hotpotqa": Table("HotpotQA, all paragraphs known", "hotpotqa", CURVE, ["--order", "shuffled"]),
     "2wiki": Table("2WikiMultihopQA, all paragraphs known", "2wiki", CURVE, ["--order", "shuffled"]),
     "musique": Table("MuSiQue, all paragraphs known", "musique", CURVE, ["--order", "shuffled"]),
@@ -279,6 +285,8 @@ def n_for_f1(spread):
 def power(path):
     """Of a table with F1: how many questions it would take."""
     settings = rows_of(path)
+    if len(settings["off", 0.0]) < 8:
+        return []
     lines = ["", "| F1 | deviation of differences, points | questions needed |", "|---|---|---|"]
     for setting in settings:
         of = compared(settings, setting)
@@ -286,7 +294,7 @@ def power(path):
             continue
         spread = of["better_each"].std(ddof=1)
         lines.append(f"| {label(setting)} | {spread:.1f} | {n_for_f1(spread):,} |")
-    return lines if len(lines) > 3 and len(settings["off", 0.0]) >= 8 else []
+    return lines if len(lines) > 3 else []
 
 
 def in_order(path):
@@ -366,6 +374,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/tables")
     parser.add_argument("--data", type=pathlib.Path, help="folder of full sets; none: bench/questions")
     parser.add_argument("--models", type=pathlib.Path, help="folder of the judges (that of scripts/real-models)")
+    parser.add_argument("--judge", action="append", default=[], metavar="TITLE=FILE", help="this model, not those of --models")
     parser.add_argument("--only", help="tables, of " + ", ".join(TABLES))
     parser.add_argument("--limit", type=int, default=0, metavar="N")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of the table of speed (3)")
@@ -378,6 +387,11 @@ def main():
     models = given.models or pathlib.Path(os.environ.get("SPOLIA_MODELS", cache))
     given.out.mkdir(parents=True, exist_ok=True)
     here = {title: models / file for title, file in MODELS.items() if (models / file).exists()}
+    for judge in given.judge:
+        if "=" not in judge:
+            parser.error(f"--judge: {judge}: not TITLE=FILE")
+    if given.judge:
+        here = {title: pathlib.Path(file) for title, file in (judge.split("=", 1) for judge in given.judge)}
     if not here:
         sys.exit(f"tables: {models}: no model; `make real-models` fetches them")
     for name in wanted:

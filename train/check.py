@@ -2,16 +2,18 @@
 
 Prints one line a check and "N passed, N failed"; exit status 1 if one failed.
 """
+import argparse
 import json
 import os
 import random
 import sys
 import tempfile
 
+import gguf
 import numpy as np
 import torch
 
-from . import batch, config, facts, graphs, hints, metaqa, names, scenes, tokenizer, trees
+from . import batch, config, facts, graphs, hints, judge, judge_prompts, metaqa, names, scenes, tokenizer, trees
 from .export import gguf_tensors, load, read_gguf, write_gguf, write_hf
 from .graft import graft
 from .model import Llama, ModelConfig
@@ -284,11 +286,68 @@ def metaqa_keeps_its_halves_apart(f):
         assert not any(a != b and a.nodes == b.nodes[:len(a.nodes)] and a.relations == b.relations[:len(a.relations)] for a in paths for b in paths)
 
 
+def judge_prompts_of(f):
+    """Pieces of 5 to 12 tokens: heads 0 and 1, documents 2 to 9, a question and an answer; 12: what continuations ask."""
+    rng = np.random.default_rng(3)
+    sizes = [5, 7, 9, 8, 12, 9, 11, 9, 10, 12, 6, 5, 5]
+    about = dict(heads=[[0, 1]], items=[[0, False, [4], [2, 3, 5, 6, 7], 10, 11]], plain=[[2, 3, 4, 5, 6, 7, 8, 9]], follow=12)
+    path = f"{f.folder}/prompts.npz"
+    np.savez(path, ids=rng.integers(0, f.config.vocab_size, sum(sizes)).astype(np.uint16), ends=np.cumsum([0] + sizes),
+             about=np.frombuffer(json.dumps(about).encode(), np.uint8))
+    return judge_prompts.Prompts(path)
+
+
+def judge_prompts_are_made_of_pieces(f):
+    made = judge_prompts_of(f)
+    for seed in range(20):
+        rng = random.Random(seed)
+        p = made.question(rng, made.train[0])
+        chunks = [tuple(p.ids[p.chunk == c]) for c in range(p.chunk.max() + 1)]
+        assert tuple(made.piece(4)) in chunks and len(set(chunks)) == len(chunks) >= 4
+        assert (p.ids[p.asked:] == np.concatenate([made.piece(10), made.piece(11)])).all() and p.learned == 5
+        c = made.continuation(rng)
+        rest = c.ids[-c.learned:]
+        assert any((made.piece(n)[-c.learned:] == rest).all() for n in range(2, 10)) and (c.ids[c.asked:-c.learned] == made.piece(12)).all()
+
+
+def block_masks_hide_the_other_chunks(f):
+    made = judge_prompts_of(f)
+    p = made.question(random.Random(5), made.train[0], 5)
+    ids, pos, seg, chunk, want = judge.collate([p], "cpu")
+    assert want.sum() == p.learned and (ids[:, 1:][want[:, :-1]].numpy() == p.ids[-p.learned:]).all()
+    run = lambda i, x, ok: f.model(i, x, ok)[0]
+    with torch.no_grad():
+        block, full = run(ids, pos, batch.chunk_mask(seg, chunk)), run(ids, pos, batch.mask(seg))
+        head = (chunk[0] < 0) & (seg[0] == 0)
+        for c in range(5):
+            only = (head | (chunk[0] == c)).nonzero()[:, 0]
+            T = len(only)
+            alone = run(ids[:, only], pos[:, only], torch.ones(1, T, T, dtype=torch.bool).tril())
+            assert torch.allclose(alone, block[only], atol=1e-4)
+        last = (chunk[0] == 4).nonzero()[-1, 0]
+        assert not torch.allclose(block[last], full[last], atol=1e-2) and not torch.allclose(block[want[0]], full[want[0]], atol=1e-2)
+
+
+def judge_export_changes_the_matrices_alone(f):
+    write_gguf(f.model, f.enc, f"{f.folder}/a.gguf", "q8_0")
+    other = read_gguf(f"{f.folder}/a.gguf")
+    for b in other.blocks:
+        b.up.data *= 1.5
+    torch.save(dict(model=other.state_dict()), f"{f.folder}/best.pt")
+    judge.export(argparse.Namespace(gguf=f"{f.folder}/a.gguf", ckpt=f"{f.folder}/best.pt", out=f"{f.folder}/b.gguf"))
+    a, b = (gguf.GGUFReader(f"{f.folder}/{x}.gguf") for x in "ab")
+    said = lambda r: {k: v.contents() for k, v in r.fields.items() if not k.startswith("GGUF.")}
+    assert said(a) == said(b)
+    was, now = (read_gguf(f"{f.folder}/{x}.gguf") for x in "ab")
+    for (name, x), (_, y) in zip(gguf_tensors(was), gguf_tensors(now)):
+        assert torch.allclose(x * (1.5 if "ffn_up" in name else 1), y, atol=2e-2), name
+
+
 CHECKS = [splits_are_disjoint, scenes_are_deterministic, answers_stand_in_their_documents, segments_are_tokenized_alone,
           mask_keeps_questions_apart, shared_contexts_equal_the_mask, hints_point_at_the_answer, positions_are_relative,
           recomputing_all_is_full_attention, picks_break_ties_low, export_round_trip, recipes_make_batches,
           tree_text_is_that_of_the_engine, tree_mask_is_the_ancestors, tree_positions, trees_equal_the_dense_mask, exact_nodes_are_the_same_alone,
-          metaqa_keeps_its_halves_apart]
+          metaqa_keeps_its_halves_apart, judge_prompts_are_made_of_pieces, block_masks_hide_the_other_chunks, judge_export_changes_the_matrices_alone]
 
 
 def main():

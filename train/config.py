@@ -1,4 +1,4 @@
-"""Recipes: model sizes and curricula.  `cpu`, then `cpu-finish` trained the shipped file; `graph`, then `graph-finish` fine-tune it for dependency trees, `graph-varied` for other graphs; `gpu` is the full recipe for one GPU; `smoke` is for tests."""
+"""Recipes: model sizes and curricula.  `cpu`, then `cpu-finish` trained the shipped file; `graph`, then `graph-finish` fine-tune it for dependency trees, `graph-varied` for other graphs, `graph-gpu` the same with more tokens on a GPU; `gpu` is the full recipe for one GPU; `smoke` is for tests."""
 import dataclasses
 import functools
 from dataclasses import dataclass, field
@@ -103,6 +103,8 @@ RECIPES = {
                            lr_muon=0.005, lr_adam=6e-4, lr_embed=3e-4, decay=0.95, warmup=20, hint=0.15, hint_until=1.0, stages=graph_finish()),
     "graph-varied": Recipe("graph-varied", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 2048, 8e6, 1536, 3072,
                            lr_muon=0.008, lr_adam=8e-4, lr_embed=5e-4, decay=0.75, warmup=20, hint=0.2, hint_until=1.0, stages=graph_varied()),
+    "graph-gpu": Recipe("graph-gpu", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 2048, 40e6, 24576, 24576,
+                        lr_muon=0.008, lr_adam=8e-4, lr_embed=5e-4, decay=0.75, warmup=20, hint=0.2, hint_until=1.0, stages=graph_varied()),
     "gpu": Recipe("gpu", ModelConfig(hidden_size=256, layers=8, heads=8, kv_heads=4, ffn=704), 2048, 400e6, 131072, 65536,
                   warmup=100, decay=0.5, stages=long_curriculum()),
     "smoke": Recipe("smoke", ModelConfig(hidden_size=64, layers=2, heads=2, kv_heads=1, ffn=64), 1536, 2e5, 4096, 2048, warmup=5,

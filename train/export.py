@@ -111,11 +111,13 @@ def write_gguf(m, enc, path, kind, name="spolia-demo", note=""):
 
 
 def read_gguf(path):
-    """The model of a GGUF file that write_gguf wrote, weights as the file has them (so with their rounding)."""
+    """The model of a GGUF file that write_gguf wrote, or of another of the architecture `llama` with tied embeddings; weights as the
+    file has them (so with their rounding)."""
     r = gguf.GGUFReader(path)
     get = lambda key: r.fields["llama." + key].contents()
+    head_dim = get("attention.key_length") if "llama.attention.key_length" in r.fields else get("embedding_length") // get("attention.head_count")
     c = ModelConfig(vocab_size=get("vocab_size"), hidden_size=get("embedding_length"), layers=get("block_count"), heads=get("attention.head_count"),
-                    kv_heads=get("attention.head_count_kv"), ffn=get("feed_forward_length"), head_dim=get("attention.key_length"),
+                    kv_heads=get("attention.head_count_kv"), ffn=get("feed_forward_length"), head_dim=head_dim,
                     rope_theta=get("rope.freq_base"), eps=get("attention.layer_norm_rms_epsilon"), max_positions=get("context_length"))
     t = {x.name: torch.from_numpy(np.array(gguf.quants.dequantize(x.data, x.tensor_type))) for x in r.tensors}
     m = Llama(c)

@@ -47,6 +47,18 @@ def test_tables_continue_and_say_what_the_rows_say(tmp_path):
     assert again.stdout.startswith(shown.stdout.strip())
 
 
+def test_a_judge_of_ones_own(tmp_path):
+    """It is asked in place of those of --models, under its own title and file name."""
+    (tmp_path / FILE).touch()
+    mine = tmp_path / "tuned.gguf"
+    shutil.copy(ROOT / "demo/model.gguf", mine)
+    shown = tables(tmp_path, "--only", "trained-hotpotqa", "--limit", "1", "--judge", f"Tuned={mine}")
+    assert shown.returncode == 0 and "Tuned: 1 questions." in shown.stdout and "| balanced |" in shown.stdout
+    assert {x.name.split(".")[1] for x in (tmp_path / "out").glob("*.csv")} == {"tuned"}
+    wrong = tables(tmp_path, "--only", "trained-hotpotqa", "--judge", "Tuned")
+    assert wrong.returncode == 2 and "--judge: Tuned: not TITLE=FILE" in wrong.stderr
+
+
 def test_a_long_stream_may_have_one_policy(tmp_path):
     """Then there is no table of how full, fusion and inplace change over time."""
     (tmp_path / FILE).touch()
