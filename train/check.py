@@ -153,7 +153,7 @@ def export_round_trip(f):
     run = lambda m: m.logits(m(ids, torch.arange(T)[None], torch.ones(1, T, T, dtype=torch.bool).tril()))
     with torch.no_grad():
         want = run(f.model)
-        for kind, tol in (("f32", 1e-5), ("f16", 0.05), ("q8_0", 1.0)):
+        for kind, tol in (("f32", 1e-5), ("f16", 0.1), ("q8_0", 1.0)):
             write_gguf(f.model, f.enc, f"{f.folder}/m.gguf", kind)
             got = run(read_gguf(f"{f.folder}/m.gguf"))
             assert (got - want).abs().max() < tol, (kind, (got - want).abs().max())
