@@ -308,7 +308,16 @@ static sp_err read_body(writer *w, sp_archive *a, const char *name, sp_bytes *ow
     return err;
 }
 
-/* read_margins -- DOCX: headers and footers, after the body, each text once. */
+/* is_margin -- DOCX: whether an entry has headers, footers or notes. */
+static bool is_margin(const char *name)
+{
+    static const char *const begins[] = {"word/footnotes", "word/endnotes", "word/header", "word/footer"};
+    for (size_t i = 0; name && i < SP_COUNT(begins); i++)
+        if (strncmp(name, begins[i], strlen(begins[i])) == 0) return true;
+    return false;
+}
+
+/* read_margins -- DOCX: headers, footers and notes, after the body, each text once. */
 static sp_err read_margins(writer *w, sp_archive *a)
 {
     sp_bytes own = {0};
@@ -317,9 +326,7 @@ static sp_err read_margins(writer *w, sp_archive *a)
     size_t all = w->out.n;
     for (zip_int64_t i = 0; i < n && err == SP_OK; i++) {
         const char *name = zip_get_name(a->zip, (zip_uint64_t)i, 0);
-        bool margin = name && (strncmp(name, "word/header", 11) == 0 ||
-                               strncmp(name, "word/footer", 11) == 0);
-        if (!margin) continue;
+        if (!is_margin(name)) continue;
         size_t from = w->out.n;
         err = read_body(w, a, name, &own);
         if (err == SP_E_UNSUPPORTED) { /* a damaged one costs no document */

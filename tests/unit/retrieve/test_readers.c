@@ -282,7 +282,7 @@ static void slides_are_pages_with_their_titles(void **state)
                   "Harbour|# Harbour\n\ntwo\n\n# Last\n\nten\n\n#{0:1}{16:2}");
 }
 
-static void headers_and_footers_are_read_once(void **state)
+static void headers_footers_and_notes_are_read_once(void **state)
 {
 #define W(xml) "<w:d xmlns:w='urn:w'><w:p><w:r><w:t>" xml "</w:t></w:r></w:p></w:d>"
     gives_archive(*state, "a.docx",
@@ -291,8 +291,11 @@ static void headers_and_footers_are_read_once(void **state)
                             {"word/header2.xml", W("Lease no. 17")},
                             {"word/footer1.xml", W("Anna Berg, notary")},
                             {"word/footer2.xml", "<broken"},
+                            {"word/footnotes.xml", W("1 Unless sold.")},
+                            {"word/endnotes.xml", W("2 See the map.")},
+                            {"word/comments.xml", W("Really?")},
                             {0}},
-                  "a.docx|Body.\n\nLease no. 17\n\nAnna Berg, notary\n\n#");
+                  "a.docx|Body.\n\nLease no. 17\n\nAnna Berg, notary\n\n1 Unless sold.\n\n2 See the map.\n\n#");
 }
 
 /* -- what is left out ------------------------------------------------------------------------- */
@@ -328,7 +331,7 @@ int main(void)
         FOLDER_TEST(spreadsheets_are_tables_with_the_names_of_their_columns),
         FOLDER_TEST(cells_without_a_place_follow_each_other),
         FOLDER_TEST(slides_are_pages_with_their_titles),
-        FOLDER_TEST(headers_and_footers_are_read_once),
+        FOLDER_TEST(headers_footers_and_notes_are_read_once),
         cmocka_unit_test(navigation_of_a_page_is_left_out),
         cmocka_unit_test(an_encrypted_pdf_is_named_so),
     };
