@@ -74,6 +74,30 @@ static void cached_and_computed_prompts_have_equal_looks(void **state)
     close_clean(c);
 }
 
+/* Chunks in another order, with all of their tokens recomputed: each look goes to the chunk that the token is of. */
+static void recomputed_tokens_belong_to_their_chunks(void **state)
+{
+    static const policy all[] = {{"fusion", 1}, {"craft", 1}, {"inplace", 1}};
+    static const policy plain = {"prefix", 0};
+    sp_context *cold = open_policy(&plain);
+    sp_request *want = submit_cited(cold, "210", 3, true);
+    const sp_result *a = sp_request_result(want);
+    for (size_t i = 0; i < SP_COUNT(all); i++) {
+        sp_context *c = open_policy(&all[i]);
+        sp_request_destroy(submit_cited(c, "012", 3, true));
+        sp_request *r = submit_cited(c, "210", 3, true);
+        const sp_result *b = sp_request_result(r);
+        assert_int_equal(a->n_segments, b->n_segments);
+        for (int s = 0; s < a->n_segments; s++)
+            if (!(fabsf(a->looks[s] - b->looks[s]) < 0.01f))
+                fail_msg("%s: segment %d: %g, not %g", all[i].name, s, (double)b->looks[s], (double)a->looks[s]);
+        sp_request_destroy(r);
+        close_clean(c);
+    }
+    sp_request_destroy(want);
+    close_clean(cold);
+}
+
 static void other_ways_of_decoding_have_none(void **state)
 {
     static const char *const decode[] = {"window:64", "sparse:50%,depth=0"};
@@ -96,6 +120,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(looks_are_shares_and_change_no_exact_answer),
         cmocka_unit_test(cached_and_computed_prompts_have_equal_looks),
+        cmocka_unit_test(recomputed_tokens_belong_to_their_chunks),
         cmocka_unit_test(other_ways_of_decoding_have_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
