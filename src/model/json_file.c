@@ -11,7 +11,7 @@ static sp_err parse(const char *text, size_t n, const char *path, json_type type
 {
     json_error_t e;
     json_t *j = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
-    if (!j && json_error_code(&e) == json_error_out_of_memory)
+    if (!j && (json_error_code(&e) == json_error_out_of_memory || !*e.text)) /* it does not always say so */
         return sp_fail(SP_E_NOMEM, "%s: cannot allocate memory for the JSON", path);
     if (!j) return sp_fail(SP_E_FORMAT, "%s: line %d: %s", path, e.line, e.text);
     if (json_typeof(j) != type) {

@@ -130,7 +130,7 @@ class Faults:
 def build_preload(folder, root):
     made = folder / "faults.so"
     source = root / "tests/support/faults.c"
-    subprocess.run(["cc", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", "-o", made, source, "-ldl"], check=True)
+    subprocess.run(["cc", "-D_GNU_SOURCE", "-O1", "-fno-omit-frame-pointer", "-shared", "-fPIC", "-o", made, source, "-ldl"], check=True)
     return made
 
 

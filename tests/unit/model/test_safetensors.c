@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include "model/json_file.h"
 #include "model/safetensors.h"
 #include "temp_folder.h"
 
@@ -290,6 +291,33 @@ static void every_failed_allocation_is_reported(void **state)
     temp_folder_remove(&f);
 }
 
+/* -- memory --------------------------------------------------------------------------------- */
+
+static int n_left; /* allocations of jansson until one fails */
+
+static void *take(size_t n)
+{
+    return --n_left == 0 ? NULL : malloc(n);
+}
+
+/* jansson calls a string without memory a syntax error; an error without a text it has only for want of memory. */
+static void json_errors_without_a_text_are_lacks_of_memory(void **state)
+{
+    static const char text[] = "{\"a\": [1, \"b\"]}";
+    json_t *root;
+    sp_err err = SP_E_NOMEM;
+    json_set_alloc_funcs(take, free);
+    for (int n = 1; err != SP_OK; n++) {
+        assert_true(n < 100);
+        n_left = n;
+        err = sp_json_parse(text, sizeof text - 1, "f", &root);
+        assert_true(err != SP_OK || n > 1);
+        assert_true(err != SP_E_FORMAT || !strstr(sp_error_detail(), "line -1"));
+    }
+    json_decref(root);
+    json_set_alloc_funcs(malloc, free);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -303,6 +331,7 @@ int main(void)
         cmocka_unit_test(reads_one_file_or_shards),
         cmocka_unit_test(wrong_indexes),
         cmocka_unit_test(every_failed_allocation_is_reported),
+        cmocka_unit_test(json_errors_without_a_text_are_lacks_of_memory),
     };
     return cmocka_run_group_tests_name("model/safetensors", tests, NULL, NULL);
 }
