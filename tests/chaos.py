@@ -215,7 +215,8 @@ class World:
 
     def check_log(self):
         log = (self.folder / "log").read_text()
-        check("Sanitizer" not in log, log[:5000], log[-3000:])
+        at = log.find("Sanitizer")
+        check(at < 0, log[max(0, at - 500):at + 5000])
 
     def step(self):
         steps = {self.ask: 10, self.put: 2, self.upload: 2, self.get: 2, self.ask_about: 2, self.delete: 2,
