@@ -1,4 +1,4 @@
-"""Prompts of real questions for train/judge.py: a file of tokenized pieces, from which prompts are composed anew in each epoch.
+"""Prompts of real questions for train/judge.py: a file of tokenized pieces, of which each step composes its own.
 
     python -m train.judge_prompts --gguf SMOLLM2.gguf --data DATA --out prompts.npz
 

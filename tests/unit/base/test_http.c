@@ -137,8 +137,8 @@ static void servers_that_do_not_answer_are_errors(void **state)
     scene_close(&s);
 }
 
-/* get_anew -- with no room for the answer. */
-static sp_err get_anew(scene *s)
+/* get_into_nothing -- with no room for the answer. */
+static sp_err get_into_nothing(scene *s)
 {
     sp_vec_fini(&s->reply);
     return get(s, "/a");
@@ -149,7 +149,7 @@ static void requests_survive_faults(void **state)
     scene s;
     scene_open(&s, "\r\n\r\n", 10000);
     answers = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine";
-    assert_survives_faults(get_anew(&s), s.reply.n == 0);
+    assert_survives_faults(get_into_nothing(&s), s.reply.n == 0);
     assert_int_equal(s.reply.n, 4);
     scene_close(&s);
 }
