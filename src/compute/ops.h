@@ -195,7 +195,7 @@ typedef struct sp_kv_store_args {
  * Joined spans that follow each other in a sight, with one shift, are computed as if their keys were
  * in one span, bit for bit, wherever their blocks are. Pre: a query that sees a key of one of them
  * sees all keys of those before it; they have no stale keys. With masses each is computed by itself,
- * which has other bits. */
+ * which changes the last bits. */
 typedef struct sp_span {
     const uint32_t *blocks; /* [ceil((first + n) / B)] */
     int32_t first;          /* slot of key 0 in blocks[0], 0 .. B-1; 0 unless joined */

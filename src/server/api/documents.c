@@ -102,7 +102,7 @@ static srv_sent refuse(const query *q, const srv_fields *f)
     return srv_fields_reply(q->call, f);
 }
 
-/* fail_at -- param: the field that an error of the body is of, or NULL. */
+/* fail_at -- param: the field of the body that is wrong, or NULL. */
 static srv_sent fail_at(const query *q, sp_err err, const char *param)
 {
     const char *code;
@@ -350,7 +350,7 @@ static srv_sent refuse_taken(const query *q)
                            "there is a document with this id; replace it with \"replace\": true");
 }
 
-/* refused_field -- of a new document, by the library's words. */
+/* refused_field -- the field of a new document that the library's message is about. */
 static const char *refused_field(const srv_upload *u)
 {
     const char *why = sp_error_detail();

@@ -47,7 +47,7 @@ bool srv_tree_is(const char *type)
     return strcmp(type, "tree") == 0 || strcmp(type, "list") == 0 || strcmp(type, "table") == 0;
 }
 
-/* check_fields -- that it has no others, which would be without effect. */
+/* check_fields -- refuses fields that it does not have: they would have no effect. */
 static bool check_fields(srv_fields *f, const json_t *o, const char *name)
 {
     const char *type = json_string_value(json_object_get(o, "type"));

@@ -82,7 +82,7 @@ static void words_of_other_scripts_differ(void **state)
     }
 }
 
-/* words -- n words without names, each another one: w0 w1 ... as letters; those from `from` on differ from others'. */
+/* words -- n different words without names. The first `from` are the same in each call, others depend on `other`. */
 static const char *words(char *out, int n, int from, char other)
 {
     char *at = out;
