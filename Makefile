@@ -51,7 +51,7 @@ LIB_SRC := $(filter-out src/cli/% src/cmd/% src/doctor/% src/lab/% src/server/% 
 	$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c)))
 LIB_SRC := $(if $(URING),$(LIB_SRC),$(filter-out %/uring.c,$(LIB_SRC)))
 CMD_SRC := $(sort $(foreach d,cli cmd doctor lab server,$(wildcard src/$d/*.c src/$d/*/*.c)))
-LIB_CXX := $(sort $(wildcard src/*/*/*.cc))
+LIB_CXX := $(sort $(wildcard src/*/*.cc src/*/*/*.cc))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(LIB_CXX:%.cc=$(BUILD)/obj/%.o)
 LIB_OBJ += $(SIMD_OBJ)
 CMD_OBJ := $(CMD_SRC:%.c=$(BUILD)/obj/%.o)
@@ -123,7 +123,8 @@ $2/src/compute/%_$1.o: src/compute/%.c
 endef
 $(foreach v,$(VARIANTS) $(if $(X86),amx),$(eval $(call kernel_rule,$v,$(BUILD)/obj,$$(ALLOW_$v))))
 
-# hnswlib is headers of C++ (src/retrieve/vectors/hnsw.cc): nothing else is. It prefetches at addresses that may be none.
+# Only hnswlib, headers of C++ (src/retrieve/vectors/hnsw.cc), and what uchardet throws (src/retrieve/guess.cc) need it.
+# hnswlib prefetches at addresses that may be none.
 $(BUILD)/obj/%.o: %.cc
 	@mkdir -p $(@D)
 	@echo "  CXX   $<"

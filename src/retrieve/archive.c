@@ -72,6 +72,61 @@ sp_err sp_archive_read(sp_archive *a, const char *name, sp_bytes *out)
     return err;
 }
 
+/* -- links ------------------------------------------------------------------------------------ */
+
+static int digit_of(char c)
+{
+    const char *digits = "0123456789abcdef", *at = c >= '0' ? strchr(digits, c | 0x20) : NULL;
+    return at ? (int)(at - digits) : -1;
+}
+
+/* unescape -- "%41" is the byte 0x41. s [n]; returns the new length. */
+static size_t unescape(char *s, size_t n)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        const int high = s[i] == '%' && i + 2 < n ? digit_of(s[i + 1]) : -1;
+        const int low = high < 0 ? -1 : digit_of(s[i + 2]);
+        s[k++] = low < 0 ? s[i] : (char)(high << 4 | low);
+        i += low < 0 ? 0 : 2;
+    }
+    return k;
+}
+
+/* drop_dots -- without "." and ".." of a path, in place. */
+static void drop_dots(char *path)
+{
+    char *to = path;
+    for (const char *from = path, *end; *from; from = end) {
+        end = strchrnul(from, '/');
+        const size_t n = (size_t)(end - from);
+        end += *end == '/';
+        if (n == 1 && *from == '.') continue;
+        if (n == 2 && memcmp(from, "..", 2) == 0) {
+            if (to > path) to--; /* the slash of the folder before */
+            while (to > path && to[-1] != '/') to--;
+            continue;
+        }
+        memmove(to, from, (size_t)(end - from));
+        to += end - from;
+    }
+    *to = '\0';
+}
+
+sp_err sp_archive_path(const char *from, const char *link, sp_bytes *out)
+{
+    const char *slash = *link == '/' ? NULL : strrchr(from, '/');
+    out->n = 0;
+    link += *link == '/';
+    if (slash) SP_TRY(sp_bytes_add(out, from, (size_t)(slash + 1 - from)));
+    const size_t at = out->n;
+    SP_TRY(sp_bytes_add(out, link, strcspn(link, "#")));
+    out->n = at + (out->n > at ? unescape(out->v + at, out->n - at) : 0);
+    SP_TRY(sp_bytes_add(out, "", 1));
+    drop_dots(out->v);
+    return SP_OK;
+}
+
 /* -- XML -------------------------------------------------------------------------------------- */
 
 static void ignore_error(void *user, const char *text, xmlParserSeverities severity,
@@ -122,17 +177,28 @@ bool sp_xml_is(xmlTextReader *x, int kind, const char *name)
     return xmlTextReaderNodeType(x) == kind && strcmp(sp_xml_name(x), name) == 0;
 }
 
-sp_err sp_xml_attribute(xmlTextReader *x, const char *name, sp_bytes *out, bool *found)
+/* take_attribute -- the first one of this name; with a prefix if that is wanted. */
+static sp_err take_attribute(xmlTextReader *x, const char *name, bool prefixed, sp_bytes *out, bool *found)
 {
     sp_err err = SP_OK;
     *found = false;
     for (int rc = xmlTextReaderMoveToFirstAttribute(x); rc == 1 && !*found;
          rc = xmlTextReaderMoveToNextAttribute(x)) {
-        *found = strcmp(sp_xml_name(x), name) == 0;
+        *found = strcmp(sp_xml_name(x), name) == 0 && (!prefixed || xmlTextReaderConstPrefix(x));
         if (*found) err = sp_bytes_add(out, sp_xml_text(x), strlen(sp_xml_text(x)));
     }
     xmlTextReaderMoveToElement(x);
     return err;
+}
+
+sp_err sp_xml_attribute(xmlTextReader *x, const char *name, sp_bytes *out, bool *found)
+{
+    return take_attribute(x, name, false, out, found);
+}
+
+sp_err sp_xml_reference(xmlTextReader *x, sp_bytes *out, bool *found)
+{
+    return take_attribute(x, "id", true, out, found);
 }
 
 sp_err sp_archive_title(sp_archive *a, const char *name, sp_bytes *title)

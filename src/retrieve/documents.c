@@ -110,15 +110,11 @@ static sp_err emit_text(sp_reading *r, sp_syntax syntax, const char *s, size_t n
 
 static sp_err emit_html(sp_reading *r, const char *s, size_t n)
 {
-    sp_bytes text = {0}, title = {0}, decoded = {0};
+    sp_bytes text = {0}, title = {0};
     sp_marks marks = {0};
     sp_err err = sp_html_to_markdown(s, n, &text, &title, &marks);
     bool valid = sp_utf8_valid(text.v, text.n) && sp_utf8_valid(title.v, title.n);
-    if (err == SP_OK && !valid) { /* another encoding, and the page does not say which */
-        text.n = title.n = marks.n = 0;
-        err = sp_text_decode(s, n, &decoded, &s, &n);
-        if (err == SP_OK) err = sp_html_to_markdown(s, n, &text, &title, &marks);
-    }
+    if (err == SP_OK && !valid) err = sp_fail(SP_E_UNSUPPORTED, "not a text file");
     if (err == SP_OK) {
         sp_document d = {.text = text.n ? text.v : "",
                          .n = text.n,
@@ -130,7 +126,6 @@ static sp_err emit_html(sp_reading *r, const char *s, size_t n)
     }
     sp_vec_fini(&text);
     sp_vec_fini(&title);
-    sp_vec_fini(&decoded);
     sp_vec_fini(&marks);
     return err;
 }

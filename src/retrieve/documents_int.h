@@ -153,8 +153,12 @@ sp_err sp_document_read(sp_reading *r, sp_doc_format format, const char *data,
 sp_err sp_gzip_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
 
 /* sp_text_convert -- converts bytes of a named encoding to UTF-8 in `own`; *done is false, and `own` empty, if iconv
- * does not know the encoding or some bytes are invalid in it. */
-sp_err sp_text_convert(const char *encoding, const char *data, size_t n, sp_bytes *own,
+ * does not know the encoding or more than most_bad bytes are invalid in it. Those become U+FFFD. */
+sp_err sp_text_convert(const char *encoding, const char *data, size_t n, size_t most_bad, sp_bytes *own,
                        bool *done) SP_MUST_CHECK;
+
+/* sp_page_decode -- sp_text_decode for HTML, which may declare its encoding. */
+sp_err sp_page_decode(const char *html, size_t n, sp_bytes *own, const char **text,
+                      size_t *n_text) SP_MUST_CHECK;
 
 #endif

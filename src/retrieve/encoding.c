@@ -5,42 +5,47 @@
  *     valid UTF-8 without NUL                  ──> unchanged
  *     NUL in every other byte                  ──> UTF-16
  *     other control characters                 ──> not text
- *     nearly UTF-8 (a damaged file)            ──> U+FFFD for the bad bytes
+ *     nearly UTF-8 (a damaged or cut file)     ──> U+FFFD for the bad bytes
  *     otherwise                                ──> what uchardet guesses, or Windows-1252, which
  *                                                  includes the text of Latin-1
  */
 #include "retrieve/documents_int.h"
 
+#include <errno.h>
 #include <iconv.h>
 #include <string.h>
-#include <uchardet/uchardet.h>
 
+#include "retrieve/guess_int.h"
 #include "retrieve/text.h"
 
 #define REPLACEMENT "\xEF\xBF\xBD"
 /* With fewer bytes outside ASCII, assuming Western Europe is better than a guess. */
 #define ENOUGH_BYTES 8
 
-sp_err sp_text_convert(const char *encoding, const char *data, size_t n, sp_bytes *own, bool *done)
+sp_err sp_text_convert(const char *encoding, const char *data, size_t n, size_t most_bad, sp_bytes *own, bool *done)
 {
     iconv_t to_utf8 = iconv_open("UTF-8", encoding);
     *done = false;
     own->n = 0;
-    if (to_utf8 == (iconv_t)-1) return SP_OK;
+    if (to_utf8 == (iconv_t)-1) return errno == ENOMEM ? sp_fail_nomem(n, encoding) : SP_OK;
     union {
         const char *in;
         char *iconv; /* whose parameter lacks a const */
     } at = {data};
-    size_t left = n, stuck = 0;
+    size_t left = n, n_bad = 0;
     sp_err err = SP_OK;
-    while (left && !stuck && err == SP_OK) {
+    while (left && n_bad <= most_bad && err == SP_OK) {
         err = sp_vec_reserve(own, left + left / 2 + 64);
         if (err != SP_OK) break;
         char *out = own->v + own->n;
         size_t room = own->cap - own->n, before = left;
         iconv(to_utf8, &at.iconv, &left, &out, &room);
         own->n = own->cap - room;
-        stuck = left == before;
+        if (left == before && ++n_bad <= most_bad) {
+            err = sp_bytes_add(own, REPLACEMENT, 3);
+            at.in++;
+            left--;
+        }
         if (own->n > SP_DOC_MAX_BYTES) err = sp_fail(SP_E_LIMIT, "too much text");
     }
     iconv_close(to_utf8);
@@ -97,12 +102,25 @@ static bool has_control_characters(const char *s, size_t n)
     return false;
 }
 
-/* repair -- text that is UTF-8 except for few bytes, which are replaced; false for other text. */
+/* cut_length -- bytes at the end of s that begin a character and do not end it. */
+static size_t cut_length(const char *s, size_t n)
+{
+    for (size_t k = 1; k <= 3 && k <= n; k++) {
+        const unsigned char c = (unsigned char)s[n - k];
+        const size_t whole = c >= 0xF0 && c < 0xF5 ? 4 : c >= 0xE0 ? 3 : 2;
+        if (c >= 0xC2 && c < 0xF5) return whole > k ? k : 0;
+        if (c < 0x80 || c >= 0xC0) return 0;
+    }
+    return 0;
+}
+
+/* repair -- text that is UTF-8 except for few bytes, which are replaced; false for other text. That it ends within a
+ * character does not count. */
 static sp_err repair(const char *s, size_t n, sp_bytes *own, bool *done)
 {
-    size_t n_good = 0, n_bad = 0;
-    for (size_t at = 0, length; at < n; at += length) {
-        length = sp_utf8_length(s + at, n - at);
+    size_t n_good = 0, n_bad = 0, n_cut = cut_length(s, n), end = n - n_cut;
+    for (size_t at = 0, length; at < end; at += length) {
+        length = sp_utf8_length(s + at, end - at);
         n_good += length > 1;
         n_bad += length == 0;
         length += length == 0;
@@ -110,12 +128,12 @@ static sp_err repair(const char *s, size_t n, sp_bytes *own, bool *done)
     *done = n_good > 10 * n_bad;
     if (!*done) return SP_OK;
     own->n = 0;
-    for (size_t at = 0, length; at < n; at += length) {
-        length = sp_utf8_length(s + at, n - at);
+    for (size_t at = 0, length; at < end; at += length) {
+        length = sp_utf8_length(s + at, end - at);
         SP_TRY(sp_bytes_add(own, length ? s + at : REPLACEMENT, length ? length : 3));
         length += length == 0;
     }
-    return SP_OK;
+    return n_cut ? sp_bytes_add(own, REPLACEMENT, 3) : SP_OK;
 }
 
 /* guess -- converts from what uchardet takes the text for, else from Windows-1252 or Latin-1. */
@@ -124,18 +142,14 @@ static sp_err guess(const char *s, size_t n, sp_bytes *own, bool *done)
     size_t n_high = 0;
     for (size_t i = 0; i < n && n_high < ENOUGH_BYTES; i++) n_high += (unsigned char)s[i] >= 0x80;
     *done = false;
-    uchardet_t guesser = n_high < ENOUGH_BYTES ? NULL : uchardet_new();
-    if (guesser) {
-        uchardet_handle_data(guesser, s, SP_MIN(n, (size_t)1 << 20));
-        uchardet_data_end(guesser);
-        const char *encoding = uchardet_get_charset(guesser);
+    if (n_high >= ENOUGH_BYTES) {
+        char encoding[64];
+        SP_TRY(sp_guess_encoding(s, n, encoding));
         bool utf8 = strcmp(encoding, "UTF-8") == 0 || !*encoding;
-        sp_err err = utf8 ? SP_OK : sp_text_convert(encoding, s, n, own, done);
-        uchardet_delete(guesser);
-        SP_TRY(err);
+        if (!utf8) SP_TRY(sp_text_convert(encoding, s, n, 0, own, done));
     }
-    if (!*done) SP_TRY(sp_text_convert("WINDOWS-1252", s, n, own, done));
-    return *done ? SP_OK : sp_text_convert("ISO-8859-1", s, n, own, done);
+    if (!*done) SP_TRY(sp_text_convert("WINDOWS-1252", s, n, 0, own, done));
+    return *done ? SP_OK : sp_text_convert("ISO-8859-1", s, n, 0, own, done);
 }
 
 sp_err sp_text_decode(const char *data, size_t n, sp_bytes *own, const char **text, size_t *n_text)
@@ -151,7 +165,7 @@ sp_err sp_text_decode(const char *data, size_t n, sp_bytes *own, const char **te
     bool nul = left && memchr(s, '\0', left);
     if (utf8 && !nul && sp_text_is_escaped(s, left)) {
         const bool korean = memmem(s, left, "\x1B$)C", 4);
-        SP_TRY(sp_text_convert(korean ? "ISO-2022-KR" : "ISO-2022-JP", s, left, own, &done));
+        SP_TRY(sp_text_convert(korean ? "ISO-2022-KR" : "ISO-2022-JP", s, left, 0, own, &done));
         if (done) {
             *text = own->v;
             *n_text = own->n;
@@ -164,7 +178,7 @@ sp_err sp_text_decode(const char *data, size_t n, sp_bytes *own, const char **te
         return SP_OK;
     }
     if (utf8 && nul) encoding = wide_encoding(s, left);
-    if (encoding && !(utf8 && !nul)) SP_TRY(sp_text_convert(encoding, s, left, own, &done));
+    if (encoding && !(utf8 && !nul)) SP_TRY(sp_text_convert(encoding, s, left, 0, own, &done));
     if (utf8 && !nul && !has_control_characters(s, left)) {
         SP_TRY(repair(s, left, own, &done));
         if (!done) SP_TRY(guess(s, left, own, &done));

@@ -84,65 +84,12 @@ static sp_err read_package(book *b)
     return err;
 }
 
-static int digit_of(char c)
-{
-    const char *digits = "0123456789abcdef", *at = c >= '0' ? strchr(digits, c | 0x20) : NULL;
-    return at ? (int)(at - digits) : -1;
-}
-
-/* unescape -- "%41" is the byte 0x41. s [n]; returns the new length. */
-static size_t unescape(char *s, size_t n)
-{
-    size_t k = 0;
-    for (size_t i = 0; i < n; i++) {
-        const int high = s[i] == '%' && i + 2 < n ? digit_of(s[i + 1]) : -1;
-        const int low = high < 0 ? -1 : digit_of(s[i + 2]);
-        s[k++] = low < 0 ? s[i] : (char)(high << 4 | low);
-        i += low < 0 ? 0 : 2;
-    }
-    return k;
-}
-
-/* drop_dots -- without "." and ".." of a path, in place. */
-static void drop_dots(char *path)
-{
-    char *to = path;
-    for (const char *from = path, *end; *from; from = end) {
-        end = strchrnul(from, '/');
-        const size_t n = (size_t)(end - from);
-        end += *end == '/';
-        if (n == 1 && *from == '.') continue;
-        if (n == 2 && memcmp(from, "..", 2) == 0) {
-            if (to > path) to--; /* the slash of the folder before */
-            while (to > path && to[-1] != '/') to--;
-            continue;
-        }
-        memmove(to, from, (size_t)(end - from));
-        to += end - from;
-    }
-    *to = '\0';
-}
-
-/* path_of -- what a link of the package file names in the archive. Blanks and letters need not be escaped. */
-static sp_err path_of(const book *b, const char *href, sp_bytes *out)
-{
-    const char *slash = strrchr(b->package.v, '/');
-    out->n = 0;
-    if (slash) SP_TRY(sp_bytes_add(out, b->package.v, (size_t)(slash + 1 - b->package.v)));
-    const size_t from = out->n;
-    SP_TRY(sp_bytes_add(out, href, strcspn(href, "#")));
-    out->n = from + (out->n > from ? unescape(out->v + from, out->n - from) : 0);
-    SP_TRY(sp_bytes_add(out, "", 1));
-    drop_dots(out->v);
-    return SP_OK;
-}
-
 /* read_page -- one file of the spine, as Markdown at the end of the text; a missing one is passed
  * over. */
 static sp_err read_page(book *b, const char *href)
 {
     sp_bytes unused = {0}, path = {0};
-    sp_err err = path_of(b, href, &path);
+    sp_err err = sp_archive_path(b->package.v, href, &path);
     if (err == SP_OK) err = sp_archive_read(&b->archive, path.v, &b->page);
     b->markdown.n = 0;
     if (err == SP_OK) err = sp_html_to_markdown(b->page.v, b->page.n, &b->markdown, &unused, NULL);
@@ -159,8 +106,11 @@ static sp_err read_book(book *b)
     SP_TRY(find_package(b));
     sp_err err = read_package(b);
     if (err == SP_E_NOTFOUND) { /* some books escape its path, too */
-        b->package.v[unescape(b->package.v, b->package.n - 1)] = '\0';
-        err = read_package(b);
+        sp_bytes escaped = b->package;
+        b->package = (sp_bytes){0};
+        err = sp_archive_path("", escaped.v, &b->package);
+        sp_vec_fini(&escaped);
+        if (err == SP_OK) err = read_package(b);
     }
     SP_TRY(err);
     SP_TRY(sp_archive_title(&b->archive, b->package.v, &b->title));

@@ -291,16 +291,15 @@ typedef struct page {
     writer w;
 } page;
 
-/* parse -- a tree of any bytes; NULL for a page without elements. */
+/* parse -- a tree of any UTF-8; NULL for a page without elements. */
 static xmlDoc *parse(const char *html, size_t n)
 {
     const int options = HTML_PARSE_RECOVER | HTML_PARSE_NOERROR | HTML_PARSE_NOWARNING |
                         HTML_PARSE_NONET | HTML_PARSE_COMPACT;
-    const char *encoding = sp_utf8_valid(html, n) ? "UTF-8" : NULL; /* NULL: what the page says */
     htmlParserCtxt *parser = htmlNewParserCtxt();
     parser->linenumbers = 1;
     parser->options |= XML_PARSE_HUGE; /* else the page ends at the 256th open element; unclosed ones are common */
-    xmlDoc *doc = htmlCtxtReadMemory(parser, html, (int)n, NULL, encoding, options);
+    xmlDoc *doc = htmlCtxtReadMemory(parser, html, (int)n, NULL, "UTF-8", options);
     htmlFreeParserCtxt(parser);
     return doc;
 }
@@ -316,18 +315,29 @@ static sp_err convert(void *user)
     return err;
 }
 
+/* run -- nothing of it is printed. */
+static sp_err run(page *p)
+{
+    /* Some errors go past the parser's options to this thread's general handler. */
+    xmlGenericErrorFunc handler = xmlGenericError;
+    void *handler_context = xmlGenericErrorContext;
+    xmlSetGenericErrorFunc(NULL, say_nothing);
+    sp_err err = sp_libxml_run(convert, p);
+    xmlSetGenericErrorFunc(handler_context, handler);
+    return err;
+}
+
 sp_err sp_html_to_markdown(const char *html, size_t n, sp_bytes *out, sp_bytes *title,
                            sp_marks *marks)
 {
     if (n > INT_MAX) return sp_fail(SP_E_LIMIT, "a page of %zu bytes", n);
     if (n == 0) return SP_OK;
-    page p = {.html = html, .n = n, .w = {.out = out, .title = title, .marks = marks}};
-    SP_TRY(sp_libxml_enter());
-    /* Errors in a page's encoding go past the parser's options to this thread's general handler. */
-    xmlGenericErrorFunc handler = xmlGenericError;
-    void *handler_context = xmlGenericErrorContext;
-    xmlSetGenericErrorFunc(NULL, say_nothing);
-    sp_err err = sp_libxml_run(convert, &p);
-    xmlSetGenericErrorFunc(handler_context, handler);
+    sp_bytes own = {0};
+    page p = {.w = {.out = out, .title = title, .marks = marks}};
+    sp_err err = sp_page_decode(html, n, &own, &p.html, &p.n);
+    if (err == SP_OK && p.n > INT_MAX) err = sp_fail(SP_E_LIMIT, "a page of %zu bytes", p.n);
+    if (err == SP_OK) err = sp_libxml_enter();
+    if (err == SP_OK) err = run(&p);
+    sp_vec_fini(&own);
     return err;
 }

@@ -147,7 +147,7 @@ static sp_err add_converted(mail *m, const char *charset, const char *s, size_t 
     if (n == 0) return SP_OK;
     m->own.n = 0;
     if (*charset && strcasecmp(charset, "utf-8") != 0 && n)
-        SP_TRY(sp_text_convert(charset, s, n, &m->own, &done));
+        SP_TRY(sp_text_convert(charset, s, n, 0, &m->own, &done));
     if (done) {
         text = m->own.v;
         n = m->own.n;
@@ -227,14 +227,20 @@ static sp_err decode_body(mail *m, const part *p, const char **s, size_t *n)
     return SP_OK;
 }
 
-static sp_err add_html(mail *m, const char *s, size_t n)
+/* add_html -- the charset of the mail counts more than what the page declares. */
+static sp_err add_html(mail *m, const char *charset, const char *s, size_t n)
 {
-    sp_bytes text = {0}, title = {0};
-    sp_err err = sp_html_to_markdown(s, n, &text, &title, NULL);
+    sp_bytes text = {0}, title = {0}, page = {0};
+    bool done = false;
+    sp_err err = SP_OK;
+    if (*charset && strcasecmp(charset, "utf-8") != 0)
+        err = sp_text_convert(charset, s, n, 0, &page, &done);
+    if (err == SP_OK) err = sp_html_to_markdown(done ? page.v : s, done ? page.n : n, &text, &title, NULL);
     if (err == SP_OK && text.n) err = add_converted(m, "utf-8", text.v, text.n);
+    sp_vec_fini(&page);
     sp_vec_fini(&text);
     sp_vec_fini(&title);
-    return err;
+    return err == SP_E_UNSUPPORTED ? SP_OK : err;
 }
 
 static sp_err add_leaf(mail *m, const part *p, const char *charset, bool html)
@@ -250,7 +256,7 @@ static sp_err add_leaf(mail *m, const part *p, const char *charset, bool html)
         return sp_bytes_add(&m->out, "\n", 1);
     }
     SP_TRY(decode_body(m, p, &s, &n));
-    SP_TRY(html ? add_html(m, s, n) : add_converted(m, charset, s, n));
+    SP_TRY(html ? add_html(m, charset, s, n) : add_converted(m, charset, s, n));
     return sp_bytes_add(&m->out, "\n", 1);
 }
 

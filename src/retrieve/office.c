@@ -66,8 +66,6 @@ static const element odt_elements[] = {
     {NULL, ROLE_NONE},
 };
 
-typedef SP_VEC(int) numbers;
-
 typedef struct style {
     char *id;
     int level;
@@ -134,11 +132,11 @@ static sp_err take_style(writer *w, sp_bytes *id)
 }
 
 /* read_styles -- a file without styles has no headings. */
-static sp_err read_styles(writer *w, sp_archive *a)
+static sp_err read_styles(writer *w, sp_archive *a, const char *file)
 {
     sp_bytes own = {0}, id = {0};
     bool more = true;
-    sp_err err = sp_archive_xml(a, "word/styles.xml", &own, &w->x);
+    sp_err err = sp_archive_xml(a, file, &own, &w->x);
     while (err == SP_OK && more && (err = sp_xml_next(w->x, &more)) == SP_OK && more)
         err = take_style(w, &id);
     if (w->x) xmlFreeTextReader(w->x);
@@ -368,58 +366,118 @@ static void fini(writer *w, sp_archive *a)
     sp_archive_close(a);
 }
 
+static sp_err read_docx(sp_reading *r, writer *w, sp_archive *a)
+{
+    sp_bytes body = {0};
+    sp_relations parts = {0};
+    sp_err err = sp_main_part(a, "word/document.xml", &body);
+    if (err == SP_OK) err = sp_relations_read(a, body.v, &parts);
+    if (err == SP_E_UNSUPPORTED) err = SP_OK; /* damaged relations count as none */
+    const char *styles = sp_relation_by_type(&parts, "styles");
+    if (err == SP_OK) err = read_styles(w, a, styles ? styles : "word/styles.xml");
+    if (err == SP_OK) err = read_office(r, w, a, (const char *const[]){body.v, "docProps/core.xml"});
+    sp_relations_fini(&parts);
+    sp_vec_fini(&body);
+    return err;
+}
+
 sp_err sp_docx_read(sp_reading *r, const char *data, size_t n)
 {
-    static const char *const names[] = {"word/document.xml", "docProps/core.xml"};
     sp_archive a = {0};
     writer w = {.elements = docx_elements};
     SP_TRY(sp_archive_open(data, n, &a));
-    sp_err err = read_styles(&w, &a);
-    if (err == SP_OK) err = read_office(r, &w, &a, names);
+    sp_err err = read_docx(r, &w, &a);
     fini(&w, &a);
     return err;
 }
 
 /* -- slides ----------------------------------------------------------------------------------- */
 
+/* The files of the slides, in order. */
+typedef struct slide_list {
+    sp_relations relations; /* of the presentation, which own the names */
+    SP_VEC(const char *) files;
+} slide_list;
+
+static sp_err add_slide(slide_list *l, sp_archive *a, const char *file)
+{
+    if (!file || zip_name_locate(a->zip, file, 0) < 0) return SP_OK;
+    SP_TRY(sp_vec_reserve(&l->files, 1));
+    l->files.v[l->files.n++] = file;
+    return SP_OK;
+}
+
+/* list_presented -- the slides that the presentation names: <p:sldId id="256" r:id="rId2"/>. */
+static sp_err list_presented(slide_list *l, sp_archive *a, const char *presentation)
+{
+    sp_bytes own = {0}, id = {0};
+    xmlTextReader *x = NULL;
+    bool more = true, found = false;
+    sp_err err = sp_relations_read(a, presentation, &l->relations);
+    if (err == SP_OK) err = sp_archive_xml(a, presentation, &own, &x);
+    while (err == SP_OK && (err = sp_xml_next(x, &more)) == SP_OK && more) {
+        if (!sp_xml_is(x, XML_READER_TYPE_ELEMENT, "sldId")) continue;
+        id.n = 0;
+        err = sp_xml_reference(x, &id, &found);
+        if (err == SP_OK) err = sp_bytes_add(&id, "", 1);
+        if (err == SP_OK) err = add_slide(l, a, sp_relation_by_id(&l->relations, id.v));
+    }
+    if (x) xmlFreeTextReader(x);
+    sp_vec_fini(&own);
+    sp_vec_fini(&id);
+    return err == SP_E_NOTFOUND || err == SP_E_UNSUPPORTED ? SP_OK : err;
+}
+
+static int number_of(const char *name)
+{
+    char rest[8] = "";
+    int number;
+    const int n = name ? sscanf(name, "ppt/slides/slide%9d%7s", &number, rest) : 0;
+    return n == 2 && strcmp(rest, ".xml") == 0 ? number : -1;
+}
+
 static int by_number(const void *a, const void *b)
 {
-    int x = *(const int *)a, y = *(const int *)b;
+    const int x = number_of(*(const char *const *)a), y = number_of(*(const char *const *)b);
     return (x > y) - (x < y);
 }
 
-/* list_slides -- the numbers of ppt/slides/slideN.xml. */
-static sp_err list_slides(sp_archive *a, numbers *out)
+/* list_numbered -- without a list: all ppt/slides/slideN.xml, by number. */
+static sp_err list_numbered(slide_list *l, sp_archive *a)
 {
     zip_int64_t n = zip_get_num_entries(a->zip, 0);
     for (zip_int64_t i = 0; i < n; i++) {
         const char *name = zip_get_name(a->zip, (zip_uint64_t)i, 0);
-        char rest[8] = "";
-        int number;
-        if (!name || sscanf(name, "ppt/slides/slide%9d%7s", &number, rest) != 2) continue;
-        if (strcmp(rest, ".xml") != 0) continue;
-        SP_TRY(sp_vec_reserve(out, 1));
-        out->v[out->n++] = number;
+        if (number_of(name) >= 0) SP_TRY(add_slide(l, a, name));
     }
-    if (out->n) qsort(out->v, out->n, sizeof *out->v, by_number);
-    return out->n ? SP_OK : sp_fail(SP_E_UNSUPPORTED, "it has no slides");
+    if (l->files.n) qsort(l->files.v, l->files.n, sizeof *l->files.v, by_number);
+    return SP_OK;
+}
+
+static sp_err list_slides(slide_list *l, sp_archive *a)
+{
+    sp_bytes presentation = {0};
+    sp_err err = sp_main_part(a, "ppt/presentation.xml", &presentation);
+    if (err == SP_OK) err = list_presented(l, a, presentation.v);
+    if (err == SP_OK && !l->files.n) err = list_numbered(l, a);
+    sp_vec_fini(&presentation);
+    if (err == SP_OK && !l->files.n) err = sp_fail(SP_E_UNSUPPORTED, "it has no slides");
+    return err;
 }
 
 static sp_err read_slides(writer *w, sp_archive *a, sp_marks *marks)
 {
-    numbers slides = {0};
+    slide_list l = {0};
     sp_bytes own = {0};
-    sp_err err = list_slides(a, &slides);
-    for (size_t i = 0; i < slides.n && err == SP_OK; i++) {
-        char name[48];
-        snprintf(name, sizeof name, "ppt/slides/slide%d.xml", slides.v[i]);
+    sp_err err = list_slides(&l, a);
+    for (size_t i = 0; i < l.files.n && err == SP_OK; i++) {
         err = sp_vec_reserve(marks, 1);
         if (err == SP_OK) marks->v[marks->n++] = (sp_mark){w->out.n, (int64_t)i + 1};
-        if (err == SP_OK) err = read_body(w, a, name, &own);
-        if (err == SP_E_NOTFOUND) err = SP_OK; /* "slide01.xml" */
+        if (err == SP_OK) err = read_body(w, a, l.files.v[i], &own);
         w->heading = 0;
     }
-    sp_vec_fini(&slides);
+    sp_relations_fini(&l.relations);
+    sp_vec_fini(&l.files);
     sp_vec_fini(&own);
     return err;
 }

@@ -34,8 +34,8 @@ static sp_err flush(rtf *r)
 {
     bool done = false;
     if (!r->raw.n) return SP_OK;
-    SP_TRY(sp_text_convert(r->code_page, r->raw.v, r->raw.n, &r->page, &done));
-    if (!done) SP_TRY(sp_text_convert("ISO-8859-1", r->raw.v, r->raw.n, &r->page, &done));
+    SP_TRY(sp_text_convert(r->code_page, r->raw.v, r->raw.n, 0, &r->page, &done));
+    if (!done) SP_TRY(sp_text_convert("ISO-8859-1", r->raw.v, r->raw.n, 0, &r->page, &done));
     r->raw.n = 0;
     return done ? sp_bytes_add(&r->out, r->page.v, r->page.n) : SP_OK;
 }

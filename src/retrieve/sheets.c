@@ -1,9 +1,11 @@
 /* sheets.c -- XLSX (ECMA-376): each sheet becomes a table of tab-separated cells, which the reader of tables
  * then reads, so that a row says the names of its columns.
  *
- *   xl/workbook.xml              names of sheets, in order  --r:id-->  xl/_rels/workbook.xml.rels  -->  files
+ *   xl/workbook.xml              names of sheets, in order  --r:id-->  its relations (relations.c)  -->  files
  *   xl/sharedStrings.xml         texts, by number
  *   xl/styles.xml                which cell formats are dates: those are days since 1899-12-30
+ *
+ * These names are the usual ones; the relations may say others.
  */
 #include "retrieve/archive_int.h"
 
@@ -35,7 +37,8 @@ typedef struct sheet_reader {
     SP_VEC(size_t) ends; /* of each */
     names formats;       /* custom number formats */
     SP_VEC(bool) dates;  /* of each cell format */
-    names sheets, files; /* id -> name; id -> file */
+    names sheets;        /* id of the relation -> name */
+    sp_relations files;  /* of the workbook */
     sp_bytes out, cell;  /* the table; the text of the current cell */
     int64_t row;         /* lines written */
     int column;          /* of the last cell written in this row, from 1 */
@@ -117,12 +120,6 @@ static sp_err take_sheet(sheet_reader *s, bool begins, const char *name)
     return begins && strcmp(name, "sheet") == 0 ? add_named(s, &s->sheets, "id", "name") : SP_OK;
 }
 
-static sp_err take_file(sheet_reader *s, bool begins, const char *name)
-{
-    if (!begins || strcmp(name, "Relationship") != 0) return SP_OK;
-    return add_named(s, &s->files, "Id", "Target");
-}
-
 static sp_err take_string(sheet_reader *s, bool begins, const char *name)
 {
     if (begins || strcmp(name, "si") != 0) return SP_OK;
@@ -162,12 +159,23 @@ static sp_err take_style(sheet_reader *s, bool begins, const char *name)
     return SP_OK;
 }
 
+/* part_of -- the workbook's part of a type. */
+static const char *part_of(const sheet_reader *s, const char *type, const char *usual)
+{
+    const char *part = sp_relation_by_type(&s->files, type);
+    return part ? part : usual;
+}
+
 static sp_err read_workbook(sheet_reader *s)
 {
-    SP_TRY(each_element(s, "xl/workbook.xml", take_sheet, NULL));
-    SP_TRY(each_element(s, "xl/_rels/workbook.xml.rels", take_file, NULL));
-    SP_TRY(each_element(s, "xl/sharedStrings.xml", take_string, &s->strings));
-    SP_TRY(each_element(s, "xl/styles.xml", take_style, NULL));
+    sp_bytes book = {0};
+    sp_err err = sp_main_part(&s->a, "xl/workbook.xml", &book);
+    if (err == SP_OK) err = each_element(s, book.v, take_sheet, NULL);
+    if (err == SP_OK) err = sp_relations_read(&s->a, book.v, &s->files);
+    sp_vec_fini(&book);
+    SP_TRY(err);
+    SP_TRY(each_element(s, part_of(s, "sharedStrings", "xl/sharedStrings.xml"), take_string, &s->strings));
+    SP_TRY(each_element(s, part_of(s, "styles", "xl/styles.xml"), take_style, NULL));
     return s->sheets.n ? SP_OK : sp_fail(SP_E_UNSUPPORTED, "not a workbook: it has no sheets");
 }
 
@@ -273,13 +281,8 @@ static sp_err take_cell(sheet_reader *s, bool begins, const char *name)
 
 static sp_err read_sheet(sp_reading *r, sheet_reader *s, const named *sheet)
 {
-    char file[300];
-    const char *target = find(&s->files, sheet->id);
-    if (!target) return SP_OK;
-    if (*target == '/')
-        snprintf(file, sizeof file, "%.290s", target + 1);
-    else
-        snprintf(file, sizeof file, "xl/%.290s", target);
+    const char *file = sp_relation_by_id(&s->files, sheet->id);
+    if (!file) return SP_OK;
     s->out.n = s->row = s->column = s->at = 0;
     SP_TRY(each_element(s, file, take_cell, &s->cell));
     if (!s->out.n || sp_skip_blanks(s->out.v, 0, s->out.n) == s->out.n) return SP_OK;
@@ -298,7 +301,7 @@ sp_err sp_xlsx_read(sp_reading *r, const char *data, size_t n)
     for (size_t i = 0; i < s.sheets.n && err == SP_OK; i++) err = read_sheet(r, &s, &s.sheets.v[i]);
     free_names(&s.formats);
     free_names(&s.sheets);
-    free_names(&s.files);
+    sp_relations_fini(&s.files);
     sp_vec_fini(&s.dates);
     sp_vec_fini(&s.ends);
     sp_vec_fini(&s.strings);

@@ -144,6 +144,12 @@ static void other_encodings_are_converted(void **state)
                 "0:a.txt|人工智能正在改变我们的生活方式。");
     /* one bad byte in a text that is UTF-8 otherwise */
     assert_read("a.txt", "éèéèéèéèéèéè \xFF.", "0:a.txt|éèéèéèéèéèéè \xEF\xBF\xBD.");
+    /* cut within its last character */
+    assert_read("a.txt", "le café, déj\xC3", "0:a.txt|le café, déj\xEF\xBF\xBD");
+    assert_read("a.txt", "5 € or 6 \xE2\x82", "0:a.txt|5 € or 6 \xEF\xBF\xBD");
+    assert_read("a.txt", "an \xF0\x9F\x90\xAC and an \xF0\x9F\x90",
+                "0:a.txt|an \xF0\x9F\x90\xAC and an \xEF\xBF\xBD");
+    assert_read("a.txt", "\xC0 la carte, caf\xC3\xA9", "0:a.txt|\u00C0 la carte, caf\u00C3\u00A9"); /* not cut */
 }
 
 static void tables_name_their_columns(void **state)
@@ -248,6 +254,18 @@ static void html_is_read_in_the_encoding_it_declares(void **state)
 {
     assert_read("a.html", "<p>caf\xC3\xA9", "0:a.html|caf\xC3\xA9");
     assert_read("a.html", "<meta charset=\"iso-8859-1\"><p>caf\xE9", "0:a.html|caf\xC3\xA9");
+    assert_read("a.html", "<META content='text/html; Charset = windows-1251' http-equiv=content-type><p>\xE4\xE0",
+                "0:a.html|да");
+    assert_read("a.html", "<?xml version='1.0' encoding='koi8-r'?><html><p>\xC4\xC1</html>", "0:a.html|да");
+    assert_read("a.html", "<!-- <meta charset=koi8-r> --><meta charset=windows-1251 ><p>\xE4\xE0", "0:a.html|да");
+    /* "Latin-1" and "GB 2312" are what browsers take them for */
+    assert_read("a.html", "<meta charset=latin1><p>\x93quoted\x94", "0:a.html|\u201Cquoted\u201D");
+    assert_read("a.html", "<meta charset=gb2312><p>\x81\x30\x84\x36 \xE6\x98", "0:a.html|\u00A5 鏄");
+    /* few bad bytes in it cost no more than themselves */
+    assert_read("a.html", "<meta charset=shift_jis><p>\x93\x8C\x8B\x9E \xFF \x93\x8C\x8B\x9E\x93\x8C\x8B\x9E",
+                "0:a.html|東京 \xEF\xBF\xBD 東京東京");
+    /* a page that says UTF-8, and is not */
+    assert_read("a.html", "<meta charset=utf-8><p>caf\xE9", "0:a.html|caf\xC3\xA9");
 }
 
 /* A page in another encoding than it declares: some of it may be read, but nothing is printed. */

@@ -2,7 +2,9 @@
  * program or of a library: it is read whole, or there was no memory. Nothing says that it is damaged. */
 #include "support/check.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <iconv.h>
 #include <libxml/parser.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -41,6 +43,24 @@ SEEN void *calloc(size_t n, size_t width)
 SEEN void *realloc(void *p, size_t n)
 {
     return fails() ? NULL : __libc_realloc(p, n);
+}
+
+static _Thread_local int n_converters; /* that are open, also libxml2's */
+
+SEEN iconv_t iconv_open(const char *to, const char *from)
+{
+    typedef iconv_t open_fn(const char *, const char *);
+    open_fn *next = (open_fn *)dlsym(RTLD_NEXT, "iconv_open");
+    iconv_t c = next(to, from);
+    n_converters += c != (iconv_t)-1;
+    return c;
+}
+
+SEEN int iconv_close(iconv_t c)
+{
+    n_converters--;
+    int (*next)(iconv_t) = (int (*)(iconv_t))dlsym(RTLD_NEXT, "iconv_close");
+    return next(c);
 }
 
 /* make_docx -- an archive with one file: 40 paragraphs. */
@@ -89,6 +109,7 @@ typedef struct job {
     taken text;
     sp_err err;
     bool failed;
+    int n_open; /* converters of encodings that it left open */
     char why[256];
 } job;
 
@@ -100,6 +121,7 @@ static void *read_file(void *arg)
     j->err = sp_documents_read(&r, sp_document_format(r.path), j->file, j->n);
     j->failed = j->at >= 0 && until_failure < 0;
     until_failure = -1;
+    j->n_open = n_converters;
     if (j->err != SP_OK) snprintf(j->why, sizeof j->why, "%s", sp_error_detail());
     return NULL;
 }
@@ -128,6 +150,7 @@ static void check_whole_or_short(const char *path, const char *file, size_t n, s
         if (j.err != SP_OK && j.err != SP_E_NOMEM) fail_msg("allocation %d: %d %s", at, j.err, j.why);
         if (j.err == SP_OK && (j.text.n != right.text.n || memcmp(j.text.text, right.text.text, j.text.n) != 0))
             fail_msg("allocation %d: %zu of %zu bytes", at, j.text.n, right.text.n);
+        if (j.n_open) fail_msg("allocation %d: %d converters are left open", at, j.n_open);
         n_short += j.err != SP_OK;
         at++;
     } while (j.failed);
@@ -149,6 +172,22 @@ static void a_page_is_whole_or_memory_was_short(void **state)
     check_whole_or_short("a.html", page, n, 3000, 5);
 }
 
+static void a_page_in_another_encoding_is_whole_or_memory_was_short(void **state)
+{
+    static char page[32768];
+    size_t n = (size_t)snprintf(page, sizeof page, "<html><meta charset=koi8-r><title>\xC4\xC1</title><body><p>");
+    for (int i = 0; i < 1000; i++) n += (size_t)snprintf(page + n, sizeof page - n, "<b>\xC4</b> <i>%d</i>", i);
+    check_whole_or_short("a.html", page, n, 3000, 5);
+}
+
+static void a_text_in_another_encoding_is_whole_or_memory_was_short(void **state)
+{
+    /* GB 18030: "artificial intelligence changes how we live and work" */
+    static const char text[] = "\xC8\xCB\xB9\xA4\xD6\xC7\xC4\xDC\xD5\xFD\xD4\xDA\xB8\xC4\xB1\xE4\xCE\xD2\xC3"
+                               "\xC7\xB5\xC4\xC9\xFA\xBB\xEE\xB7\xBD\xCA\xBD\xA1\xA3";
+    check_whole_or_short("a.txt", text, sizeof text - 1, 40, 2);
+}
+
 static void xml_is_whole_or_memory_was_short(void **state)
 {
     static const char xml[] = "<?xml version=\"1.0\"?><piers><pier name=\"one\"><built>in 1801</built></pier>"
@@ -168,6 +207,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_document_is_whole_or_memory_was_short),
         cmocka_unit_test(a_page_is_whole_or_memory_was_short),
+        cmocka_unit_test(a_page_in_another_encoding_is_whole_or_memory_was_short),
+        cmocka_unit_test(a_text_in_another_encoding_is_whole_or_memory_was_short),
         cmocka_unit_test(xml_is_whole_or_memory_was_short),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);

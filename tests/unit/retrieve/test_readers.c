@@ -137,6 +137,8 @@ static void mail_parts_are_decoded_and_alternatives_read_once(void **state)
           "filename=\"lease.pdf\"\n\n"
           "JVBERi0=\n--b 1--\n",
           "s|Subject: s\n\nGr\xC3\xBCn\n\nHello\nAttachment: lease.pdf\n#");
+    gives("m.eml", "Subject: s\nContent-Type: text/html; charset=koi8-r\n\n<p>\xC4\xC1",
+          "s|Subject: s\n\nда\n#");
     gives("m.eml", "Subject: s\nContent-Type: text/html; charset=utf-8\n\n<h1>Hi</h1><p>there",
           "s|Subject: s\n\n# Hi\n\nthere\n#");
 }
@@ -266,6 +268,51 @@ static void cells_without_a_place_follow_each_other(void **state)
         "c.xlsx > Boats|name: Sea Gull; built: 1970; length: 7.5\n#");
 }
 
+#define SHEET(text) "<w><sheetData><row><c t='str'><v>" text "</v></c></row></sheetData></w>"
+#define BOOK(sheets) "<w xmlns:r='urn:r'><sheets>" sheets "</sheets></w>"
+
+/* Sheets and texts are where the relations say, relative to the workbook or to the archive. */
+static void parts_of_a_workbook_are_where_its_relations_say(void **state)
+{
+    static const char sheets[] = BOOK("<sheet name='Late' r:id='b'/><sheet name='Early' r:id='a'/>"
+                                      "<sheet name='Third' r:id='c'/>");
+    gives_archive(*state, "d.xlsx",
+                  (entry[]){{"xl/workbook.xml", sheets},
+                            {"xl/_rels/workbook.xml.rels",
+                             "<R><Relationship Id='a' Target='/xl/pages/one.xml'/><Relationship Id='b' "
+                             "Target='../sheets/t%20wo.xml'/><Relationship Id='c' Target='./three.xml'/></R>"},
+                            {"xl/pages/one.xml", SHEET("first")},
+                            {"sheets/t wo.xml", SHEET("second")},
+                            {"xl/three.xml", SHEET("third")},
+                            {0}},
+                  "d.xlsx > Late|second\n#d.xlsx > Early|first\n#d.xlsx > Third|third\n#");
+    gives_archive(
+        *state, "e.xlsx",
+        (entry[]){{"_rels/.rels", "<R><Relationship Id='x' Type='http://o/relationships/officeDocument' "
+                                  "Target='book/main.xml'/></R>"},
+                  {"book/main.xml", BOOK("<sheet name='Boats' r:id='r2'/>")},
+                  {"book/_rels/main.xml.rels",
+                   "<R><Relationship Id='r2' Type='http://o/worksheet' Target='s.xml'/><Relationship Id='r3' "
+                   "Type='http://o/sharedStrings' Target='texts.xml'/></R>"},
+                  {"book/texts.xml", "<s><si><t>Sea Gull</t></si></s>"},
+                  {"book/s.xml", "<w><sheetData><row><c t='s'><v>0</v></c></row></sheetData></w>"},
+                  {0}},
+        "e.xlsx > Boats|Sea Gull\n#");
+}
+
+static void a_document_is_where_the_relations_say(void **state)
+{
+    gives_archive(*state, "b.docx",
+                  (entry[]){{"_rels/.rels", "<R><Relationship Id='x' Type='http://o/officeDocument' "
+                                            "Target='/word/document2.xml'/></R>"},
+                            {"word/document2.xml", "<d><p><pPr><pStyle val='T'/></pPr><r><t>Leases</t></r></p></d>"},
+                            {"word/_rels/document2.xml.rels",
+                             "<R><Relationship Id='a' Type='http://o/styles' Target='styles2.xml'/></R>"},
+                            {"word/styles2.xml", "<s><style styleId='T'><name val='Title'/></style></s>"},
+                            {0}},
+                  "Leases|# Leases\n\n#");
+}
+
 static void slides_are_pages_with_their_titles(void **state)
 {
 #define SLIDE(type, title, text)                                                                   \
@@ -280,6 +327,29 @@ static void slides_are_pages_with_their_titles(void **state)
                             {"ppt/slides/_rels/slide2.xml.rels", "<x/>"},
                             {0}},
                   "Harbour|# Harbour\n\ntwo\n\n# Last\n\nten\n\n#{0:1}{16:2}");
+}
+
+/* Files are numbered as slides were made; a slide that was taken out may still be in the archive. */
+static void slides_are_in_the_order_of_the_presentation(void **state)
+{
+#define LIST(ids) "<p xmlns:r='urn:r'><sldMasterIdLst><sldMasterId id='1' r:id='m'/></sldMasterIdLst><sldIdLst>" ids \
+                  "</sldIdLst></p>"
+#define LINK(id, file) "<Relationship Id='" id "' Target='slides/" file "'/>"
+    static const char links[] = "<R>" LINK("m", "slide3.xml") LINK("a", "slide1.xml") LINK("b", "slide2.xml")
+        LINK("x", "intro.xml") LINK("y", "lost.xml") "</R>";
+    entry e[] = {{"ppt/presentation.xml", LIST("<sldId id='256' r:id='b'/><sldId id='9' r:id='y'/>"
+                                               "<sldId id='257' r:id='x'/><sldId id='300' r:id='a'/>")},
+                 {"ppt/_rels/presentation.xml.rels", links},
+                 {"ppt/slides/slide1.xml", SLIDE("", "Last", "one")},
+                 {"ppt/slides/slide2.xml", SLIDE("", "First", "two")},
+                 {"ppt/slides/slide3.xml", SLIDE("", "Taken", "out")},
+                 {"ppt/slides/intro.xml", SLIDE("", "Middle", "intro")},
+                 {0}};
+    gives_archive(*state, "o.pptx", e,
+                  "o.pptx|First\n\ntwo\n\nMiddle\n\nintro\n\nLast\n\none\n\n#{0:1}{12:2}{27:3}");
+    e[0].content = LIST(""); /* all, by number */
+    gives_archive(*state, "o.pptx", e,
+                  "o.pptx|Last\n\none\n\nFirst\n\ntwo\n\nTaken\n\nout\n\n#{0:1}{11:2}{23:3}");
 }
 
 static void headers_footers_and_notes_are_read_once(void **state)
@@ -330,7 +400,10 @@ int main(void)
         cmocka_unit_test(packed_texts_are_read_by_their_inner_name),
         FOLDER_TEST(spreadsheets_are_tables_with_the_names_of_their_columns),
         FOLDER_TEST(cells_without_a_place_follow_each_other),
+        FOLDER_TEST(parts_of_a_workbook_are_where_its_relations_say),
+        FOLDER_TEST(a_document_is_where_the_relations_say),
         FOLDER_TEST(slides_are_pages_with_their_titles),
+        FOLDER_TEST(slides_are_in_the_order_of_the_presentation),
         FOLDER_TEST(headers_footers_and_notes_are_read_once),
         cmocka_unit_test(navigation_of_a_page_is_left_out),
         cmocka_unit_test(an_encrypted_pdf_is_named_so),
