@@ -6,6 +6,8 @@
 
 #include "retrieve/libxml.h"
 
+#define READ_BYTES 4096 /* what reading a file counts as at least: a small list can name one file many times */
+
 /* no_memory -- whether that is why libzip failed. Not every failing allocation is ZIP_ER_MEMORY: some make a good
  * archive a damaged one. malloc sets errno, which was 0 before the call. */
 static bool no_memory(const zip_error_t *why)
@@ -67,7 +69,9 @@ sp_err sp_archive_read(sp_archive *a, const char *name, sp_bytes *out)
     zip_file_t *f = zip_fopen_index(a->zip, (zip_uint64_t)at, 0);
     if (!f) return unreadable(zip_get_error(a->zip), name);
     out->n = 0;
-    sp_err err = read_all(a, f, name, out);
+    sp_err err = a->left < READ_BYTES ? sp_fail(SP_E_LIMIT, "too many files in the archive are read") : SP_OK;
+    if (err == SP_OK) a->left -= READ_BYTES;
+    if (err == SP_OK) err = read_all(a, f, name, out);
     zip_fclose(f);
     return err;
 }

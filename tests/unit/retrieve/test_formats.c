@@ -228,6 +228,25 @@ static void an_archive_that_unpacks_to_too_much_is_refused(void **state)
     sp_vec_fini(&z);
 }
 
+/* A list can name one slide again and again. */
+static void an_archive_that_is_read_without_end_is_refused(void **state)
+{
+    enum { N = 70000 };
+    static const char slide[] = "<sldId r:id='a'/>";
+    sp_bytes list = {0};
+    assert_int_equal(sp_bytes_addf(&list, "<p xmlns:r='urn:r'>"), SP_OK);
+    for (int i = 0; i < N; i++) assert_int_equal(sp_bytes_add(&list, slide, sizeof slide - 1), SP_OK);
+    assert_int_equal(sp_bytes_add(&list, "</p>", 5), SP_OK);
+    sp_bytes z = pack(*state, (entry[]){{"ppt/presentation.xml", list.v},
+                                        {"ppt/_rels/presentation.xml.rels",
+                                         "<R><Relationship Id='a' Target='slides/slide1.xml'/></R>"},
+                                        {"ppt/slides/slide1.xml", "<s/>"},
+                                        {0}});
+    assert_refused("a.pptx", &z, SP_E_LIMIT, "too many files");
+    sp_vec_fini(&z);
+    sp_vec_fini(&list);
+}
+
 static void running_out_of_memory_is_an_error(void **state)
 {
     sp_bytes z = pack(*state, (entry[]){BOOK_ENTRIES("<itemref idref='a'/>"),
@@ -326,6 +345,7 @@ int main(void)
         FOLDER_TEST(damage_anywhere_does_no_harm),
         FOLDER_TEST(entities_are_not_expanded),
         FOLDER_TEST(an_archive_that_unpacks_to_too_much_is_refused),
+        FOLDER_TEST(an_archive_that_is_read_without_end_is_refused),
         FOLDER_TEST(running_out_of_memory_is_an_error),
         FOLDER_TEST(pdf_has_pages),
         FOLDER_TEST(pdf_without_text_is_refused),
