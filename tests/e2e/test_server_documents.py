@@ -94,7 +94,9 @@ def test_a_life(server):
 def test_replace_and_time(server):
     register(server, "a", STORY)
     compute(server, "a")
-    assert send(server, "PUT", "/v1/documents/a", {"text": OTHER})[0] == 201
+    assert send(server, "PUT", "/v1/documents/a", {"id": "a", "text": OTHER})[0] == 201
+    status, error = send(server, "PUT", "/v1/documents/a", {"id": "other", "text": STORY})
+    assert status == 400 and error["error"]["param"] == "id", error
     assert ask(server, documents=[STORY])["spolia"]["documents"][0]["missed"] == "never seen"
     register(server, "b", "A text that is soon gone, with some words in it.", ttl_seconds=1)
     end = time.time() + 300

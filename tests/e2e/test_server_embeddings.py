@@ -57,6 +57,9 @@ def test_ollama(server, folder):
     assert many["prompt_eval_count"] > 20 and many["total_duration"] > 0
     one = server.call("/api/embeddings", {"model": "m", "prompt": TEXTS[0]})[1]
     assert np.abs(np.array(one["embedding"]) - vectors(folder, TEXTS[:1])[0]).max() < 1e-6
+    for path, body in (("/api/embed", {"input": 5}), ("/api/embeddings", {"prompt": {}})):  # errors are texts there
+        status, reply = server.call(path, body)
+        assert status == 400 and isinstance(reply["error"], str), reply
 
 
 @pytest.mark.parametrize("body, param", [

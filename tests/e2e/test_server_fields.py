@@ -220,7 +220,7 @@ def test_several_prompts(server):
             texts[c["index"]] += c["text"]
     assert texts == [c["text"] for c in both["choices"]]
     assert len(server.call("/v1/completions", {**TEXT, "prompt": [ids, ids]})[1]["choices"]) == 2
-    for prompt in ([], ["a"] * 9, ["a", 7], [[]], {}):
+    for prompt in ("", [], ["a"] * 9, ["a", 7], [[]], {}):
         status, answer = server.call("/v1/completions", {**ask, "prompt": prompt})
         assert status == 400 and answer["error"]["param"] == "prompt", answer
 

@@ -359,11 +359,16 @@ static const char *refused_field(const srv_upload *u)
     return u->name ? "file" : "text";
 }
 
-/* put -- 409 for an id that is taken; the id of PUT's path replaces. computes: as `wanted` says. */
+/* put -- 409 for an id that is taken; the id of PUT's path replaces, and a body has that id or none. computes: as
+ * `wanted` says. */
 static srv_sent put(query *q, srv_upload *u, srv_fields *f, bool computes, const srv_work_item *wanted)
 {
     sp_document_list l;
     sp_document_new *n = &u->document;
+    if (q->id && n->id && strcmp(n->id, own_id(q, q->id)) != 0) {
+        srv_fields_refuse(f, "id", "id is \"%.80s\", and the path names another document", n->id);
+        return refuse(q, f);
+    }
     if (q->id) n->id = own_id(q, q->id), n->replace = true;
     n->collection = q->collection;
     if (!q->id && n->id && !name_new(q, n->id)) return fail_memory(q);

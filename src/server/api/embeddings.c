@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "cli/text.h"
+#include "server/api/answer.h"
+#include "server/api/dialect.h"
 #include "server/api/fields.h"
 #include "server/api/side.h"
 #include "server/http/reply.h"
@@ -128,11 +130,19 @@ static bool run(embedding *e, srv_call *call, const char *field, bool truncate)
     return !e->f.failed;
 }
 
-static srv_sent end(embedding *e, char *text)
+/* refuse -- dialect: of the error, NULL: OpenAI's. */
+static srv_sent refuse(const embedding *e, const srv_dialect *dialect)
 {
-    const srv_sent sent =
-        e->f.failed ? srv_fields_reply(e->call, &e->f)
-                    : srv_reply_text(e->call->connection, 200, "application/json", text);
+    const char *code = NULL;
+    if (!dialect) return srv_fields_reply(e->call, &e->f);
+    const int status = e->f.err == SP_OK ? 400 : srv_error_status(e->f.err, &code);
+    return srv_dialect_error(e->call, dialect, status, &e->f, code);
+}
+
+static srv_sent end(embedding *e, char *text, const srv_dialect *dialect)
+{
+    const srv_sent sent = e->f.failed ? refuse(e, dialect)
+                                      : srv_reply_text(e->call->connection, 200, "application/json", text);
     for (size_t i = 0; i < e->n && e->ids; i++) free(e->ids[i]);
     free(e->ids);
     free(e->inputs);
@@ -221,14 +231,14 @@ srv_sent srv_embeddings(srv_call *call)
             srv_fields_refuse(&e.f, "encoding_format", "encoding_format must be float or base64");
         if (!e.f.failed) text = reply_text(&e, base64 ? OPENAI_BASE64 : OPENAI);
     }
-    return end(&e, text);
+    return end(&e, text, NULL);
 }
 
 srv_sent srv_ollama_embed(srv_call *call)
 {
     embedding e;
     char *text = run(&e, call, "input", true) ? reply_text(&e, OLLAMA) : NULL;
-    return end(&e, text);
+    return end(&e, text, &srv_ollama_chat);
 }
 
 srv_sent srv_ollama_embeddings(srv_call *call)
@@ -237,7 +247,7 @@ srv_sent srv_ollama_embeddings(srv_call *call)
     bool good = run(&e, call, "prompt", true);
     if (good && e.n != 1) srv_fields_refuse(&e.f, "prompt", "prompt must be one text");
     char *text = good && e.n == 1 ? reply_text(&e, OLLAMA_ONE) : NULL;
-    return end(&e, text);
+    return end(&e, text, &srv_ollama_chat);
 }
 
 json_t *srv_encoder_json(const srv_server *s, const sp_embedder *e, const char *name)

@@ -54,7 +54,8 @@ static srv_sent refuse_result(const srv_call *call, const srv_job *j, sp_err err
     int status = srv_error_status(err, &code);
     snprintf(f.why, sizeof f.why, "%s", why);
     if (j->task.decode && strncmp(why, "decode: ", strlen("decode: ")) == 0) strcpy(f.param, "decode");
-    if (err == SP_E_CONTEXT) strcpy(f.param, j->task.chat ? "messages" : "prompt");
+    if (err == SP_E_CONTEXT || strcmp(why, "the prompt is empty") == 0)
+        strcpy(f.param, j->task.chat ? "messages" : "prompt");
     return srv_dialect_error(call, j->task.dialect, status, &f, code);
 }
 
