@@ -180,16 +180,18 @@ static bool check_settings(int argc, char **argv)
 
 /* -- running -------------------------------------------------------------------------------- */
 
+/* explain_unknown -- of: the command whose subcommand it should be, "" for none. */
 static int explain_unknown(const cli_command *table, const char *of, const char *name)
 {
+    const char *colon = *of ? ": " : "", *blank = *of ? " " : "";
     const char *names[MAX_COMMANDS];
     size_t n = 0;
     for (; table->name && n < MAX_COMMANDS; table++) names[n++] = table->name;
     const char *nearest = cli_nearest(name, names, n);
     if (nearest)
-        cli_fail_with("%s\"%s\" is unknown; did you mean \"%s\"?", of, name, nearest);
+        cli_fail_with("%s%s\"%s\" is unknown; did you mean \"%s\"?", of, colon, name, nearest);
     else
-        cli_fail_with("%s\"%s\" is unknown; spolia --help lists the commands", of, name);
+        cli_fail_with("%s%s\"%s\" is unknown; spolia %s%s--help lists the commands", of, colon, name, of, blank);
     return 2;
 }
 
@@ -201,14 +203,12 @@ static bool asks_for_help(const char *word)
 
 static int run_subcommand(const cli_command *command, int argc, char **argv)
 {
-    char of[32];
     if (argc < 2 || asks_for_help(argv[1])) {
         print_subcommands(argc < 2 ? stderr : stdout, command);
         return argc < 2 ? 2 : 0;
     }
     const cli_command *sub = find(command->subcommands, argv[1]);
-    snprintf(of, sizeof of, "%s: ", command->name);
-    return sub ? sub->run(argc - 1, argv + 1) : explain_unknown(command->subcommands, of, argv[1]);
+    return sub ? sub->run(argc - 1, argv + 1) : explain_unknown(command->subcommands, command->name, argv[1]);
 }
 
 static int run(const cli_command *table, int argc, char **argv)

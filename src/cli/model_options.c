@@ -333,6 +333,30 @@ void sampling_options_init(sampling_options *s, int max_tokens)
     memcpy(s->table, table, sizeof table);
 }
 
+bool sampling_options_check(const sampling_options *s, const char *command)
+{
+    const double most = 1e7;
+    const struct {
+        const char *name;
+        double value, least, most;
+        bool above; /* `least` itself is not allowed */
+    } limits[] = {{"predict", s->max_tokens, 0, most},
+                  {"temp", (double)s->s.temperature, 0, 100},
+                  {"top-k", s->s.top_k, 0, most},
+                  {"top-p", (double)s->s.top_p, 0, 1, true},
+                  {"min-p", (double)s->s.min_p, 0, 1},
+                  {"repeat-penalty", (double)s->s.repeat_penalty, 0, 100, true},
+                  {"repeat-last-n", s->s.repeat_last, 0, most}};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        const double x = limits[i].value;
+        if (x >= limits[i].least && x <= limits[i].most && !(limits[i].above && x == limits[i].least)) continue;
+        cli_fail_with("%s: --%s %.9g: must be %s %.9g, and at most %.9g", command, limits[i].name, x,
+                      limits[i].above ? "above" : "at least", limits[i].least, limits[i].most);
+        return false;
+    }
+    return true;
+}
+
 bool schema_open(const char *path, sp_grammar **out)
 {
     size_t n;

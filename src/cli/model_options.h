@@ -53,6 +53,8 @@ typedef struct sampling_options {
 } sampling_options;
 
 void sampling_options_init(sampling_options *s, int max_tokens);
+/* sampling_options_check -- false after an error message about a value that no request could have. */
+bool sampling_options_check(const sampling_options *s, const char *command);
 
 #define SCHEMA_HELP "the answer is JSON that this JSON Schema accepts"
 

@@ -140,6 +140,7 @@ int cmd_ask(int argc, char **argv)
     if (argc - at > 1) return cli_fail_with("ask: give one question, in quotes"), 2;
     if (a.top_k < 1) return cli_fail_with("ask: -k must be at least 1"), 2;
     if (!check(&a, from.index, from.graph.where, style, tree) || !saying_check(&a.said)) return 2;
+    if (!sampling_options_check(&s, "ask")) return 2;
     a.stable_order = !ranked;
     a.verbose = m.verbose;
     a.model = m.ctx.model;

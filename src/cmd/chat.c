@@ -90,7 +90,7 @@ int cmd_chat(int argc, char **argv)
     if (at < 0) return -1 - at;
     if (a.as_json) cli_fail_as_json();
     if (argc - at > 1) return cli_fail_with("chat: give one message, in quotes"), 2;
-    if (!saying_check(&a.said)) return 2;
+    if (!saying_check(&a.said) || !sampling_options_check(&s, "chat")) return 2;
     a.verbose = m.verbose;
     a.model = m.ctx.model;
     advice ignored = advice_of(&m);

@@ -80,7 +80,7 @@ int cmd_run(int argc, char **argv)
     if (run.as_json) cli_fail_as_json();
     if (at != argc || !prompt == !file)
         return cli_fail_with("run: give one prompt, with -p or -f"), 2;
-    if (!saying_check(&run.said)) return 2;
+    if (!saying_check(&run.said) || !sampling_options_check(&s, "run")) return 2;
     if (!schema_open(schema, &run.grammar)) return 1;
     size_t n;
     char *text = file ? cli_read_file(file, &n) : NULL;

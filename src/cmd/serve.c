@@ -118,7 +118,6 @@ static bool check(const srv_options *o, int gap_ms)
                   {"token-gap", gap_ms, 0, 60000},
                   {"drain", o->limits.drain_seconds, 0, 86400},
                   {"ahead", o->limits.n_ahead, 0, 4096},
-                  {"predict", o->max_tokens, 0, 1000000},
                   {"chunk-size", o->size_words, 0, 100000},
                   {"chunk-overlap", o->overlap_words, 0, 100000}};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
@@ -240,7 +239,7 @@ int cmd_serve(int argc, char **argv)
     s.o.max_tokens = s.sampling.max_tokens;
     s.o.sampling = s.sampling.s;
     if (at != argc) return cli_fail_with("serve: unexpected \"%s\"", argv[at]), 2;
-    if (!check(&s.o, s.model.ctx.queue.gap_ms)) return 2;
+    if (!check(&s.o, s.model.ctx.queue.gap_ms) || !sampling_options_check(&s.sampling, "serve")) return 2;
     if (!srv_log_format_of(s.log, &s.o.log))
         return cli_fail_with("serve: --log-format %s: text, json or none", s.log), 2;
     s.model.ctx.max_requests = s.o.limits.n_parallel;

@@ -156,7 +156,7 @@ int lab_profile(int argc, char **argv)
                        tables);
     if (at < 0) return -1 - at;
     if (at != argc) return cli_fail_with("profile: unexpected argument \"%s\"", argv[at]), 2;
-    if (!bench_model_options_check(&mo) ||
+    if (!bench_model_options_check(&mo, "profile") ||
         !bench_list_parse("cached", cached, 0, 1 << 20, true, &p.cached) ||
         !bench_list_parse("new", fresh, 1, 1 << 20, true, &p.fresh))
         return 2;

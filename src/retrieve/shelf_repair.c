@@ -385,8 +385,28 @@ sp_err sp_shelf_is_whole(const char *path, bool *whole)
     return err == SP_E_FORMAT ? SP_OK : err;
 }
 
+/* check_damaged -- refuses to begin a file anew that nobody would take for a damaged database: one that does not begin
+ * as such, and has no size in pages or is text. */
+static sp_err check_damaged(const char *path)
+{
+    enum { PAGE = 512 }; /* the smallest of SQLite */
+    char head[PAGE];
+    FILE *f = fopen(path, "rb");
+    if (!f) return sp_fail(SP_E_IO, "%s: %s", path, strerror(errno));
+    const size_t n = fread(head, 1, sizeof head, f);
+    const bool sized = fseek(f, 0, SEEK_END) == 0 && ftell(f) % PAGE == 0;
+    fclose(f);
+    const bool begins = n >= 16 && memcmp(head, "SQLite format 3", 16) == 0;
+    if (n == 0 || begins || (sized && memchr(head, 0, n))) return SP_OK;
+    return sp_fail(SP_E_UNSUPPORTED,
+                   "%s: does not look like a file of registered documents; if it is one, move it away, and the next "
+                   "start of the server begins a new one",
+                   path);
+}
+
 sp_err sp_shelf_repair(const char *path, const sp_shelf_repair_opts *o, sp_documents_repaired *out)
 {
+    if (!o->save) SP_TRY(check_damaged(path));
     repair r = {.path = path, .o = o};
     char *fresh = with(path, ".repaired");
     if (!fresh) return sp_fail_nomem(strlen(path), "a path");

@@ -135,6 +135,11 @@ def test_completions_offer_the_values_that_options_list(described, tmp_path):
     (["ask", "--zzzzzz"], ["--zzzzzz", "--help-all"]), (["ask", "-Z"], ["-Z"]),
     (["ask", "--re", "x"], ["--re", "several"]), (["ask", "-m"], ["--model", "PATH"]),
     (["ask", "question", "--kv-memory"], ["--kv-memory", "MiB"]), (["ask", "--json=1"], ["--json", "no argument"]),
+    (["cache", "weigh-all"], ["spolia cache --help"]), (["profile"], ["profile: --model"]),
+    (["run", "-m", MODEL, "-p", "x", "-n", "-1"], ["--predict", "at least 0"]),
+    (["chat", "-m", MODEL, "Hi", "--temp", "-1"], ["--temp", "at least 0"]),
+    (["serve", "-m", MODEL, "--top-p", "0"], ["serve: --top-p", "above 0"]),
+    (["ask", "-m", MODEL, "-i", "none.db", "--min-p", "2", "x"], ["ask: --min-p", "at most 1"]),
     (["ask", "-n", "many"], ["--predict", "many"]), (["ask"], ["--index FILE", "usage: spolia ask"])])
 def test_wrong_usage(arguments, words):
     refuse(*arguments, naming=words, code=2)

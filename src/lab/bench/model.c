@@ -34,9 +34,9 @@ void bench_model_options_init(bench_model_options *o)
     memcpy(o->table, table, sizeof table);
 }
 
-bool bench_model_options_check(const bench_model_options *o)
+bool bench_model_options_check(const bench_model_options *o, const char *command)
 {
-    return o->models.n > 0 || (cli_fail_with("--model PATH is missing"), false);
+    return o->models.n > 0 || (cli_fail_with("%s: --model PATH is missing", command), false);
 }
 
 /* -- what a token costs --------------------------------------------------------------------- */

@@ -22,7 +22,7 @@ typedef struct bench_model_options {
 
 void bench_model_options_init(bench_model_options *o);
 /* bench_model_options_check -- false after an error message. */
-bool bench_model_options_check(const bench_model_options *o);
+bool bench_model_options_check(const bench_model_options *o, const char *command);
 
 typedef struct bench_model {
     const char *path;

@@ -200,7 +200,9 @@ int speed_bench_run(speed_bench *b, const speed_kind *kind, const opt *own, int 
         return cli_fail_with("--predict: %d is not in 1..%d", b->predict, 1 << 20), 2;
     if (b->rounds < 1 || b->rounds > 10000)
         return cli_fail_with("--rounds: %d is not in 1..10000", b->rounds), 2;
-    if (!bench_model_options_check(&b->mo) ||
+    char command[32];
+    snprintf(command, sizeof command, "bench %s", kind->name);
+    if (!bench_model_options_check(&b->mo, command) ||
         !bench_list_parse(kind->sizes_option, sizes, 1, kind->most, true, &b->sizes) ||
         !bench_list_parse("depths", depths, 0, 1 << 20, true, &b->depths))
         return 2;

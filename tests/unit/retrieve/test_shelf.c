@@ -366,9 +366,33 @@ static void a_file_without_its_header_is_rebuilt_empty(void **state)
     assert_int_equal(system(other), 0);
 }
 
+static void a_file_that_was_no_database_is_not_rebuilt(void **state)
+{
+    char path[] = "/tmp/shelf-XXXXXX", other[40];
+    static const char model[4096] = "GGUF\3\0\0\0", text[512] = "A note.";
+    const struct {
+        const void *data;
+        size_t n;
+        sp_err err;
+    } cases[] = {{text, 7, SP_E_UNSUPPORTED}, {model, 4095, SP_E_UNSUPPORTED}, {model, 4096, SP_OK}};
+    sp_documents_repaired sum;
+    const int f = mkstemp(path);
+    assert_true(f >= 0);
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        assert_int_equal(ftruncate(f, 0), 0);
+        assert_int_equal(pwrite(f, cases[i].data, cases[i].n, 0), cases[i].n);
+        assert_int_equal(sp_shelf_repair(path, &(sp_shelf_repair_opts){0}, &sum), cases[i].err);
+    }
+    close(f);
+    snprintf(other, sizeof other, "%s.damaged", path);
+    assert_int_equal(unlink(other), 0); /* of the last one: it may be a page of a database */
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_that_was_no_database_is_not_rebuilt),
         cmocka_unit_test(a_text_that_a_document_repeats_is_looked_up_once),
         cmocka_unit_test(a_text_of_a_live_document_is_not_lost),
         cmocka_unit_test(only_documents_whose_copies_were_listed_are_forgotten),
