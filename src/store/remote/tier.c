@@ -487,16 +487,21 @@ static void *read_copies(void *arg)
 
 /* -- the others ----------------------------------------------------------------------------------------- */
 
+/* run_drop -- the index has the copy until the store has dropped it: a sweep that is tried again finds it. */
 static sp_err run_drop(remote_tier *t, const sp_tier_op *op)
 {
     char name[SP_REMOTE_NAME];
     sp_remote_name(&op->job.key, name);
     pthread_mutex_lock(&t->lock);
-    t->stats.n_dropped += sp_table_find(&t->table, &op->job.key) != SP_NO_ENTRY;
-    forget(t, &op->job.key);
+    const bool known = sp_table_find(&t->table, &op->job.key) != SP_NO_ENTRY;
     pthread_mutex_unlock(&t->lock);
     SP_TRY(connect_line(t, &t->out));
-    return t->kind->drop(t->out.link, name);
+    SP_TRY(t->kind->drop(t->out.link, name));
+    pthread_mutex_lock(&t->lock);
+    t->stats.n_dropped += known;
+    forget(t, &op->job.key);
+    pthread_mutex_unlock(&t->lock);
+    return SP_OK;
 }
 
 /* run_list -- lists a copy of the index, so that a slow `each` does not hold the lock. */
@@ -529,9 +534,10 @@ static sp_err run_other(remote_tier *t, const sp_tier_op *op)
         return run_drop(t, op);
     case SP_TIER_LIST:
         return run_list(t, op);
+    case SP_TIER_SYNC: /* operations end in order; a sweep is to fail while the index may lack copies of the store */
+        return connect_line(t, &t->out);
     case SP_TIER_TRIM: /* the server keeps to its own budget (maxmemory) */
-    case SP_TIER_ERASE:
-    case SP_TIER_SYNC: /* operations end in order, and what is dropped is gone from the server */
+    case SP_TIER_ERASE: /* what is dropped is gone from the server */
     case SP_TIER_GET:
         break;
     }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "store/remote/tier.h"
+#include "store/sweep.h"
 #include "support/redis.h"
 #include "tier.h"
 
@@ -331,6 +332,37 @@ static void a_server_that_hangs_is_left_alone(void **state)
     redis_stop(&r);
 }
 
+static void a_sweep_fails_while_the_server_does_not_answer(void **state)
+{
+    redis r;
+    noise c;
+    noise_init(&c, 1, 1);
+    const sp_digest id = c.record.facts.id;
+    const sp_sweep_opts o = {.ids = &id, .n = 1, .overwrite = true};
+    if (!start(&r)) skip();
+    sp_tier *t = open_with(&r, NULL, 1000000);
+    sp_err err = SP_E_IO;
+    for (int i = 0; i < 5000 && err != SP_OK; i++) err = noise_put(t, 1, 1); /* a loaded machine may be late, too */
+    assert_ok(err);
+    kill(r.pid, SIGSTOP);
+    assert_int_equal(noise_put(t, 2, 1), SP_E_IO); /* from now on it is sent nothing */
+    sp_tier *late = open_with(&r, NULL, 1000000);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(sp_sweep_run(t, &o, NULL), SP_E_IO);
+        assert_int_equal(sp_sweep_run(late, &o, NULL), SP_E_IO); /* which has never seen the index */
+    }
+    kill(r.pid, SIGCONT);
+    for (int i = 0; i < 15000 && (err = sp_sweep_run(t, &o, NULL)) != SP_OK; i++) usleep(20000);
+    assert_ok(err);
+    sp_tier_close(late);
+    late = open_with(&r, NULL, 30000000);
+    assert_ok(sp_remote_tier_await(late, 60000000));
+    assert_true(knows(t, 1, false) && knows(late, 1, false));
+    sp_tier_close(t);
+    sp_tier_close(late);
+    redis_stop(&r);
+}
+
 static void a_full_server_refuses_and_keeps_what_it_has(void **state)
 {
     redis r;
@@ -394,6 +426,7 @@ int main(void)
         cmocka_unit_test(a_server_that_is_gone_costs_nothing_and_comes_back),
         cmocka_unit_test(a_lost_server_costs_the_look_at_a_flag),
         cmocka_unit_test(a_server_that_hangs_is_left_alone),
+        cmocka_unit_test(a_sweep_fails_while_the_server_does_not_answer),
         cmocka_unit_test(a_full_server_refuses_and_keeps_what_it_has),
         cmocka_unit_test(a_wrong_password_is_an_error_of_the_tier),
         cmocka_unit_test(a_put_whose_source_fails_leaves_nothing),
