@@ -67,8 +67,13 @@ static srv_account *account_of(srv_quotas *q, const srv_tenant *t)
 
 /* -- buckets; lock is held --------------------------------------------------------------------- */
 
+/* refill -- without a limit nothing is counted: one that a reload brings begins with a full minute. */
 static void refill(bucket *b, int64_t a_minute, int64_t now_us)
 {
+    if (a_minute == 0) {
+        *b = (bucket){0};
+        return;
+    }
     if (b->at_us == 0)
         b->left = (double)a_minute;
     else

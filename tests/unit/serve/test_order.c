@@ -172,6 +172,57 @@ static void overtaking_is_counted(void **state)
     sp_shares_fini(&s);
 }
 
+static void a_tenant_is_lifted_to_the_lowest_that_is_active(void **state)
+{
+    sp_shares s = {0};
+    sp_share *low, *high, *idle, *new;
+    assert_ok(sp_shares_join(&s, "idle", &idle));
+    sp_share_serve(idle, 10, 0);
+    sp_shares_leave(&s, idle);
+    assert_ok(sp_shares_join(&s, "low", &low));
+    assert_ok(sp_shares_join(&s, "high", &high));
+    sp_share_serve(low, 100, 0);
+    sp_share_serve(high, 300, 0);
+    assert_ok(sp_shares_join(&s, "new", &new));
+    assert_true(sp_share_served(new) == 100);
+    sp_shares_leave(&s, low);
+    sp_shares_leave(&s, high);
+    sp_shares_leave(&s, new);
+    sp_shares_fini(&s);
+}
+
+/* served_of -- 0 if the tenant was forgotten, since no other is active. */
+static double served_of(sp_shares *s, const char *name)
+{
+    sp_share *t;
+    assert_ok(sp_shares_join(s, name, &t));
+    const double served = sp_share_served(t);
+    sp_shares_leave(s, t);
+    return served;
+}
+
+static void of_too_many_tenants_the_idle_one_that_had_least_is_forgotten(void **state)
+{
+    sp_shares s = {0};
+    sp_share *runs, *t;
+    char name[16];
+    assert_ok(sp_shares_join(&s, "runs", &runs));
+    sp_share_serve(runs, 1, 0);
+    for (int i = 0; i <= SP_SHARES_IDLE; i++) {
+        snprintf(name, sizeof name, "t%d", i);
+        assert_ok(sp_shares_join(&s, name, &t));
+        sp_share_serve(t, 1000 - (i == 5 ? 900 : 0), 0);
+        sp_shares_leave(&s, t);
+    }
+    assert_ok(sp_shares_join(&s, "runs", &t));
+    assert_true(sp_share_served(t) == 1);
+    sp_shares_leave(&s, t);
+    sp_shares_leave(&s, runs);
+    assert_true(served_of(&s, "t5") < 100);
+    assert_true(served_of(&s, "t4") > 100 && served_of(&s, "t6") > 100);
+    sp_shares_fini(&s);
+}
+
 /* -- on a context --------------------------------------------------------------------------- */
 
 static sp_request *submit_as(sp_context *c, const char *chunks, sp_request_opts o)
@@ -445,6 +496,8 @@ int main(void)
         cmocka_unit_test(nobody_overtakes_who_has_waited_too_long),
         cmocka_unit_test(nobody_is_overtaken_too_often),
         cmocka_unit_test(overtaking_is_counted),
+        cmocka_unit_test(a_tenant_is_lifted_to_the_lowest_that_is_active),
+        cmocka_unit_test(of_too_many_tenants_the_idle_one_that_had_least_is_forgotten),
         cmocka_unit_test(what_is_cached_goes_first),
         cmocka_unit_test(what_a_step_computes_is_not_computed_beside_it),
         cmocka_unit_test(who_lacks_nothing_of_a_path_starts_beside_it),

@@ -90,6 +90,38 @@ static void tokens_of_a_minute(void **state)
     srv_quotas_close(q);
 }
 
+static void a_limit_that_a_reload_brings_begins_with_a_full_minute(void **state)
+{
+    srv_account *place;
+    srv_left left;
+    const srv_tenant free_of = tenant("a", (srv_limits){0}),
+                     limited = tenant("a", (srv_limits){.requests = 6, .tokens = 600});
+    srv_quotas *q = srv_quotas_open(100);
+    for (int i = 0; i < 50; i++) {
+        assert_int_equal(srv_quotas_enter(q, &free_of, 1, (i + 1) * SECOND, &place, &left), SRV_ADMITTED);
+        assert_int_equal(srv_quotas_prompt(q, place, 5000, (i + 1) * SECOND, &left), SRV_ADMITTED);
+        srv_quotas_answer(q, place, 5000, (i + 1) * SECOND);
+        srv_quotas_leave(q, place, 1);
+    }
+    assert_int_equal(srv_quotas_enter(q, &limited, 1, 51 * SECOND, &place, &left), SRV_ADMITTED);
+    assert_int_equal(left.requests, 5);
+    assert_int_equal(left.tokens, 600);
+    assert_int_equal(srv_quotas_prompt(q, place, 600, 51 * SECOND, &left), SRV_ADMITTED);
+    srv_quotas_close(q);
+}
+
+static void an_allowance_is_never_more_than_a_minute(void **state)
+{
+    srv_account *place;
+    srv_left left;
+    const srv_tenant a = tenant("a", (srv_limits){.requests = 6});
+    srv_quotas *q = srv_quotas_open(1);
+    assert_int_equal(srv_quotas_enter(q, &a, 1, SECOND, &place, &left), SRV_ADMITTED);
+    assert_int_equal(srv_quotas_enter(q, &a, 1, 3600 * SECOND, &place, &left), SRV_NO_PLACE);
+    assert_int_equal(left.requests, 6); /* and what is refused for want of a place costs none */
+    srv_quotas_close(q);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -97,6 +129,8 @@ int main(void)
         cmocka_unit_test(a_flood_of_one_key_leaves_the_others_their_places),
         cmocka_unit_test(requests_of_a_minute),
         cmocka_unit_test(tokens_of_a_minute),
+        cmocka_unit_test(a_limit_that_a_reload_brings_begins_with_a_full_minute),
+        cmocka_unit_test(an_allowance_is_never_more_than_a_minute),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
