@@ -15,20 +15,10 @@ typedef struct erasing {
 
 /* -- which copies ------------------------------------------------------------------------------ */
 
-/* is_doomed -- whether the copy is of one of the segments or was computed after one. */
-static bool is_doomed(const sp_copy *c, const erasing *e)
-{
-    for (const sp_copy *p = c; p; p = p->parent)
-        if (sp_digest_among(&p->facts.id, e->ids, e->n)) return true;
-    for (int i = 0; i < c->facts.n_before; i++)
-        if (sp_digest_among(&c->facts.before[i], e->ids, e->n)) return true;
-    return false;
-}
-
 static sp_err list_copies(sp_context *c, const erasing *e, copy_list *out)
 {
     for (const sp_copy *copy = NULL; (copy = sp_ledger_next(c->ledger, copy));) {
-        if (!is_doomed(copy, e)) continue;
+        if (!sp_copy_has_seen(copy, e->ids, e->n)) continue;
         SP_TRY(sp_vec_reserve(out, 1));
         out->v[out->n++] = copy;
     }

@@ -47,19 +47,26 @@ sp_err sp_tiers_erasing(sp_tiers *t, const sp_digest *ids, size_t n)
     return SP_OK;
 }
 
-bool sp_tiers_is_erasing(const sp_tiers *t, const sp_copy *c)
+bool sp_copy_has_seen(const sp_copy *c, const sp_digest *ids, size_t n)
 {
-    const sp_digest *ids = t->sweeps.erasing.v;
-    const size_t n = t->sweeps.erasing.n;
-    if (!n) return false;
-    for (const sp_copy *p = c; p; p = p->parent)
-        if (sp_digest_among(&p->facts.id, ids, n)) return true;
-    for (int i = 0; i < c->facts.n_before; i++)
-        if (sp_digest_among(&c->facts.before[i], ids, n)) return true;
+    for (; c; c = c->base) {
+        for (const sp_copy *p = c; p; p = p->parent)
+            if (sp_digest_among(&p->facts.id, ids, n)) return true;
+        for (int i = 0; i < c->facts.n_before; i++)
+            if (sp_digest_among(&c->facts.before[i], ids, n)) return true;
+    }
     return false;
 }
 
+bool sp_tiers_is_erasing(const sp_tiers *t, const sp_copy *c)
+{
+    return t->sweeps.erasing.n && sp_copy_has_seen(c, t->sweeps.erasing.v, t->sweeps.erasing.n);
+}
+
 /* -- a sweep -------------------------------------------------------------------------------- */
+
+typedef SP_VEC(sp_tier_key) key_list;
+typedef SP_VEC(const sp_copy *) copy_list;
 
 static void part_done(sp_post *post)
 {
@@ -95,25 +102,51 @@ static sp_err may_sweep(const sp_tiers *t)
     return answers ? SP_OK : sp_fail(SP_E_IO, "the store does not answer");
 }
 
+/* list_patches -- the names of patches over a copy that is erased: their headers do not say what that was computed
+ * after. */
+static sp_err list_patches(sp_tiers *t, key_list *out)
+{
+    for (const sp_copy *c = NULL; t->sweeps.erasing.n && (c = sp_ledger_next(t->ledger, c));) {
+        if (!c->base || !sp_tiers_is_erasing(t, c)) continue;
+        SP_TRY(sp_vec_reserve(out, 1));
+        SP_TRY(sp_tiers_key_of(t, c, &out->v[out->n]));
+        out->n++;
+    }
+    return SP_OK;
+}
+
+/* begin_all -- what has begun when it fails is cancelled. */
+static sp_err begin_all(sp_tiers_sweep *s, const sp_sweep_opts *o, unsigned places)
+{
+    const sp_tiers *t = s->tiers;
+    sp_err err = SP_OK;
+    for (int i = 0; i < SP_LEVELS && err == SP_OK; i++)
+        if (t->levels[i].tier && t->levels[i].place & places) err = begin_part(s, i, o);
+    for (int i = 0; i < SP_LEVELS && err != SP_OK; i++)
+        if (s->parts[i].sweep) sp_sweep_cancel(s->parts[i].sweep);
+    return err;
+}
+
 sp_err sp_tiers_sweep_begin(sp_tiers *t, const sp_sweep_opts *o, unsigned places,
                             sp_tiers_sweep **out)
 {
+    key_list patches = {0};
     SP_TRY(may_sweep(t));
     sp_tiers_sweep *s = SP_NEW(sp_tiers_sweep);
     if (!s) return sp_fail_nomem(sizeof *s, "a sweep");
     *s = (sp_tiers_sweep){.tiers = t, .timeout_us = t->timeout_us, .n_refs = 1};
     sp_tiers_cancel_erased(t);
     sp_tiers_cancel_erased_shares(t);
-    sp_err err = SP_OK;
-    for (int i = 0; i < SP_LEVELS && err == SP_OK; i++)
-        if (t->levels[i].tier && t->levels[i].place & places) err = begin_part(s, i, o);
-    if (err == SP_OK) {
+    sp_err err = list_patches(t, &patches);
+    sp_sweep_opts all = *o;
+    all.keys = patches.v;
+    all.n_keys = patches.n;
+    if (err == SP_OK) err = begin_all(s, &all, places);
+    sp_vec_fini(&patches);
+    if (err == SP_OK)
         *out = s;
-        return SP_OK;
-    }
-    for (int i = 0; i < SP_LEVELS; i++)
-        if (s->parts[i].sweep) sp_sweep_cancel(s->parts[i].sweep);
-    release(s);
+    else
+        release(s);
     return err;
 }
 
@@ -125,9 +158,6 @@ void sp_tiers_sweep_wait(sp_tiers_sweep *s)
 }
 
 /* -- the end -------------------------------------------------------------------------------- */
-
-typedef SP_VEC(sp_tier_key) key_list;
-typedef SP_VEC(const sp_copy *) copy_list;
 
 static int by_key(const void *a, const void *b)
 {

@@ -154,7 +154,7 @@ void sp_tiers_cancel_erased_shares(sp_tiers *t);
 
 /* -- sweeps.c ------------------------------------------------------------------------------- */
 
-/* sp_tiers_is_erasing -- the copy, or something it was computed after, is being erased. */
+/* sp_tiers_is_erasing -- the copy has seen something that is being erased. */
 bool sp_tiers_is_erasing(const sp_tiers *t, const sp_copy *c);
 
 /* -- swap.c --------------------------------------------------------------------------------- */

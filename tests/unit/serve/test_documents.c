@@ -306,6 +306,23 @@ static void nothing_is_left(void **state)
     bench_end(&b);
 }
 
+static void what_is_registered_again_is_stored_again(void **state)
+{
+    bench b;
+    uint8_t plain[48];
+    bench_begin(&b);
+    put(&b, "red", "one", story);
+    compute(&b, "red", "one", 0);
+    sample(&b, SP_COPY_PLAIN, plain);
+    assert_ok(sp_documents_remove(b.d, "red", "one", 0, NULL));
+    assert_int_equal(files_with(&b, plain, sizeof plain), 0);
+    put(&b, "red", "one", story);
+    compute(&b, "red", "one", 0);
+    tiers_rest(b.c->tiers);
+    assert_true(files_with(&b, plain, sizeof plain) > 0);
+    bench_end(&b);
+}
+
 /* hosted -- copies in the host tier. */
 static int64_t hosted(const bench *b)
 {
@@ -392,6 +409,92 @@ static void what_was_computed_after_it_goes_too(void **state)
     assert_ok(sp_documents_remove(b.d, NULL, "one", 0, &n));
     assert_int_equal(n.n_pending, 0);
     assert_int_equal(n_conditioned(&b), 0);
+    bench_end(&b);
+}
+
+/* read_with_craft -- a prompt with both texts; what is computed is kept with what precedes it. */
+static void read_with_craft(const bench *b, const char *first, const char *second)
+{
+    const sp_reuse_opts reuse = {.policy = "craft:focus=0", .recompute = 0.3f};
+    const sp_request_opts o = {.reuse = &reuse, .sampling = sp_sampling_default(), .max_tokens = 2};
+    sp_prompt *p;
+    sp_request *r;
+    assert_ok(sp_prompt_create(b->c, &p));
+    assert_ok(sp_prompt_system(p, SYSTEM));
+    assert_ok(sp_prompt_chunk(p, "T", first));
+    assert_ok(sp_prompt_chunk(p, "T", second));
+    assert_ok(sp_prompt_question(p, "Who?"));
+    assert_ok(sp_generate(b->c, p, &o, &r));
+    sp_request_destroy(r);
+    sp_prompt_destroy(p);
+}
+
+/* n_over -- patches of other documents, over copies that were computed after this one. */
+static int n_over(const bench *b, const sp_digests *ids)
+{
+    int n = 0;
+    for (const sp_copy *c = NULL; (c = sp_ledger_next(b->c->ledger, c));) {
+        bool after = false;
+        for (int i = 0; c->base && i < c->base->facts.n_before; i++)
+            after |= sp_digest_among(&c->base->facts.before[i], ids->v, ids->n);
+        for (int i = 0; i < c->facts.n_before; i++)
+            after &= !sp_digest_among(&c->facts.before[i], ids->v, ids->n);
+        n += after;
+    }
+    return n;
+}
+
+static int n_placed(const bench *b)
+{
+    int n = 0;
+    for (const sp_copy *c = NULL; (c = sp_ledger_next(b->c->ledger, c));) n += c->facts.kind == SP_COPY_PLACED;
+    return n;
+}
+
+/* sample_patch -- bytes of layer 1 of the first patch of a chunk of the document. */
+static void sample_patch(const bench *b, const sp_digests *ids, uint8_t out[48])
+{
+    for (const sp_copy *c = NULL; (c = sp_ledger_next(b->c->ledger, c));)
+        if (c->base && sp_digest_among(&c->facts.id, ids->v, ids->n)) {
+            const uint8_t *block;
+            assert_ok(sp_kv_pool_read(
+                b->c->pool, (sp_kv_run){.layer = 1, .first = c->patch.blocks[0], .n = 1}, NULL, &block));
+            memcpy(out, block + 16, 48);
+            return;
+        }
+    fail_msg("the document has no patch");
+}
+
+static void placed_copies_and_patches_go_too(void **state)
+{
+    bench b;
+    sp_digests ids = {0};
+    uint8_t patch[48];
+    char tenant[SP_TENANT_BYTES];
+    sp_documents_removed n;
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    put(&b, NULL, "two", other);
+    assert_ok(sp_tenant_name(NULL, tenant));
+    assert_ok(sp_shelf_ids(b.d->shelf, tenant, "one", &ids));
+    sp_digests_sort(ids.v, ids.n);
+    for (int i = 0; i < 2; i++) { /* what was measured first is patched then */
+        read_with_craft(&b, story, other);
+        read_with_craft(&b, other, story);
+    }
+    tiers_rest(b.c->tiers);
+    assert_true(n_over(&b, &ids) > 0); /* a patch that has not seen it, over a copy that has */
+    sample_patch(&b, &ids, patch);
+    assert_true(pool_has(&b, patch, sizeof patch));
+    assert_ok(sp_documents_remove(b.d, NULL, "one", 0, &n));
+    assert_int_equal(n.n_pending, 0);
+    for (int reopened = 0; reopened < 2; reopened++) {
+        assert_int_equal(n_placed(&b), 0);
+        assert_false(pool_has(&b, patch, sizeof patch));
+        bench_close(&b);
+        bench_open(&b, (sp_context_opts){0});
+    }
+    sp_vec_fini(&ids);
     bench_end(&b);
 }
 
@@ -700,6 +803,8 @@ int main(void)
         cmocka_unit_test(nothing_is_left_on_the_host),
         cmocka_unit_test(what_saw_it_goes_too),
         cmocka_unit_test(what_was_computed_after_it_goes_too),
+        cmocka_unit_test(placed_copies_and_patches_go_too),
+        cmocka_unit_test(what_is_registered_again_is_stored_again),
         cmocka_unit_test(what_another_document_has_stays),
         cmocka_unit_test(a_running_request_keeps_its_copies),
         cmocka_unit_test(a_deletion_knows_nothing_of_another_tenants),
