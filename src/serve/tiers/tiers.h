@@ -187,7 +187,8 @@ sp_err sp_tiers_before(sp_tiers *t, const sp_tiers_key *key, sp_arena *arena,
  * ids: sorted by their bytes. */
 bool sp_copy_has_seen(const sp_copy *c, const sp_digest *ids, size_t n);
 
-/* sp_tiers_erasing -- copies that have seen these segments are not written to a tier until the next call; n 0: all are. ids: sorted by their bytes. Errors: SP_E_NOMEM, never for n 0. */
+/* sp_tiers_erasing -- copies that have seen these segments are not written to a tier until the next call; n 0: all
+ * are. ids: sorted by their bytes. Errors: SP_E_NOMEM, never for n 0. */
 sp_err sp_tiers_erasing(sp_tiers *t, const sp_digest *ids, size_t n) SP_MUST_CHECK;
 
 /* sp_tiers_sweep_begin -- of the tiers in `places`; `done` of the options is not read. Errors: SP_E_IO (a tier

@@ -451,6 +451,39 @@ static int n_placed(const bench *b)
     return n;
 }
 
+enum { MOST_BYTES = 1 << 16, STRIDE = 48 };
+
+/* bytes_of_base -- layer 1 of the first copy that others are patches over and that has seen the document; how many. */
+static size_t bytes_of_base(const bench *b, const sp_digests *ids, uint8_t out[MOST_BYTES])
+{
+    const size_t n = sp_kv_pool_layer_block_bytes(b->c->pool);
+    for (const sp_copy *c = NULL; (c = sp_ledger_next(b->c->ledger, c));) {
+        if (!c->base || !sp_copy_has_seen(c->base, ids->v, ids->n)) continue;
+        if (sp_digest_among(&c->base->facts.id, ids->v, ids->n)) continue;
+        const int32_t n_blocks = sp_blocks_for(c->base->n);
+        assert_true((size_t)n_blocks * n <= MOST_BYTES);
+        for (int32_t i = 0; i < n_blocks; i++) {
+            const uint8_t *block;
+            const sp_kv_run run = {.layer = 1, .first = c->base->blocks[i], .n = 1};
+            assert_ok(sp_kv_pool_read(b->c->pool, run, NULL, &block));
+            memcpy(out + (size_t)i * n, block, n);
+        }
+        return (size_t)n_blocks * n;
+    }
+    fail_msg("there is no such copy");
+    return 0;
+}
+
+/* n_pieces_in_files -- of these bytes, without those that are zero. */
+static int n_pieces_in_files(const bench *b, const uint8_t *bytes, size_t n)
+{
+    static const uint8_t zeros[STRIDE];
+    int sum = 0;
+    for (size_t at = 0; at + STRIDE <= n; at += STRIDE)
+        if (memcmp(bytes + at, zeros, STRIDE) != 0) sum += files_with(b, bytes + at, STRIDE);
+    return sum;
+}
+
 /* sample_patch -- bytes of layer 1 of the first patch of a chunk of the document. */
 static void sample_patch(const bench *b, const sp_digests *ids, uint8_t out[48])
 {
@@ -469,6 +502,7 @@ static void placed_copies_and_patches_go_too(void **state)
 {
     bench b;
     sp_digests ids = {0};
+    static uint8_t seen[MOST_BYTES];
     uint8_t patch[48];
     char tenant[SP_TENANT_BYTES];
     sp_documents_removed n;
@@ -486,13 +520,16 @@ static void placed_copies_and_patches_go_too(void **state)
     assert_true(n_over(&b, &ids) > 0); /* a patch that has not seen it, over a copy that has */
     sample_patch(&b, &ids, patch);
     assert_true(pool_has(&b, patch, sizeof patch));
+    const size_t n_seen_bytes = bytes_of_base(&b, &ids, seen);
+    assert_true(n_pieces_in_files(&b, seen, n_seen_bytes) > 10);
     assert_ok(sp_documents_remove(b.d, NULL, "one", 0, &n));
     assert_int_equal(n.n_pending, 0);
     for (int reopened = 0; reopened < 2; reopened++) {
         assert_int_equal(n_placed(&b), 0);
+        assert_int_equal(n_pieces_in_files(&b, seen, n_seen_bytes), 0);
         assert_false(pool_has(&b, patch, sizeof patch));
         bench_close(&b);
-        bench_open(&b, (sp_context_opts){0});
+        bench_open(&b, (sp_context_opts){.reuse.policy = "craft:focus=0"}); /* which reads their headers */
     }
     sp_vec_fini(&ids);
     bench_end(&b);

@@ -2,6 +2,7 @@
 #include "support/check.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "store/host/tier.h"
 #include "store/table.h"
@@ -21,6 +22,16 @@ static int64_t bytes_of(sp_tier *t, uint32_t number)
     noise c;
     noise_init(&c, number, 1);
     return sp_host_tier_bytes(t, &c.record);
+}
+
+/* What the tier overwrites, in bytes: libc's own, counted. */
+static atomic_size_t n_overwritten;
+
+void explicit_bzero(void *s, size_t n)
+{
+    atomic_fetch_add(&n_overwritten, n);
+    memset(s, 0, n);
+    __asm__ volatile("" : : "r"(s) : "memory");
 }
 
 static void a_copy_round_trips(void **state)
@@ -84,6 +95,134 @@ static void the_budget_is_kept(void **state)
     assert_int_equal(sp_tier_stats_of(t).bytes_used, 0);
     sp_tier_close(t);
     assert_int_equal(sp_host_tier_open(&(sp_host_tier_opts){0}, &t), SP_E_ARG);
+}
+
+static void the_budget_is_exact(void **state)
+{
+    sp_tier *t = open_host(1 << 20, NULL);
+    const int64_t bytes = bytes_of(t, 1);
+    assert_int_equal(bytes_of(t, 4), bytes);
+    sp_tier_close(t);
+    for (int missing = 0; missing < 2; missing++) {
+        t = open_host(bytes - missing, NULL);
+        assert_int_equal(noise_put(t, 1, 1), missing ? SP_E_LIMIT : SP_OK);
+        sp_tier_close(t);
+        t = open_host(2 * bytes - missing, NULL);
+        assert_ok(noise_put(t, 1, 1));
+        assert_ok(noise_put(t, 4, 1));
+        assert_int_equal(sp_tier_stats_of(t).n_copies, 2 - missing);
+        sp_tier_close(t);
+    }
+}
+
+static void trimming_keeps_what_was_used_last(void **state)
+{
+    sp_tier *t = open_host(1 << 20, NULL);
+    for (uint32_t i = 0; i < 6; i++) assert_ok(noise_put(t, i, 1));
+    assert_ok(noise_get(t, 0, 1));
+    const int64_t most = bytes_of(t, 0) + bytes_of(t, 5) + bytes_of(t, 4) - 1;
+    assert_ok(sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_TRIM, .max_bytes = most}));
+    for (uint32_t i = 0; i < 6; i++) assert_int_equal(noise_get(t, i, 1), i % 5 ? SP_E_NOTFOUND : SP_OK);
+    assert_ok(sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_TRIM, .max_bytes = 2 << 20})); /* more than it has */
+    assert_int_equal(sp_tier_stats_of(t).n_copies, 2);
+    sp_tier_close(t);
+}
+
+/* A policy that drops copy 2 first, and hears of it. */
+typedef struct second_first {
+    sp_tier_key dropped;
+    int n_dropped;
+    bool none;
+} second_first;
+
+static bool drop_second(void *user, sp_tier_key *out)
+{
+    *out = noise_key(2);
+    return !((second_first *)user)->none;
+}
+
+static void note_dropped(void *user, const sp_tier_key *key)
+{
+    second_first *f = user;
+    f->dropped = *key;
+    f->n_dropped++;
+}
+
+static void the_policy_chooses_and_is_told(void **state)
+{
+    sp_tier *t = open_host(1 << 20, NULL);
+    int64_t all = 0;
+    for (uint32_t i = 1; i < 4; i++) all += bytes_of(t, i);
+    sp_tier_close(t);
+    second_first f = {0};
+    assert_ok(sp_host_tier_open(&(sp_host_tier_opts){.max_bytes = all,
+                                                     .evict = {drop_second, note_dropped, .user = &f}},
+                                &t));
+    for (uint32_t i = 1; i < 4; i++) assert_ok(noise_put(t, i, 1));
+    assert_int_equal(f.n_dropped, 0);
+    assert_ok(noise_put(t, 5, 1));
+    assert_int_equal(f.n_dropped, 1);
+    const sp_tier_key second = noise_key(2);
+    assert_true(sp_digest_eq(&f.dropped.id, &second.id));
+    assert_int_equal(noise_get(t, 2, 1), SP_E_NOTFOUND);
+    f.none = true;
+    assert_fails(noise_put(t, 6, 1), SP_E_LIMIT, "pinned");
+    for (uint32_t i = 1; i < 6; i += 2) assert_ok(noise_get(t, i, 1));
+    sp_tier_close(t);
+}
+
+/* A document that is erased is also one of whose copies others take the place. */
+static void what_leaves_is_overwritten(void **state)
+{
+    enum { BESIDE = 256 }; /* bytes that the budget counts for the index */
+    sp_tier *t = open_host(1 << 20, NULL);
+    const size_t bytes = (size_t)bytes_of(t, 3) - BESIDE;
+    assert_ok(noise_put(t, 3, 1));
+    assert_ok(noise_get(t, 3, 1));
+    atomic_store(&n_overwritten, 0);
+    assert_ok(noise_put(t, 3, 2)); /* in place of the older */
+    assert_int_equal(atomic_load(&n_overwritten), bytes);
+    assert_ok(noise_drop(t, 3));
+    assert_int_equal(atomic_load(&n_overwritten), 2 * bytes);
+    assert_ok(noise_put(t, 3, 1));
+    assert_ok(sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_TRIM}));
+    assert_int_equal(atomic_load(&n_overwritten), 3 * bytes);
+    sp_tier_close(t);
+}
+
+/* cancel_at_1 -- user: the operation, once its submitter knows it. */
+static sp_err cancel_at_1(void *user, int layer, const void *from)
+{
+    sp_tier_op *_Atomic *op = user;
+    SP_UNUSED(from);
+    while (!atomic_load(op)) usleep(1000);
+    if (layer == 1) sp_tier_op_cancel(atomic_load(op));
+    return SP_OK;
+}
+
+static void gets_are_counted_as_what_they_are(void **state)
+{
+    sp_tier *t = open_host(1 << 20, NULL);
+    noise c;
+    sp_tier_op *op, *_Atomic known = NULL;
+    assert_ok(noise_put(t, 3, 1));
+    assert_ok(noise_get(t, 3, 1));
+    assert_int_equal(noise_get(t, 4, 1), SP_E_NOTFOUND);
+    noise_init(&c, 3, 1);
+    sp_tier_job job = noise_get_job(&c, 0, NOISE_LAYERS);
+    job.head = NULL;
+    job.sink = cancel_at_1;
+    job.user = &known;
+    assert_ok(sp_tier_submit(t, &job, &op));
+    atomic_store(&known, op);
+    assert_true(sp_tier_op_wait(op, 60000000));
+    assert_int_equal(sp_tier_op_result(op), SP_E_CANCELED);
+    sp_tier_op_release(op);
+    const sp_tier_stats s = sp_tier_stats_of(t);
+    assert_int_equal(s.n_got, 1);
+    assert_int_equal(s.n_missed, 1);
+    assert_int_equal(s.n_failed, 0);
+    sp_tier_close(t);
 }
 
 static void a_source_that_fails_leaves_the_older_copy(void **state)
@@ -189,6 +328,14 @@ static void fill_notes(const noise *c, int layer, uint8_t *out)
     for (int i = 0; i < NOTES; i++) out[i] = (uint8_t)(c->number * 31 + (uint32_t)(layer * 7 + i));
 }
 
+/* flip_notes -- of an unpacked copy a sink gets the tier's own memory. */
+static sp_err flip_notes(void *user, int layer, const void *from)
+{
+    const noise *c = user;
+    if (layer == 3) ((uint8_t *)(uintptr_t)from)[c->record.layer_bytes + NOTES - 1] ^= 1;
+    return SP_OK;
+}
+
 static sp_err source_with_notes(void *user, int layer, void *to)
 {
     const noise *c = user;
@@ -227,6 +374,46 @@ static void notes_come_back_whole(void **state)
         job.sink = check_with_notes;
         assert_ok(sp_tier_run(t, &job));
         assert_int_equal(c.n_layers, 3);
+    }
+    sp_tier_close(t);
+}
+
+static void notes_that_changed_in_memory_are_a_miss(void **state)
+{
+    sp_tier *t = open_host(1 << 20, NULL);
+    noise c;
+    noise_init(&c, 3, 1);
+    c.record.facts.note_bytes = NOTES;
+    sp_tier_job job = noise_put_job(&c);
+    job.source = source_with_notes;
+    assert_ok(sp_tier_run(t, &job));
+    job = noise_get_job(&c, 0, NOISE_LAYERS);
+    job.sink = flip_notes;
+    assert_ok(sp_tier_run(t, &job));
+    job.sink = check_with_notes;
+    assert_fails(sp_tier_run(t, &job), SP_E_FORMAT, "layer 3");
+    assert_int_equal(sp_tier_stats_of(t).n_damaged, 1);
+    sp_tier_close(t);
+}
+
+/* see_exact -- user: what the header says. */
+static sp_err see_exact(void *user, const sp_record *r)
+{
+    *(bool *)user = r->facts.exact;
+    return SP_OK;
+}
+
+static void what_was_rounded_is_not_exact(void **state)
+{
+    const sp_kv_packing packing = {
+        .name = "half", .wants = wants_even, .packed_bytes = half, .pack = pack, .unpack = unpack};
+    sp_tier *t = open_host(1 << 20, &packing);
+    for (uint32_t number = 3; number <= 6; number += 3) { /* both are exact; 6 is packed */
+        bool exact = number == 6;
+        assert_ok(noise_put(t, number, 1));
+        const sp_tier_job job = {.verb = SP_TIER_GET, .key = noise_key(number), .head = see_exact, .user = &exact};
+        assert_ok(sp_tier_run(t, &job));
+        assert_int_equal(exact, number == 3);
     }
     sp_tier_close(t);
 }
@@ -305,9 +492,16 @@ int main(void)
         cmocka_unit_test(a_copy_round_trips),
         cmocka_unit_test(the_memory_of_the_index_is_counted),
         cmocka_unit_test(the_budget_is_kept),
+        cmocka_unit_test(the_budget_is_exact),
+        cmocka_unit_test(trimming_keeps_what_was_used_last),
+        cmocka_unit_test(the_policy_chooses_and_is_told),
+        cmocka_unit_test(what_leaves_is_overwritten),
+        cmocka_unit_test(gets_are_counted_as_what_they_are),
         cmocka_unit_test(a_source_that_fails_leaves_the_older_copy),
         cmocka_unit_test(packed_copies_are_unpacked),
         cmocka_unit_test(notes_come_back_whole),
+        cmocka_unit_test(notes_that_changed_in_memory_are_a_miss),
+        cmocka_unit_test(what_was_rounded_is_not_exact),
         cmocka_unit_test(put_get_drop_and_cancel_at_once),
         cmocka_unit_test(a_bit_that_changed_in_memory_is_a_miss),
     };

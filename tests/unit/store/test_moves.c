@@ -391,6 +391,104 @@ static void moves_work_on_a_far_device(void **state)
     }
 }
 
+/* Its key is a hash: what comes back is compared with what was asked for. */
+static void other_tokens_are_refused(void **state)
+{
+    bench b;
+    chunk c, d;
+    sp_move m;
+    uint32_t blocks[BLOCKS];
+    bench_begin(&b, SP_F16);
+    chunk_begin(&b, &c, 0, 20);
+    chunk_tokens(&d, 0, 20);
+    assert_ok(put(&b, &c, SP_COPY_PLAIN, 1));
+    d.tokens[19]++; /* and the id of the others */
+    const copy_name key = key_of(&d, SP_COPY_PLAIN);
+    assert_fails(get_as(&b, &key, blocks, &m), SP_E_UNSUPPORTED, "other tokens");
+    assert_int_equal(m.n_there, -1);
+    sp_kv_release(b.pool, blocks, 2);
+    sp_move_fini(&m);
+    chunk_end(&b, &c);
+    bench_end(&b);
+}
+
+static _Atomic int rest_ended; /* 1 + the result, negated */
+
+static void end_rest(void *move, sp_tier_op *op)
+{
+    SP_UNUSED(move);
+    atomic_store(&rest_ended, 1 - sp_tier_op_result(op));
+}
+
+/* get_rest -- the layers after the first one, in the same move. */
+static sp_err get_rest(const bench *b, sp_move *m)
+{
+    atomic_store(&rest_ended, 0);
+    m->first = 1;
+    m->n = 0;
+    assert_ok(sp_move_get(m, b->tier, end_rest));
+    while (!atomic_load(&rest_ended)) usleep(1000);
+    return 1 - atomic_load(&rest_ended);
+}
+
+/* The layers that came first may be in use: those of another copy do not follow them. */
+static void a_copy_that_is_replaced_meanwhile_is_a_miss(void **state)
+{
+    bench b;
+    chunk c;
+    uint32_t blocks[BLOCKS];
+    bench_begin(&b, SP_F16);
+    chunk_begin(&b, &c, 0, 20);
+    const copy_name key = key_of(&c, SP_COPY_PLAIN);
+    for (int replaced = 0; replaced < 2; replaced++) {
+        assert_ok(put(&b, &c, SP_COPY_PLAIN, 1));
+        assert_ok(sp_kv_acquire(b.pool, 2, blocks));
+        sp_move m = move_of(b.pool, &space, &key, blocks);
+        m.n = 1;
+        assert_ok(sp_move_get(&m, b.tier, NULL));
+        assert_ok(finish(m.op));
+        assert_int_equal(m.n_there, 1);
+        if (replaced) fill_noise(&b, c.blocks, 2);
+        if (replaced) assert_ok(put(&b, &c, SP_COPY_PLAIN, 1));
+        assert_int_equal(get_rest(&b, &m), replaced ? SP_E_NOTFOUND : SP_OK);
+        assert_int_equal(m.n_there, replaced ? 1 : LAYERS);
+        assert_int_equal(same_kv(&b, blocks, c.blocks, 2), !replaced);
+        sp_move_fini(&m);
+        sp_kv_release(b.pool, blocks, 2);
+    }
+    chunk_end(&b, &c);
+    bench_end(&b);
+}
+
+/* Once nobody waits for a copy, its blocks may be another's. */
+static void nothing_is_written_to_blocks_that_were_given_up(void **state)
+{
+    bench b;
+    chunk c;
+    uint32_t blocks[BLOCKS], as_before[BLOCKS];
+    bench_begin(&b, SP_F16);
+    chunk_begin(&b, &c, 0, 20);
+    assert_ok(put(&b, &c, SP_COPY_PLAIN, 1));
+    const copy_name key = key_of(&c, SP_COPY_PLAIN);
+    assert_ok(sp_kv_acquire(b.pool, 2, blocks));
+    assert_ok(sp_kv_acquire(b.pool, 2, as_before));
+    uint64_t seed = b.seed;
+    fill_noise(&b, blocks, 2);
+    b.seed = seed;
+    fill_noise(&b, as_before, 2);
+    sp_move m = move_of(b.pool, &space, &key, blocks);
+    assert_true(sp_move_cut(&m));
+    assert_true(sp_move_cut(&m));
+    assert_ok(sp_move_get(&m, b.tier, NULL));
+    assert_int_equal(finish(m.op), SP_E_CANCELED);
+    assert_true(same_kv(&b, blocks, as_before, 2));
+    sp_move_fini(&m);
+    sp_kv_release(b.pool, blocks, 2);
+    sp_kv_release(b.pool, as_before, 2);
+    chunk_end(&b, &c);
+    bench_end(&b);
+}
+
 static void another_shape_is_a_miss(void **state)
 {
     bench b;
@@ -457,6 +555,9 @@ int main(void)
         cmocka_unit_test(retain_deletes_what_is_not_wanted),
         cmocka_unit_test(a_copy_of_another_model_is_recognised),
         cmocka_unit_test(moves_work_on_a_far_device),
+        cmocka_unit_test(other_tokens_are_refused),
+        cmocka_unit_test(a_copy_that_is_replaced_meanwhile_is_a_miss),
+        cmocka_unit_test(nothing_is_written_to_blocks_that_were_given_up),
         cmocka_unit_test(another_shape_is_a_miss),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -11,17 +11,24 @@
 
 enum { SAMPLE = 64, COPIES = 24 };
 
-/* put_after -- a copy of kind 1 that was computed after another. */
-static void put_after(bench *b, uint32_t number, const sp_digest *earlier)
+/* put_as -- a copy of a kind; id, earlier: its own, and one that it was computed after; NULL: as noise has them. */
+static void put_as(bench *b, uint32_t number, sp_copy_kind kind, const sp_digest *id, const sp_digest *earlier)
 {
     noise c;
     noise_init(&c, number, 1);
-    c.record.facts.kind = 1;
-    c.before[2] = *earlier;
+    c.record.facts.kind = kind;
+    if (id) c.record.facts.id = *id;
+    if (earlier) c.before[2] = *earlier;
     assert_ok(sp_tier_run(b->tier, &(sp_tier_job){.verb = SP_TIER_PUT,
                                                   .record = &c.record,
                                                   .source = noise_source,
                                                   .user = &c}));
+}
+
+/* put_after -- a copy of kind 1 that was computed after another. */
+static void put_after(bench *b, uint32_t number, const sp_digest *earlier)
+{
+    put_as(b, number, SP_COPY_FUSED, NULL, earlier);
 }
 
 /* -- what is in the files ------------------------------------------------------------------- */
@@ -145,6 +152,63 @@ static void it_stays_gone_without_the_index(void **state)
     bench_end(&b);
 }
 
+/* A sweep works on some copies at a time: these are more. */
+static void all_batches_are_swept(void **state)
+{
+    enum { MANY = 140 };
+    bench b;
+    int64_t n_gone = 0;
+    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 16 << 20});
+    const sp_digest id = id_of(2);
+    for (uint32_t i = 0; i < MANY; i++) put_after(&b, 100 + i, &id);
+    assert_ok(noise_put(b.tier, 1, 1));
+    assert_ok(erase(&b, &id, 1, &n_gone));
+    assert_int_equal(n_gone, MANY);
+    assert_int_equal(sp_tier_stats_of(b.tier).n_copies, 1);
+    bench_end(&b);
+}
+
+/* Copies can also be named: not all headers say all that a copy has seen. */
+static void named_copies_go_too(void **state)
+{
+    bench b;
+    int64_t n_gone = 0;
+    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 256 << 10});
+    for (uint32_t i = 0; i < 6; i++) assert_ok(noise_put(b.tier, i, 1));
+    const sp_digest id = id_of(0), of_3 = id_of(3);
+    put_as(&b, 60, SP_COPY_PLAIN, &of_3, NULL); /* of that segment, and of another kind */
+    const sp_tier_key keys[] = {noise_key(3), noise_key(4), noise_key(77)};
+    const sp_sweep_opts o = {.ids = &id, .n = 1, .keys = keys, .n_keys = 3, .overwrite = true};
+    assert_ok(sp_sweep_run(b.tier, &o, &n_gone));
+    assert_int_equal(n_gone, 3);
+    for (uint32_t i = 0; i < 6; i++)
+        assert_int_equal(noise_get(b.tier, i, 1), i == 0 || i == 3 || i == 4 ? SP_E_NOTFOUND : SP_OK);
+    assert_int_equal(n_layers_seen(&b, 60, 1), NOISE_LAYERS);
+    bench_end(&b);
+}
+
+/* What is kept is named; heads and questions of paths have no names there. */
+static void paths_of_what_is_not_kept_go_with_it(void **state)
+{
+    bench b;
+    int64_t n_gone = 0;
+    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 256 << 10});
+    const sp_digest stays = id_of(6), goes[] = {id_of(8), id_of(10)};
+    assert_ok(noise_put(b.tier, 6, 1));
+    assert_ok(noise_put(b.tier, 10, 1)); /* not in the order of their ids */
+    assert_ok(noise_put(b.tier, 8, 1));
+    put_as(&b, 50, SP_COPY_PATH, &goes[0], NULL);
+    put_as(&b, 51, SP_COPY_PATH, NULL, &goes[1]);
+    put_as(&b, 52, SP_COPY_PATH, &stays, NULL);
+    put_as(&b, 53, SP_COPY_PATH, NULL, &stays);
+    const sp_sweep_opts o = {.ids = &stays, .n = 1, .keep = true, .after = 1u << SP_COPY_PATH, .overwrite = true};
+    assert_ok(sp_sweep_run(b.tier, &o, &n_gone));
+    assert_int_equal(n_gone, 4);
+    for (uint32_t i = 50; i < 54; i++) assert_int_equal(n_layers_seen(&b, i, 1), i < 52 ? 0 : NOISE_LAYERS);
+    assert_ok(noise_get(b.tier, 6, 1));
+    bench_end(&b);
+}
+
 /* -- headers that cannot be read ------------------------------------------------------------ */
 
 /* A read that fails once is an error of the sweep, and the copy stays: the next sweep finds it. */
@@ -184,6 +248,28 @@ static void a_damaged_header_is_erased(void **state)
     assert_int_equal(fseek(f, 40, SEEK_SET), 0);
     assert_int_equal(fputc('x', f), 'x');
     fclose(f);
+    assert_ok(erase(&b, &id, 1, NULL));
+    assert_int_equal(sp_tier_stats_of(b.tier).n_copies, 0);
+    assert_int_equal(n_layers_seen(&b, 50, 1), 0);
+    bench_end(&b);
+}
+
+/* Nobody here can say what a copy of a later version has seen: an erasure removes it, another sweep fails. */
+static void a_copy_of_a_later_version_is_erased(void **state)
+{
+    bench b;
+    char path[600];
+    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 256 << 10});
+    const sp_digest id = id_of(2);
+    put_after(&b, 50, &id);
+    FILE *f = fopen(file_in(b.dir, "00000001.kv", path), "r+");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 8, SEEK_SET), 0);
+    assert_int_equal(fputc(99, f), 99);
+    fclose(f);
+    const sp_sweep_opts o = {.ids = &id, .n = 1, .after = 1u << 1};
+    assert_fails(sp_sweep_run(b.tier, &o, NULL), SP_E_UNSUPPORTED, "version 99");
+    assert_int_equal(sp_tier_stats_of(b.tier).n_copies, 1);
     assert_ok(erase(&b, &id, 1, NULL));
     assert_int_equal(sp_tier_stats_of(b.tier).n_copies, 0);
     assert_int_equal(n_layers_seen(&b, 50, 1), 0);
@@ -351,8 +437,12 @@ int main(void)
         cmocka_unit_test(nothing_of_a_swept_copy_is_left),
         cmocka_unit_test(the_other_copies_stay),
         cmocka_unit_test(it_stays_gone_without_the_index),
+        cmocka_unit_test(all_batches_are_swept),
+        cmocka_unit_test(named_copies_go_too),
+        cmocka_unit_test(paths_of_what_is_not_kept_go_with_it),
         cmocka_unit_test(a_header_that_cannot_be_read_is_an_error),
         cmocka_unit_test(a_damaged_header_is_erased),
+        cmocka_unit_test(a_copy_of_a_later_version_is_erased),
         cmocka_unit_test(a_file_that_cannot_be_deleted_is_erased),
         cmocka_unit_test(a_damaged_index_that_was_kept_is_deleted),
         cmocka_unit_test(a_put_that_needs_a_file_deleted_fails),
