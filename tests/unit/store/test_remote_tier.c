@@ -338,6 +338,7 @@ static void a_sweep_fails_while_the_server_does_not_answer(void **state)
     noise c;
     noise_init(&c, 1, 1);
     const sp_digest id = c.record.facts.id;
+    const sp_tier_key key = noise_key(1);
     const sp_sweep_opts o = {.ids = &id, .n = 1, .overwrite = true};
     if (!start(&r)) skip();
     sp_tier *t = open_with(&r, NULL, 1000000);
@@ -350,6 +351,8 @@ static void a_sweep_fails_while_the_server_does_not_answer(void **state)
     for (int i = 0; i < 3; i++) {
         assert_int_equal(sp_sweep_run(t, &o, NULL), SP_E_IO);
         assert_int_equal(sp_sweep_run(late, &o, NULL), SP_E_IO); /* which has never seen the index */
+        assert_int_equal(noise_drop(t, 1), SP_E_IO);
+        assert_true(sp_tier_knows(t, &key)); /* so it is found again */
     }
     kill(r.pid, SIGCONT);
     for (int i = 0; i < 15000 && (err = sp_sweep_run(t, &o, NULL)) != SP_OK; i++) usleep(20000);
