@@ -179,16 +179,28 @@ static void damaged_archives_are_refused(void **state)
     sp_vec_fini(&z);
 }
 
+/* pack_formats -- an archive that all formats read. */
+static sp_bytes pack_formats(folder *f)
+{
+    return pack(f, (entry[]){BOOK_ENTRIES("<itemref idref='a'/>"),
+                             {"word/document.xml", docx_body},
+                             {"content.xml", "<o xmlns:t='urn:t'><t:h>Piers</t:h><t:p>Two.</t:p></o>"},
+                             {"xl/workbook.xml", "<w xmlns:r='urn:r'><sheet name='Boats' r:id='a'/></w>"},
+                             {"xl/_rels/workbook.xml.rels", "<R><Relationship Id='a' Target='b.xml'/></R>"},
+                             {"xl/b.xml", "<w><row><c t='str'><v>Sea Gull</v></c></row></w>"},
+                             {"ppt/presentation.xml", "<p xmlns:r='urn:r'><sldId id='9' r:id='a'/></p>"},
+                             {"ppt/_rels/presentation.xml.rels", "<R><Relationship Id='a' Target='s.xml'/></R>"},
+                             {"ppt/s.xml", "<s><p><t>Harbour</t></p></s>"},
+                             {0}});
+}
+
 /* Every prefix of an archive, and bytes of it changed, are read or refused. */
 static void damage_anywhere_does_no_harm(void **state)
 {
-    sp_bytes z = pack(*state, (entry[]){BOOK_ENTRIES("<itemref idref='a'/>"),
-                                        {"word/document.xml", docx_body},
-                                        {0}}),
-             got = {0};
-    static const char *const paths[] = {"a.docx", "a.odt", "a.epub"};
-    for (size_t i = 0; i < z.n; i += 3) {
-        sp_reading r = {.path = paths[i % 3], .fn = take, .user = &got};
+    sp_bytes z = pack_formats(*state), got = {0};
+    static const char *const paths[] = {"a.docx", "a.odt", "a.epub", "a.xlsx", "a.pptx"};
+    for (size_t i = 0; i < z.n; i++) {
+        sp_reading r = {.path = paths[i % SP_COUNT(paths)], .fn = take, .user = &got};
         sp_doc_format format = sp_document_format(r.path);
         char was = z.v[i];
         sp_err cut = sp_documents_read(&r, format, z.v, i);
@@ -249,10 +261,7 @@ static void an_archive_that_is_read_without_end_is_refused(void **state)
 
 static void running_out_of_memory_is_an_error(void **state)
 {
-    sp_bytes z = pack(*state, (entry[]){BOOK_ENTRIES("<itemref idref='a'/>"),
-                                        {"word/document.xml", docx_body},
-                                        {0}}),
-             got = {0};
+    sp_bytes z = pack_formats(*state), got = {0};
     sp_err err = SP_E_NOMEM;
     int allocation = 1;
     for (; err != SP_OK; allocation++) {
@@ -260,7 +269,9 @@ static void running_out_of_memory_is_an_error(void **state)
         sp_reading r = {.path = "a.epub", .fn = take, .user = &got};
         sp_fault_after(allocation);
         err = sp_documents_read(&r, SP_DOC_EPUB, z.v, z.n);
-        if (err == SP_OK) err = sp_documents_read(&r, SP_DOC_DOCX, z.v, z.n);
+        for (sp_doc_format f = SP_DOC_PDF; f <= SP_DOC_PPTX && err == SP_OK; f++)
+            if (f == SP_DOC_DOCX || f == SP_DOC_ODT || f == SP_DOC_XLSX || f == SP_DOC_PPTX)
+                err = sp_documents_read(&r, f, z.v, z.n);
         sp_fault_after(-1);
         sp_vec_fini(&got);
         assert_true(err == SP_OK || err == SP_E_NOMEM);
