@@ -139,7 +139,7 @@ static void do_save(chat *c, const char *rest)
     bool good = f && !ferror(f);
     if (f && fclose(f) != 0) good = false;
     if (good)
-        fprintf(stderr, "%d questions saved\n", c->a->n_turns);
+        fprintf(stderr, "%d question%s saved\n", c->a->n_turns, c->a->n_turns == 1 ? "" : "s");
     else
         cli_warn("%s: %m", rest);
 }

@@ -52,7 +52,7 @@ static void print_line(const char *path, const sp_index_stats *s, double took)
            s->n_chunks, s->n_chunks == 1 ? "" : "s", s->n_files, s->n_files == 1 ? "" : "s",
            s->n_files - s->n_unchanged, s->n_unchanged, s->n_removed, s->n_skipped,
            show_size(size, s->n_bytes), took);
-    if (s->n_bad_lines) printf("; %" PRId64 " bad lines skipped", s->n_bad_lines);
+    if (s->n_bad_lines) printf("; %" PRId64 " bad line%s skipped", s->n_bad_lines, s->n_bad_lines == 1 ? "" : "s");
     print_others(s);
     if (s->n_all_files != s->n_files)
         printf("; the whole index has %" PRId64 " chunks of %" PRId64 " files", s->n_all_chunks, s->n_all_files);

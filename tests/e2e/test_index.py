@@ -64,7 +64,7 @@ def test_a_folder_without_documents_is_a_failure(tmp_path):
 def test_bad_lines_are_skipped_counted_and_named(docs, tmp_path):
     (docs / "b.jsonl").write_text('{"text": "one"}\nnonsense\n{"text": "two"}\n')
     done = run("index", docs, "-o", tmp_path / "x.db")
-    assert done.returncode == 0 and "b.jsonl:2:" in done.stderr and "1 bad lines skipped" in done.stdout
+    assert done.returncode == 0 and "b.jsonl:2:" in done.stderr and "1 bad line skipped" in done.stdout
     assert search(tmp_path / "x.db", "two")[0]["first_line"] == 3
     refuse("index", docs, "-o", tmp_path / "y.db", "--strict", naming=["b.jsonl:2:"])
 

@@ -2,6 +2,7 @@
 import json
 import os
 import sys
+import time
 
 import pytest
 from conftest import ROOT, refuse
@@ -90,6 +91,27 @@ def test_score_takes_one_text_or_lists(server):
 def test_errors_name_the_field(chat_server, path, body, param):
     status, reply = chat_server.call(path, body)
     assert status == 400 and reply["error"]["param"] == param, reply
+
+
+@pytest.mark.parametrize("options, path, body", [
+    ((), "/v1/rerank", {"query": "Who?", "documents": [f"{i} " + "The ferry leaves. " * 60 for i in range(2048)]}),
+    (("--embedding",), "/v1/embeddings", {"input": [f"{i} " + "key value " * 200 for i in range(2048)], "truncate": True})])
+def test_a_client_that_leaves_is_in_the_log(tmp_path, options, path, body):
+    models = [encoder.write_folder(tmp_path / "tiny-encoder", longest=256)] if options else []
+    with Server(*options, *models, "--parallel", "4") as s:
+        data = json.dumps(body).encode()
+        c = s.socket()
+        c.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                  f"Content-Length: {len(data)}\r\n\r\n".encode() + data)
+        c.settimeout(0.2)  # it is computing, or still reading: both end the same way
+        with pytest.raises(TimeoutError):
+            c.recv(1)
+        c.close()
+        end = time.time() + 300
+        while not (said := s.read_log().splitlines()) or path not in said[-1]:
+            assert time.time() < end
+            time.sleep(0.05)
+        assert f"POST {path} 499" in said[-1] and "error" not in said[-1], said[-1]
 
 
 def test_the_chat_model_ranks_without_a_cross_encoder(chat_server):

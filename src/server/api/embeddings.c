@@ -26,6 +26,7 @@ typedef struct embedding {
     float *vectors;         /* [n, n_dims] */
     int32_t *n_tokens;      /* [n] */
     int64_t total, us;      /* tokens; time of computing */
+    bool left;              /* the client hung up meanwhile */
 } embedding;
 
 /* -- inputs ------------------------------------------------------------------------------------ */
@@ -105,6 +106,7 @@ static void compute(embedding *e)
     e->o.user = side;
     const sp_err err =
         side ? sp_embedder_embed(s->o.models.embedder, e->inputs, e->n, &e->o, e->vectors, e->n_tokens) : SP_E_NOMEM;
+    e->left = side && srv_side_left(side);
     srv_side_end(e->call, side);
     e->us = srv_now_us() - from;
     if (err != SP_OK) srv_fields_fail(&e->f, "input", NULL, err);
@@ -134,6 +136,7 @@ static bool run(embedding *e, srv_call *call, const char *field, bool truncate)
 static srv_sent refuse(const embedding *e, const srv_dialect *dialect)
 {
     const char *code = NULL;
+    if (e->left) return MHD_NO;
     if (!dialect) return srv_fields_reply(e->call, &e->f);
     const int status = e->f.err == SP_OK ? 400 : srv_error_status(e->f.err, &code);
     return srv_dialect_error(e->call, dialect, status, &e->f, code);

@@ -266,6 +266,7 @@ typedef struct ahead {
     json_t *body;
     srv_job *job; /* the newest, of the exchange with those before; NULL: none */
     bool runs;    /* it answers from the passages as they are */
+    bool left;    /* the client hung up while passages were ranked */
     srv_verdict verdict;
     sp_err err;
     int64_t from_us, began_us;
@@ -336,6 +337,7 @@ static bool begin_ranked(ahead *a, const sp_hits *h)
         if (n_better < r->k) best.v[best.n++] = h->v[i];
     }
     if (!good && a->f->err == SP_OK) a->f->err = k.err;
+    a->left = !good && k.left;
     r->n_ranked = h->n;
     r->n_found = best.n;
     r->rank_us = srv_now_us() - from;
@@ -390,7 +392,7 @@ static srv_sent run_retrieved(srv_call *call, srv_task *t, srv_fields *f, json_t
         sent = srv_reply_refused(call, a.verdict);
     else if (a.runs)
         sent = t->reply.stream ? reply_stream(call, a.job) : reply_whole(call, a.job);
-    else if (a.job && srv_job_is_gone(a.job))
+    else if (a.left || (a.job && srv_job_is_gone(a.job)))
         sent = MHD_NO;
     else
         sent = refuse(call, t->dialect, f, a.err);

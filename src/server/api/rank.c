@@ -104,6 +104,7 @@ static bool by_likelihood(srv_call *call, srv_ranking *r, srv_fields *f, srv_sid
     sp_err err = slots ? SP_OK : SP_E_NOMEM;
     for (size_t i = 0; i < r->n + n_slots && slots; i++) {
         running *slot = &slots[i % n_slots];
+        if (err == SP_OK && srv_side_left(side)) err = SP_E_CANCELED;
         if (slot->request) {
             if (err != SP_OK) sp_request_cancel(slot->request);
             const sp_err one = finish(r, slot, side, f);
@@ -125,6 +126,7 @@ bool srv_rank(srv_call *call, srv_ranking *r, srv_fields *f)
     r->err = SP_E_NOMEM;
     if (!side) return srv_fields_refuse(f, "", "out of memory"), false;
     const bool good = (call->s->o.models.reranker ? by_encoder : by_likelihood)(call, r, f, side);
+    r->left = srv_side_left(side);
     srv_side_end(call, side);
     if (call->place->account)
         srv_quotas_answer(call->s->quotas, call->place->account, r->n_tokens, srv_now_us());

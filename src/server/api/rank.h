@@ -18,6 +18,7 @@ typedef struct srv_ranking {
     sp_err err;           /* out: of an error, and its status */
     int status;
     const char *code;
+    bool left;            /* out: the client hung up: no reply */
 } srv_ranking;
 
 /* srv_rank -- false after an error in *f, with its status. Charges the key's tokens. */

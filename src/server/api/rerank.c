@@ -163,7 +163,7 @@ static bool compute(ranking *k, srv_sent *sent)
     const srv_verdict v = srv_enter(k->call);
     if (v != SRV_ADMITTED) return *sent = srv_reply_refused(k->call, v), false;
     if (srv_rank(k->call, &k->r, &k->f)) return true;
-    return *sent = refuse(k, k->r.status, k->r.code), false;
+    return *sent = k->r.left ? MHD_NO : refuse(k, k->r.status, k->r.code), false;
 }
 
 static void end(ranking *k)
