@@ -172,7 +172,7 @@ static sp_err disk_open(disk *d, bool from_disk)
                             &d->engine));
     if (d->offload) sp_engine_set_offload(d->engine, d->offload);
     d->logits = sp_alloc((size_t)d->model->hp.n_vocab, sizeof *d->logits);
-    if (!d->logits) return sp_fail_nomem((size_t)d->model->hp.n_vocab, "logits");
+    if (!d->logits) return sp_fail_nomem("logits");
     d->random = b->seed;
     sp_plan_init(&d->plan, d->pool);
     d->has_plan = true;
@@ -256,7 +256,7 @@ static sp_err random_reads(const disk *d, size_t record_bytes, double *rate)
     uint8_t *to = sp_pages_alloc(AT_ONCE * n); /* of base/mem.h */
     sp_pages_group group = {0};
     uint64_t random = 1;
-    sp_err err = to ? SP_OK : sp_fail_nomem(AT_ONCE * n, "random reads");
+    sp_err err = to ? SP_OK : sp_fail_nomem("random reads");
     if (to) memset(to, 1, AT_ONCE * n);
     for (int64_t at = 0; at < n_records && err == SP_OK; at += AT_ONCE)
         err = sp_pages_write(pages, &(sp_pages_run){.first = at, .n_rows = 1, .n_cols = AT_ONCE, .row_bytes = AT_ONCE * record_bytes, .at = to});

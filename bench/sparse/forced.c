@@ -23,7 +23,7 @@ sp_err forced_open(forced *f, const forced_opts *o, sp_kv_pool *pool, int32_t ca
     f->turn = SP_NEW_N(uint8_t, lists);
     f->guess = SP_NEW_N(uint32_t, n);
     if (!f->blocks[0] || !f->blocks[1] || !f->n_last || !f->n_now || !f->turn || !f->guess)
-        return sp_fail_nomem(2 * lists * n * sizeof(uint32_t), "forced choices");
+        return sp_fail_nomem("forced choices");
     return SP_OK;
 }
 

@@ -107,7 +107,7 @@ static sp_err machine_open(machine *m)
                                               .max_slices = MAX_BATCH},
                             &m->engine));
     m->logits = sp_alloc((size_t)MAX_BATCH * (size_t)hp->n_vocab, sizeof *m->logits);
-    if (!m->logits) return sp_fail_nomem((size_t)hp->n_vocab, "logits");
+    if (!m->logits) return sp_fail_nomem("logits");
     count_weights(m);
     return SP_OK;
 }

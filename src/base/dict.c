@@ -23,7 +23,7 @@ static sp_dict_slot *find(const sp_dict *d, const void *key, size_t n)
 static sp_err rehash(sp_dict *d, size_t cap)
 {
     sp_dict bigger = {.slots = SP_NEW_N(sp_dict_slot, cap), .n = d->n, .cap = cap};
-    if (!bigger.slots) return sp_fail_nomem(cap * sizeof(sp_dict_slot), "a table");
+    if (!bigger.slots) return sp_fail_nomem("a table");
     for (size_t i = 0; i < d->cap; i++)
         if (d->slots[i].key) *find(&bigger, d->slots[i].key, d->slots[i].n_bytes) = d->slots[i];
     sp_free(d->slots);
@@ -34,7 +34,7 @@ static sp_err rehash(sp_dict *d, size_t cap)
 sp_err sp_dict_init(sp_dict *d, size_t n_expected)
 {
     *d = (sp_dict){0};
-    if (n_expected > SIZE_MAX / 4) return sp_fail_nomem(SIZE_MAX, "a table");
+    if (n_expected > SIZE_MAX / 4) return sp_fail_nomem("a table");
     size_t cap = 16;
     while (cap < n_expected * 2) cap *= 2;
     return rehash(d, cap);

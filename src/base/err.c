@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The library's only thread-local variable: the text that explains this thread's last error. */
+/* The library's only thread-local variables: the text that explains this thread's last error, and the size of the
+ * allocation that failed before it, or 0. */
 static _Thread_local char detail[1024];
+static _Thread_local size_t refused;
 
 /* one_line -- replaces control characters: a name from a file may contain any byte, and a message
  * must be one line without terminal sequences. */
@@ -22,6 +24,7 @@ sp_err sp_fail(sp_err code, const char *fmt, ...)
     vsnprintf(detail, sizeof detail, fmt, ap);
     va_end(ap);
     one_line();
+    refused = 0;
     return code;
 }
 
@@ -39,9 +42,15 @@ sp_err sp_fail_in(sp_err code, const char *fmt, ...)
     return code;
 }
 
-sp_err sp_fail_nomem(size_t n_bytes, const char *what)
+sp_err sp_fail_nomem(const char *what)
 {
-    return sp_fail(SP_E_NOMEM, "cannot allocate %zu bytes for %s", n_bytes, what);
+    if (refused) return sp_fail(SP_E_NOMEM, "cannot allocate %zu bytes for %s", refused, what);
+    return sp_fail(SP_E_NOMEM, "cannot allocate memory for %s", what);
+}
+
+void sp_nomem_note(size_t n_bytes)
+{
+    refused = n_bytes;
 }
 
 const char *sp_error_detail(void)

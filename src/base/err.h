@@ -42,8 +42,11 @@ sp_err sp_fail(sp_err code, const char *fmt, ...) SP_PRINTF(2, 3);
  * when the callee knows only the field. Returns `code`. */
 sp_err sp_fail_in(sp_err code, const char *fmt, ...) SP_PRINTF(2, 3);
 
-/* sp_fail_nomem -- SP_E_NOMEM with the size that could not be allocated. */
-sp_err sp_fail_nomem(size_t n_bytes, const char *what);
+/* sp_fail_nomem -- SP_E_NOMEM with the size that this thread could not allocate, if sp_nomem_note has noted one. */
+sp_err sp_fail_nomem(const char *what);
+
+/* sp_nomem_note -- notes the size of an allocation that failed, for sp_fail_nomem. */
+void sp_nomem_note(size_t n_bytes);
 
 /* SP_TRY -- evaluates a fallible expression and returns its error, if any. SP_TRY_GOTO stores the
  * error in the local variable `err` and jumps to a label, for functions that must clean up. */

@@ -31,13 +31,13 @@ void sp_http_close(sp_http *h)
 sp_err sp_http_open(const char *url, int timeout_ms, sp_http **out)
 {
     sp_http *h = SP_NEW(sp_http);
-    if (!h) return sp_fail_nomem(sizeof *h, "a connection");
+    if (!h) return sp_fail_nomem("a connection");
     h->timeout_ms = timeout_ms;
     h->url = sp_strdup_n(url, strlen(url));
     h->curl = curl_easy_init();
     if (!h->url || !h->curl) {
         sp_http_close(h);
-        return sp_fail_nomem(strlen(url), "a connection");
+        return sp_fail_nomem("a connection");
     }
     *out = h;
     return SP_OK;
@@ -122,7 +122,7 @@ static sp_err make_headers(const sp_http_request *r, struct curl_slist **out)
         struct curl_slist *more = curl_slist_append(all, lines[i]);
         if (!more) {
             curl_slist_free_all(all);
-            return sp_fail_nomem(sizeof accept, "a request");
+            return sp_fail_nomem("a request");
         }
         all = more;
     }

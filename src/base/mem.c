@@ -22,32 +22,48 @@ static bool faulted(void)
     return left == 0 || left == 1;
 }
 
-void *sp_alloc(size_t n, size_t size)
+/* size_of -- the bytes of n objects, at least 1; SIZE_MAX if they overflow. */
+static size_t size_of(size_t n, size_t size)
 {
     size_t bytes;
-    if (faulted() || __builtin_mul_overflow(n, size, &bytes) || bytes > PTRDIFF_MAX) return NULL;
-    return malloc(bytes ? bytes : 1);
+    return __builtin_mul_overflow(n, size, &bytes) ? SIZE_MAX : SP_MAX(bytes, 1);
+}
+
+static bool is_allowed(size_t bytes)
+{
+    return !faulted() && bytes <= PTRDIFF_MAX;
+}
+
+/* noted -- p; of NULL the size is noted for the message. */
+static void *noted(void *p, size_t bytes)
+{
+    if (SP_UNLIKELY(!p)) sp_nomem_note(bytes);
+    return p;
+}
+
+void *sp_alloc(size_t n, size_t size)
+{
+    const size_t bytes = size_of(n, size);
+    return noted(is_allowed(bytes) ? malloc(bytes) : NULL, bytes);
 }
 
 void *sp_alloc_zero(size_t n, size_t size)
 {
-    size_t bytes;
-    if (faulted() || __builtin_mul_overflow(n, size, &bytes) || bytes > PTRDIFF_MAX) return NULL;
-    return calloc(bytes ? bytes : 1, 1);
+    const size_t bytes = size_of(n, size);
+    return noted(is_allowed(bytes) ? calloc(bytes, 1) : NULL, bytes);
 }
 
 void *sp_resize(void *p, size_t n, size_t size)
 {
-    size_t bytes;
-    if (faulted() || __builtin_mul_overflow(n, size, &bytes) || bytes > PTRDIFF_MAX) return NULL;
-    return realloc(p, bytes ? bytes : 1);
+    const size_t bytes = size_of(n, size);
+    return noted(is_allowed(bytes) ? realloc(p, bytes) : NULL, bytes);
 }
 
 void *sp_alloc_aligned(size_t n_bytes)
 {
-    if (faulted() || n_bytes > PTRDIFF_MAX - SP_CACHE_LINE) return NULL;
+    if (!is_allowed(n_bytes) || n_bytes > PTRDIFF_MAX - SP_CACHE_LINE) return noted(NULL, n_bytes);
     size_t rounded = SP_ROUND_UP(SP_MAX(n_bytes, 1), (size_t)SP_CACHE_LINE);
-    void *p = aligned_alloc(SP_CACHE_LINE, rounded);
+    void *p = noted(aligned_alloc(SP_CACHE_LINE, rounded), n_bytes);
     if (p) memset(p, 0, rounded);
     return p;
 }
@@ -59,9 +75,9 @@ void sp_free(void *p)
 
 void *sp_pages_alloc(size_t n_bytes)
 {
-    if (faulted() || n_bytes == 0 || n_bytes > PTRDIFF_MAX) return NULL;
+    if (!is_allowed(n_bytes) || n_bytes == 0) return noted(NULL, n_bytes);
     void *p = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) return NULL;
+    if (p == MAP_FAILED) return noted(NULL, n_bytes);
     madvise(p, n_bytes, MADV_HUGEPAGE); /* a hint: refusal is harmless */
     return p;
 }
@@ -155,11 +171,11 @@ void sp_arena_fini(sp_arena *a)
 sp_err sp_vec_grow(void **v, size_t n, size_t *cap, size_t extra, size_t size)
 {
     size_t need;
-    if (__builtin_add_overflow(n, extra, &need)) return sp_fail_nomem(SIZE_MAX, "an array");
+    if (__builtin_add_overflow(n, extra, &need)) return sp_fail_nomem("an array");
     if (need <= *cap) return SP_OK;
     size_t grown = SP_MAX(need, *cap + *cap / 2 + 8);
     void *p = sp_resize(*v, grown, size);
-    if (!p) return sp_fail_nomem(grown * size, "an array");
+    if (!p) return sp_fail_nomem("an array");
     *v = p;
     *cap = grown;
     return SP_OK;

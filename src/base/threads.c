@@ -302,11 +302,11 @@ sp_err sp_team_create(sp_team **out, int n_threads)
     const int n_cores = cores_allowed();
     if (n_threads == 0) n_threads = SP_MIN(n_cores, 1024);
     sp_team *t = sp_alloc_aligned(sizeof *t);
-    if (!t) return sp_fail_nomem(sizeof *t, "the thread team");
+    if (!t) return sp_fail_nomem("the thread team");
     t->workers = sp_alloc_aligned((size_t)n_threads * sizeof(worker));
     if (!t->workers) {
         sp_free(t);
-        return sp_fail_nomem((size_t)n_threads * sizeof(worker), "the thread team");
+        return sp_fail_nomem("the thread team");
     }
     t->n_threads = n_threads;
     t->n_started = 1;

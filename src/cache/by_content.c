@@ -226,7 +226,7 @@ sp_err sp_by_content_all(sp_ledger *l, const sp_content_query *q, sp_arena *aren
     const sp_copy **list = NULL;
     if (found) {
         list = sp_arena_take(arena, (size_t)found, sizeof *list);
-        if (!list) return sp_fail_nomem((size_t)found * sizeof *list, "the copies of a chunk");
+        if (!list) return sp_fail_nomem("the copies of a chunk");
         take_measured(l, q, list);
     }
     count_lookup(l, q, found > 0);

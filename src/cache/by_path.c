@@ -297,7 +297,7 @@ sp_err sp_by_path_order(const sp_ledger *l, const sp_segment *segs, int n_segs, 
     walk w = {.ledger = l, .segs = segs, .n_segs = n_segs, .n_head = n_head};
     int32_t *lists = SP_NEW_N(int32_t, 2 * n);
     w.taken = SP_NEW_N(bool, n);
-    sp_err err = lists && w.taken ? SP_OK : sp_fail_nomem(n * sizeof *lists, "an order of chunks");
+    sp_err err = lists && w.taken ? SP_OK : sp_fail_nomem("an order of chunks");
     if (err == SP_OK) {
         w.path = lists;
         w.best = lists + n;

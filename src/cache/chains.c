@@ -17,7 +17,7 @@ static size_t slot_of(const sp_chains *t, uint64_t hash)
 sp_err sp_chains_init(sp_chains *t, size_t link, uint64_t (*hash)(const sp_copy *))
 {
     sp_copy **slots = SP_NEW_N(sp_copy *, FIRST_SLOTS);
-    if (!slots) return sp_fail_nomem(FIRST_SLOTS * sizeof *slots, "an index of copies");
+    if (!slots) return sp_fail_nomem("an index of copies");
     *t = (sp_chains){.slots = slots, .n_slots = FIRST_SLOTS, .link = link, .hash = hash};
     return SP_OK;
 }
@@ -33,7 +33,7 @@ sp_err sp_chains_reserve(sp_chains *t)
     if (t->n < t->n_slots) return SP_OK;
     size_t n = t->n_slots;
     sp_copy **slots = SP_NEW_N(sp_copy *, 2 * n);
-    if (!slots) return sp_fail_nomem(2 * n * sizeof *slots, "an index of copies");
+    if (!slots) return sp_fail_nomem("an index of copies");
     t->n_slots = 2 * n;
     for (size_t i = 0; i < n; i++) { /* one chain becomes two, each in the old order */
         sp_copy **ends[] = {&slots[i], &slots[i + n]};

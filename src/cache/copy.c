@@ -48,7 +48,7 @@ sp_err sp_copy_fill(sp_copy *c, const sp_copy_spec *spec)
     p.memory = sp_alloc(p.used, 1);
     if (!p.memory) {
         sp_copy_empty(c);
-        return sp_fail_nomem(p.used, "a cached copy");
+        return sp_fail_nomem("a cached copy");
     }
     p.used = 0;
     pack_all(&p, spec, c);

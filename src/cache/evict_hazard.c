@@ -310,7 +310,7 @@ static void hazard_close(sp_evict *e)
 static sp_err hazard_open(sp_evict *e, int64_t max_copies)
 {
     hazard *h = SP_NEW(hazard);
-    if (!h) return sp_fail_nomem(sizeof *h, "a replacement policy");
+    if (!h) return sp_fail_nomem("a replacement policy");
     e->state = h;
     h->seed = 1;
     for (int k = 0; k < AGES; k++) h->fall[k] = exp2(-0.8 * k);
@@ -318,8 +318,7 @@ static sp_err hazard_open(sp_evict *e, int64_t max_copies)
     while ((int64_t)h->n_slots < 2 * max_copies && h->n_slots < MOST_SLOTS) h->n_slots *= 2;
     h->tracks = SP_NEW_N(track, h->n_slots);
     h->log = SP_NEW_N(seen, h->n_slots);
-    size_t bytes = h->n_slots * (sizeof *h->tracks + sizeof *h->log);
-    return h->tracks && h->log ? SP_OK : sp_fail_nomem(bytes, "a replacement policy");
+    return h->tracks && h->log ? SP_OK : sp_fail_nomem("a replacement policy");
 }
 
 const sp_evict_policy sp_evict_hazard = {

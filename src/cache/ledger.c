@@ -26,10 +26,9 @@ static sp_err init(sp_ledger *l, const sp_ledger_opts *o)
     l->stats.max_blocks = o->max_blocks;
     l->n_holders = SP_NEW_N(uint32_t, (size_t)sp_kv_pool_n_blocks(o->pool));
     if (!l->n_holders)
-        return sp_fail_nomem(sizeof *l->n_holders * (size_t)sp_kv_pool_n_blocks(o->pool),
-                             "the ledger of copies");
+        return sp_fail_nomem("the ledger of copies");
     l->ghosts = SP_NEW(sp_ghosts);
-    if (!l->ghosts) return sp_fail_nomem(sizeof *l->ghosts, "the ledger of copies");
+    if (!l->ghosts) return sp_fail_nomem("the ledger of copies");
     SP_TRY(sp_by_path_init(l));
     return sp_by_content_init(l);
 }
@@ -37,7 +36,7 @@ static sp_err init(sp_ledger *l, const sp_ledger_opts *o)
 sp_err sp_ledger_create(const sp_ledger_opts *o, sp_ledger **out)
 {
     sp_ledger *l = SP_NEW(sp_ledger);
-    if (!l) return sp_fail_nomem(sizeof *l, "the ledger of copies");
+    if (!l) return sp_fail_nomem("the ledger of copies");
     sp_err err = init(l, o);
     if (err == SP_OK)
         *out = l;

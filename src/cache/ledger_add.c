@@ -62,7 +62,7 @@ sp_err sp_ledger_new_copy(sp_ledger *l, sp_copy_kind kind, sp_copy **out)
     SP_TRY(sp_evict_reserve(&l->ready, l->all.n + 1));
     SP_TRY(kind == SP_COPY_PATH ? sp_by_path_reserve(l) : sp_by_content_reserve(l));
     sp_copy *c = SP_NEW(sp_copy);
-    if (!c) return sp_fail_nomem(sizeof *c, "a cached copy");
+    if (!c) return sp_fail_nomem("a cached copy");
     c->facts.kind = kind;
     c->uses.worth = 1;
     *out = c;

@@ -81,7 +81,7 @@ static sp_err learn(sp_copy *c, const sp_copy_facts *f)
     sp_copy_facts known;
     if (c->state != SP_COPY_FREE || c->memory || !sp_copy_is_measured(f)) return SP_OK;
     void *memory = sp_copy_known(f, &known);
-    if (!memory) return sp_fail_nomem(sp_copy_facts_bytes(f, 0), "what was measured of a copy");
+    if (!memory) return sp_fail_nomem("what was measured of a copy");
     known.cost_us = c->facts.cost_us;
     sp_copy_fade(c, memory, &known);
     return SP_OK;
@@ -217,7 +217,7 @@ static sp_err open_blocks(sp_ledger *l, sp_copy *c, const sp_segment *seg)
     int32_t n = sp_blocks_for(seg->n);
     sp_copy contents = {0}, *parent = c->parent;
     uint32_t *blocks = sp_alloc((size_t)n, sizeof *blocks);
-    if (!blocks) return sp_fail_nomem((size_t)n * sizeof *blocks, "a copy that is loaded");
+    if (!blocks) return sp_fail_nomem("a copy that is loaded");
     sp_err err = sp_kv_acquire(l->pool, n, blocks);
     if (err == SP_OK) {
         err = sp_copy_fill(&contents, &(sp_copy_spec){.seg = seg, .facts = c->facts, .blocks = blocks});

@@ -9,7 +9,7 @@ sp_err sp_past_init(sp_past *p, int64_t n)
     size_t buckets = 1;
     while ((int64_t)buckets * WAYS < SP_MIN(SP_MAX(n, (int64_t)LEAST), (int64_t)MOST)) buckets *= 2;
     p->slots = SP_NEW_N(sp_past_copy, buckets * WAYS);
-    if (!p->slots) return sp_fail_nomem(buckets * WAYS * sizeof *p->slots, "a cache's past");
+    if (!p->slots) return sp_fail_nomem("a cache's past");
     p->n_buckets = buckets;
     return SP_OK;
 }

@@ -180,7 +180,7 @@ sp_err sp_cpu_open(const sp_device_opts *o, sp_device **out)
     sp_cpu *c = SP_NEW(sp_cpu);
     if (!c) {
         sp_team_destroy(team);
-        return sp_fail_nomem(sizeof *c, "the device");
+        return sp_fail_nomem("the device");
     }
     c->base = (sp_device){.name = "cpu",
                           .kernels = ops->name,

@@ -31,7 +31,7 @@ void sp_device_close(sp_device *d)
 sp_err sp_mem_alloc(sp_device *d, size_t n_bytes, const char *what, sp_mem *out)
 {
     void *p = n_bytes ? d->calls->alloc(d, n_bytes) : NULL;
-    if (n_bytes && !p) return sp_fail_nomem(n_bytes, what);
+    if (n_bytes && !p) return sp_fail_nomem(what);
     *out = (sp_mem){p, n_bytes, d};
     return SP_OK;
 }
@@ -61,7 +61,7 @@ sp_err sp_mirror_alloc(sp_device *d, size_t n_bytes, const char *what, sp_mirror
     m.dev = m.host = m.mem.p;
     if (!d->unified && n_bytes && !(m.host = sp_alloc_aligned(n_bytes))) {
         sp_mem_free(&m.mem);
-        return sp_fail_nomem(n_bytes, what);
+        return sp_fail_nomem(what);
     }
     *out = m;
     return SP_OK;

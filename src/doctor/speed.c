@@ -50,7 +50,7 @@ static sp_err open_rig(rig *r, sp_model *m, const doctor_run *run)
                                .type = run->kv_type};
     const int n_ctx = run->n_prompt + N_ANSWER;
     r->logits = SP_NEW_N(float, (size_t)hp->n_vocab);
-    if (!r->logits) return sp_fail_nomem((size_t)hp->n_vocab * sizeof *r->logits, "logits");
+    if (!r->logits) return sp_fail_nomem("logits");
     SP_TRY(sp_device_open(NULL, &(sp_device_opts){.kernels = run->cpu, .n_threads = run->n_threads}, &r->device));
     SP_TRY(sp_model_load(m, r->device, NULL));
     SP_TRY(sp_kv_pool_create(r->device, &shape, sp_blocks_for(n_ctx), &r->pool));

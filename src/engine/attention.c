@@ -38,7 +38,7 @@ sp_err sp_attention_make_room(sp_engine *e, const sp_slice *slices, int n_slices
     }
     if (spans > e->cap_head_spans) {
         sp_span *v = sp_alloc(spans, sizeof *v);
-        if (!v) return sp_fail_nomem(spans * sizeof *v, "the span lists of a selector");
+        if (!v) return sp_fail_nomem("the span lists of a selector");
         sp_free(e->head_spans);
         e->head_spans = v;
         e->cap_head_spans = spans;

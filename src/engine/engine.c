@@ -27,7 +27,7 @@ static sp_err rope_tables(sp_engine *e, const sp_rope_spec *spec, sp_mem *mem, s
     const size_t n = (size_t)n_pos * (size_t)(spec->n_rot / 2), bytes = 2 * n * sizeof(float);
     SP_TRY(sp_mem_alloc(e->device, bytes, "rotary tables", mem));
     float *dev = mem->p, *host = sp_alloc(2 * n, sizeof *host);
-    if (!host) return sp_fail_nomem(bytes, "rotary tables");
+    if (!host) return sp_fail_nomem("rotary tables");
     fill_tables(spec, n_pos, host, host + n);
     sp_err err = sp_device_wait(e->device, sp_device_copy_in(e->device, dev, host, bytes));
     sp_free(host);
@@ -88,7 +88,7 @@ static sp_err take_scratch(sp_engine *e)
     e->reqs = SP_NEW_N(sp_attend_req, slices);
     e->picks = SP_NEW_N(sp_pick_req, slices);
     e->of_head = SP_NEW_N(const sp_span *, slices *(size_t)hp->n_kv_heads);
-    if (!e->reqs || !e->picks || !e->of_head) return sp_fail_nomem(slices * sizeof *e->reqs, what);
+    if (!e->reqs || !e->picks || !e->of_head) return sp_fail_nomem(what);
     SP_TRY(sp_rows_create(e));
     return all_rope_tables(e);
 }
@@ -111,7 +111,7 @@ sp_err sp_engine_create(const sp_engine_opts *o, sp_engine **out)
 {
     SP_TRY(check_opts(o));
     sp_engine *e = SP_NEW(sp_engine);
-    if (!e) return sp_fail_nomem(sizeof *e, "the engine");
+    if (!e) return sp_fail_nomem("the engine");
     e->o = *o;
     e->device = sp_kv_pool_device(o->pool);
     sp_err err = take_scratch(e);

@@ -28,7 +28,7 @@ sp_err sp_ffn_experts_create(sp_ffn *f, int max_rows)
     x->first = SP_NEW_N(int, (size_t)moe->n + 1);
     x->chosen = SP_NEW_N(int, chosen);
     x->weight = SP_NEW_N(float, chosen);
-    if (!x->first || !x->chosen || !x->weight) return sp_fail_nomem(chosen * sizeof(int), what);
+    if (!x->first || !x->chosen || !x->weight) return sp_fail_nomem(what);
     return SP_OK;
 }
 

@@ -127,7 +127,7 @@ sp_err sp_probe_make_room(sp_engine *e, const sp_slice *slices, int n_slices)
     }
     if (spans > e->cap_column_list) {
         float **list = sp_alloc(spans, sizeof *list);
-        if (!list) return sp_fail_nomem(spans * sizeof *list, "the columns of a probe");
+        if (!list) return sp_fail_nomem("the columns of a probe");
         sp_free(e->column_list);
         e->column_list = list;
         e->cap_column_list = spans;

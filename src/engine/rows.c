@@ -43,7 +43,7 @@ sp_err sp_rows_create(sp_engine *e)
     r->keep = SP_NEW_N(bool, m);
     r->first = SP_NEW_N(int, (size_t)e->o.max_slices + 1);
     if (!r->id || !r->keep || !r->first)
-        return sp_fail_nomem(m * sizeof *r->id, "the rows of a step");
+        return sp_fail_nomem("the rows of a step");
     return SP_OK;
 }
 

@@ -38,7 +38,7 @@ sp_err sp_sampler_init(sp_sampler *s, const sp_sampling *p, int n_vocab)
     if (counts) s->n_uses = sp_alloc_zero(v, sizeof *s->n_uses);
     if (!s->heap || !s->kept || !s->prob || !s->recent || (counts && !s->n_uses)) {
         sp_sampler_fini(s);
-        return sp_fail_nomem(v * sizeof *s->heap, "the sampler");
+        return sp_fail_nomem("the sampler");
     }
     return SP_OK;
 }

@@ -119,7 +119,7 @@ sp_err sp_plan_pack(sp_plan *p, const sp_packing *what, sp_pack_copy *copy, void
     move m = {.blocks = sp_arena_take(&p->arena, n_blocks, sizeof *m.blocks),
               .lists = sp_arena_take(&p->arena, n_listed, sizeof *m.lists)};
     if (m.blocks && m.lists) m.from = sp_alloc(2 * n, sizeof *m.from);
-    if (!m.from) return sp_fail_nomem(2 * n * sizeof *m.from, "nodes to be packed");
+    if (!m.from) return sp_fail_nomem("nodes to be packed");
     m.to = m.from + n;
     sp_err err = sp_kv_acquire(p->pool, what->n_blocks, m.blocks);
     if (err != SP_OK) {

@@ -45,7 +45,7 @@ static sp_err reserve_span(sp_plan *p)
     sp_slots *slots = grown(&p->arena, p->slots, p->n_spans, &cap_slots, sizeof *slots);
     sp_span *spans =
         slots ? grown(&p->arena, p->spans, p->n_spans, &p->cap_spans, sizeof *spans) : NULL;
-    if (!spans) return sp_fail_nomem((size_t)cap_slots * sizeof *spans, "a plan");
+    if (!spans) return sp_fail_nomem("a plan");
     p->spans = spans;
     p->slots = slots;
     return SP_OK;
@@ -79,7 +79,7 @@ sp_err sp_plan_add_span(sp_plan *p, const sp_span_spec *spec, int *span)
         sp_arena_take(&p->arena, (size_t)sp_blocks_for(s->first + room), sizeof *blocks);
     int32_t *where = spec->pos ? sp_arena_take(&p->arena, (size_t)room, sizeof *where) : NULL;
     if (!blocks || (spec->pos && !where))
-        return sp_fail_nomem((size_t)room * sizeof *where, "a plan");
+        return sp_fail_nomem("a plan");
     if (spec->pos) memcpy(where, spec->pos, (size_t)n * sizeof *where);
     int32_t held = n_held(p, p->n_spans);
     if (held) memcpy(blocks, spec->known, (size_t)held * sizeof *blocks);
@@ -104,7 +104,7 @@ sp_err sp_plan_mark_stale(sp_plan *p, int span, int32_t index)
 {
     assert(index >= 0 && index < p->spans[span].n);
     uint64_t *map = stale_map(p, span);
-    if (!map) return sp_fail_nomem((size_t)p->slots[span].room / 8, "a stale map");
+    if (!map) return sp_fail_nomem("a stale map");
     map[index / 64] |= UINT64_C(1) << (index % 64);
     return SP_OK;
 }
@@ -114,7 +114,7 @@ sp_err sp_plan_mark_all_stale(sp_plan *p, int span)
     assert(!p->spans[span].stale);
     int32_t n = p->spans[span].n;
     uint64_t *map = stale_map(p, span);
-    if (!map) return sp_fail_nomem((size_t)p->slots[span].room / 8, "a stale map");
+    if (!map) return sp_fail_nomem("a stale map");
     for (int32_t i = 0; i < n / 64; i++) map[i] = UINT64_MAX;
     if (n % 64) map[n / 64] = (UINT64_C(1) << (n % 64)) - 1;
     return SP_OK;
@@ -125,7 +125,7 @@ static sp_err push_sight(sp_plan *p, const uint16_t *list, int32_t n, int *sight
 {
     if (p->n_sights >= UINT16_MAX) return sp_fail(SP_E_LIMIT, "plan: over %d sights", UINT16_MAX);
     sp_sight *v = grown(&p->arena, p->sights, p->n_sights, &p->cap_sights, sizeof *v);
-    if (!v) return sp_fail_nomem(sizeof *v, "a plan");
+    if (!v) return sp_fail_nomem("a plan");
     p->sights = v;
     v[p->n_sights] = (sp_sight){.list = list, .n = n};
     *sight = p->n_sights++;
@@ -135,7 +135,7 @@ static sp_err push_sight(sp_plan *p, const uint16_t *list, int32_t n, int *sight
 sp_err sp_plan_add_sight(sp_plan *p, const uint16_t *list, int32_t n, int *sight)
 {
     uint16_t *copy = list ? sp_arena_take(&p->arena, (size_t)n, sizeof *copy) : NULL;
-    if (list && !copy) return sp_fail_nomem((size_t)n * sizeof *copy, "a plan");
+    if (list && !copy) return sp_fail_nomem("a plan");
     if (n && list) memcpy(copy, list, (size_t)n * sizeof *list);
     return push_sight(p, copy, n, sight);
 }
@@ -145,7 +145,7 @@ sp_err sp_plan_add_sight_of(sp_plan *p, const sp_segment *segs, int i, int *sigh
     int n = sp_segment_n_seen(segs, i);
     if (n == i + 1) return push_sight(p, NULL, n, sight);
     uint16_t *list = sp_arena_take(&p->arena, (size_t)n, sizeof *list);
-    if (!list) return sp_fail_nomem((size_t)n * sizeof *list, "a plan");
+    if (!list) return sp_fail_nomem("a plan");
     sp_segment_sight(segs, i, list);
     return push_sight(p, list, n, sight);
 }
@@ -153,7 +153,7 @@ sp_err sp_plan_add_sight_of(sp_plan *p, const sp_segment *segs, int i, int *sigh
 sp_err sp_plan_add_todo(sp_plan *p, sp_todo todo)
 {
     sp_todo *v = grown(&p->arena, p->todo, p->n_todo, &p->cap_todo, sizeof *v);
-    if (!v) return sp_fail_nomem(sizeof *v, "a plan");
+    if (!v) return sp_fail_nomem("a plan");
     p->todo = v;
     v[p->n_todo++] = todo;
     return SP_OK;
@@ -178,7 +178,7 @@ sp_err sp_plan_reserve_todo(sp_plan *p, int n)
     if (n <= p->cap_todo - p->n_todo) return SP_OK;
     size_t want = (size_t)p->n_todo + (size_t)n;
     sp_todo *v = want <= INT_MAX ? sp_arena_take(&p->arena, want, sizeof *v) : NULL;
-    if (!v) return sp_fail_nomem(want * sizeof *v, "a plan");
+    if (!v) return sp_fail_nomem("a plan");
     if (p->n_todo) memcpy(v, p->todo, (size_t)p->n_todo * sizeof *v);
     p->todo = v;
     p->cap_todo = (int)want;
@@ -218,7 +218,7 @@ sp_err sp_plan_bind(sp_plan *p)
     int64_t n = sp_plan_n_fresh(p);
     SP_TRY(sp_plan_reserve_todo(p, spare(p)));
     uint32_t *fresh = sp_arena_take(&p->arena, (size_t)n, sizeof *fresh);
-    if (!fresh) return sp_fail_nomem((size_t)n * sizeof *fresh, "a plan");
+    if (!fresh) return sp_fail_nomem("a plan");
     SP_TRY(sp_kv_acquire(p->pool, n, fresh));
     for (int s = 0; s < p->n_spans; s++) {
         int32_t held = n_held(p, s), all = sp_span_n_blocks(&p->spans[s]);

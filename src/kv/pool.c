@@ -68,9 +68,9 @@ static sp_err take_memory(sp_kv_pool *p)
     p->births = SP_NEW_N(uint32_t, n);
     p->free_map = SP_NEW_N(uint64_t, SP_DIV_UP(n, 64));
     if (!p->refs || !p->sealed || !p->births || !p->free_map)
-        return sp_fail_nomem(n * sizeof *p->refs, "the KV pool");
+        return sp_fail_nomem("the KV pool");
     if (__builtin_mul_overflow(sp_kv_block_bytes(&p->shape), n, &n_bytes))
-        return sp_fail_nomem(SIZE_MAX, "the KV pool");
+        return sp_fail_nomem("the KV pool");
     if (!p->device) return SP_OK;
     return sp_mem_alloc(p->device, n_bytes, "the KV pool", &p->memory);
 }
@@ -82,7 +82,7 @@ sp_err sp_kv_pool_create(sp_device *device, const sp_kv_shape *shape, int64_t n_
     if (n_blocks < 1 || n_blocks > UINT32_MAX)
         return sp_fail(SP_E_ARG, "KV pool: %lld blocks", (long long)n_blocks);
     sp_kv_pool *p = SP_NEW(sp_kv_pool);
-    if (!p) return sp_fail_nomem(sizeof *p, "the KV pool");
+    if (!p) return sp_fail_nomem("the KV pool");
     p->device = device;
     p->shape = *shape;
     p->n_blocks = n_blocks;
@@ -257,7 +257,7 @@ sp_err sp_kv_pool_let_leave(sp_kv_pool *p, const sp_kv_elsewhere *where)
                        p->device ? p->device->name : "(none)");
     assert(sp_kv_pool_n_free(p) == p->n_blocks && !p->away);
     p->away = SP_NEW_N(_Atomic uint8_t, (size_t)p->n_blocks);
-    if (!p->away) return sp_fail_nomem((size_t)p->n_blocks, "the KV pool");
+    if (!p->away) return sp_fail_nomem("the KV pool");
     p->elsewhere = *where;
     if (where->by_head) {
         p->n_planes = p->shape.n_heads;

@@ -30,7 +30,7 @@ sp_err sp_kv_unpack(const sp_kv_pool *p, int layer, const sp_kv_tokens *t, uint8
     const size_t bytes = sp_kv_pool_layer_block_bytes(p);
     const int32_t n_from = sp_blocks_for(t->first + t->n), n_to = sp_blocks_for(t->n);
     uint8_t *buffer = sp_alloc_zero((size_t)(n_from + n_to), bytes);
-    if (!buffer) return sp_fail_nomem((size_t)(n_from + n_to) * bytes, "nodes that share blocks");
+    if (!buffer) return sp_fail_nomem("nodes that share blocks");
     const sp_kv_view view = sp_kv_pool_outside(p, buffer);
     sp_err err = read_blocks(p, layer, t, buffer);
     for (int32_t i = 0; i < t->n && err == SP_OK; i++) {
@@ -48,7 +48,7 @@ sp_err sp_kv_merge(const sp_kv_pool *p, int layer, const sp_kv_patch *patch, int
     const int32_t n_from = sp_blocks_for(patch->n), n_to = sp_blocks_for(n);
     const sp_kv_tokens fresh = {.blocks = patch->blocks, .n = patch->n};
     uint8_t *buffer = sp_alloc((size_t)(n_from + n_to), bytes);
-    if (!buffer) return sp_fail_nomem((size_t)(n_from + n_to) * bytes, "a copy with its patch");
+    if (!buffer) return sp_fail_nomem("a copy with its patch");
     const sp_kv_view view = sp_kv_pool_outside(p, buffer);
     sp_err err = read_blocks(p, layer, &fresh, buffer);
     if (err == SP_OK) memcpy(buffer + (size_t)n_from * bytes, layer_blocks, (size_t)n_to * bytes);

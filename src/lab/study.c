@@ -34,7 +34,7 @@ sp_err sp_study_create(int n_layers, int n_heads, int n_kv_heads, sp_study **out
 {
     const size_t n = (size_t)(n_layers * n_heads);
     sp_study *s = SP_NEW(sp_study);
-    if (!s) return sp_fail_nomem(sizeof *s, "a study");
+    if (!s) return sp_fail_nomem("a study");
     s->n_layers = n_layers;
     s->n_heads = n_heads;
     s->n_kv_heads = n_kv_heads;
@@ -45,7 +45,7 @@ sp_err sp_study_create(int n_layers, int n_heads, int n_kv_heads, sp_study **out
     s->out = SP_NEW_N(float, (size_t)n_heads *SP_HEAD_MAX);
     if (!s->importance || !s->similarity || !s->n_similar || !s->query || !s->out) {
         sp_study_destroy(s);
-        return sp_fail_nomem(n * SP_HEAD_MAX * sizeof(float), "a study");
+        return sp_fail_nomem("a study");
     }
     *out = s;
     return SP_OK;
@@ -122,7 +122,7 @@ static sp_err make_room(sp_study *s, int32_t n)
     s->mass = SP_NEW_N(float, (size_t)s->n_heads *cap);
     if (!s->top || !s->spans || !s->stale || !s->kind || !s->mass) {
         free_blocks(s);
-        return sp_fail_nomem(heads * cap, "a study");
+        return sp_fail_nomem("a study");
     }
     s->cap = (int32_t)cap;
     return SP_OK;
@@ -160,7 +160,7 @@ static sp_err attend(sp_study *s, const sp_observed *seen)
 {
     const sp_plan *p = seen->plan;
     sp_sight *sights = SP_NEW_N(sp_sight, (size_t)p->n_sights);
-    if (!sights) return sp_fail_nomem(sizeof *sights, "a study");
+    if (!sights) return sp_fail_nomem("a study");
     for (int k = 0; k < p->n_sights; k++) sights[k] = (sp_sight){.n = s->n};
     sp_attend_args args = *seen->args;
     sp_attend_req req = *args.reqs;
@@ -217,7 +217,7 @@ static sp_err study_head(sp_study *s, int at, int h, const float *query, int hea
     const int32_t n_top = SP_MAX(1, s->n / TOP_SHARE);
     uint8_t *top = s->top + (size_t)at * (size_t)s->cap;
     ranked *v = rank(s, h, 1);
-    if (!v) return sp_fail_nomem((size_t)s->n * sizeof *v, "a study");
+    if (!v) return sp_fail_nomem("a study");
     for (int32_t b = 0; b < s->n; b++)
         if (!s->kind[b]) s->importance[at] += s->mass[(size_t)h * (size_t)s->n + (size_t)b];
     if (s->n_before) {
@@ -259,7 +259,7 @@ static sp_err study_choice(sp_study *s, const sp_plan *p, const sp_span *spans, 
     const int group = s->n_heads / s->n_kv_heads;
     const int32_t n = mark_read(s, p, spans);
     ranked *v = rank(s, g * group, group);
-    if (!v) return sp_fail_nomem((size_t)s->n * sizeof *v, "a study");
+    if (!v) return sp_fail_nomem("a study");
     double read = 0, exact = 0, best = 0;
     int32_t n_free = n;
     for (int32_t b = 0; b < s->n; b++) n_free -= (s->kind[b] & 3) == 3;

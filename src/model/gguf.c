@@ -316,7 +316,7 @@ static sp_err read_all(cursor *c, sp_gguf *g)
 sp_err sp_gguf_parse(const uint8_t *data, size_t size, const char *path, sp_gguf *out)
 {
     sp_gguf g = {.path = sp_strdup_n(path, strlen(path))};
-    if (!g.path) return sp_fail_nomem(strlen(path) + 1, "a path");
+    if (!g.path) return sp_fail_nomem("a path");
     cursor c = {.path = g.path, .base = data, .size = size, .where = "header"};
     sp_err err = size > PTRDIFF_MAX / 2 ? sp_fail(SP_E_LIMIT, "%s: the file is too large", path)
                                         : read_all(&c, &g);

@@ -30,7 +30,7 @@ sp_err sp_json_parse(const char *text, size_t n, const char *path, json_t **out)
 static sp_err read_file(const char *dir, const char *name, json_type type, json_t **out)
 {
     char *path = sp_path_join(dir, name);
-    if (!path) return sp_fail_nomem(strlen(dir) + strlen(name) + 2, "a path");
+    if (!path) return sp_fail_nomem("a path");
     sp_bytes text = {0};
     json_t *j = NULL;
     sp_err err = SP_OK;

@@ -52,7 +52,7 @@ static sp_err hash_layout(sp_device *d, sp_dtype type, sp_sha256 *s)
 {
     const size_t n = SAMPLE_ROWS * sp_row_bytes(type, SAMPLE_COLS);
     uint8_t *sample = sp_alloc_aligned(n);
-    if (!sample) return sp_fail_nomem(n, "a sample of weights");
+    if (!sample) return sp_fail_nomem("a sample of weights");
     uint32_t x = 1;
     for (size_t i = 0; i < n; i++) sample[i] = (uint8_t)((x = x * 1664525 + 1013904223) >> 24);
     sp_mat mat = {.type = type, .n_rows = SAMPLE_ROWS, .n_cols = SAMPLE_COLS, .data = sample};
@@ -126,7 +126,7 @@ static sp_err load_with_packs(sp_model *m, sp_device *d, size_t n_bytes, const s
     sp_pack_map map;
     SP_TRY(name_pack(m, d, n_bytes, &name));
     m->packs = SP_NEW(struct sp_model_packs);
-    if (!m->packs) return sp_fail_nomem(sizeof *m->packs, "packs");
+    if (!m->packs) return sp_fail_nomem("packs");
     sp_err err = sp_pack_cache_find(o->dir, &name, d->n_threads, &map);
     if (err == SP_OK) {
         adopt(m, d, &map, n_bytes);

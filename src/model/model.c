@@ -76,7 +76,7 @@ sp_err sp_model_identify(sp_model *m, const sp_tensor_dir *dir)
 static sp_err new_model(const char *path, sp_model **out)
 {
     sp_model *m = SP_NEW(sp_model);
-    if (!m) return sp_fail_nomem(sizeof *m, "the model");
+    if (!m) return sp_fail_nomem("the model");
     const sp_err err = sp_model_files_create(path, &m->files);
     if (err != SP_OK) {
         sp_free(m);
@@ -91,7 +91,7 @@ static sp_err new_model(const char *path, sp_model **out)
 static sp_err keep_text(sp_model *m, const char *s, size_t n, const char **out)
 {
     char *copy = sp_arena_take(&m->files->arena, n + 1, 1);
-    if (!copy) return sp_fail_nomem(n + 1, "a text of the model");
+    if (!copy) return sp_fail_nomem("a text of the model");
     if (n) memcpy(copy, s, n);
     *out = copy;
     return SP_OK;
@@ -181,7 +181,7 @@ static sp_err read_template(sp_model *m, const char *dir)
     sp_bytes text = {0};
     sp_err err = SP_OK;
     char *path = sp_path_join(dir, "chat_template.jinja");
-    if (!path) return sp_fail_nomem(strlen(dir), "a path");
+    if (!path) return sp_fail_nomem("a path");
     if (sp_path_exists(path)) {
         err = sp_file_read(path, MAX_TEMPLATE_BYTES, &text);
         if (err == SP_OK) err = keep_text(m, text.v, text.n, &m->chat_template);
@@ -202,7 +202,7 @@ static sp_err read_config(const char *dir, sp_config *out)
     SP_TRY(sp_json_read(dir, "config.json", &root));
     if (!root) return sp_fail(SP_E_IO, "%s/config.json: there is no such file", dir);
     char *path = sp_path_join(dir, "config.json");
-    sp_err err = path ? sp_config_of_json(root, path, out) : sp_fail_nomem(strlen(dir), "a path");
+    sp_err err = path ? sp_config_of_json(root, path, out) : sp_fail_nomem("a path");
     json_decref(root);
     sp_free(path);
     return err;
@@ -211,7 +211,7 @@ static sp_err read_config(const char *dir, sp_config *out)
 static sp_err read_tokenizer(sp_model *m, const char *dir)
 {
     char *path = sp_path_join(dir, "tokenizer.json");
-    if (!path) return sp_fail_nomem(strlen(dir), "a path");
+    if (!path) return sp_fail_nomem("a path");
     sp_err err = sp_path_exists(path) ? sp_tokenizer_from_json(dir, &m->tokenizer) : SP_OK;
     sp_free(path);
     return err;

@@ -10,7 +10,7 @@ sp_err sp_model_files_create(const char *path, sp_model_files **out)
     if (!f || !copy) {
         sp_free(f);
         sp_free(copy);
-        return sp_fail_nomem(sizeof *f + strlen(path), "the files of a model");
+        return sp_fail_nomem("the files of a model");
     }
     f->path = copy;
     sp_arena_init(&f->arena);

@@ -74,7 +74,7 @@ sp_err sp_pack_cache_find(const char *dir, const sp_pack_name *name, int n_threa
                           sp_pack_map *out)
 {
     char *path = path_of(dir, &name->key, done_suffix);
-    if (!path) return sp_fail_nomem(strlen(dir), "a path");
+    if (!path) return sp_fail_nomem("a path");
     sp_err err = find(path, name, n_threads, out);
     sp_free(path);
     return err;

@@ -174,7 +174,7 @@ sp_err sp_pack_file_write(int fd, const char *path, const sp_pack_name *name,
     if (fallocate(fd, 0, (off_t)WEIGHTS_AT, (off_t)name->n_bytes) != 0 && errno == ENOSPC)
         return sp_fail(SP_E_IO, "%s: %s", path, strerror(ENOSPC));
     uint64_t *sums = sp_alloc(n_pieces, sizeof *sums);
-    if (!sums) return sp_fail_nomem(n_pieces * sizeof *sums, "checksums");
+    if (!sums) return sp_fail_nomem("checksums");
     sp_err err = put_all(fd, path, name, weights, sums);
     sp_free(sums);
     return err;

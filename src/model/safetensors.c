@@ -144,7 +144,7 @@ sp_err sp_safetensors_parse(sp_safetensors *s, const uint8_t *data, size_t size,
     SP_TRY(header_bytes(data, size, path, &n));
     SP_TRY(sp_vec_reserve(&s->files, 1));
     sp_safetensors_file file = {.path = sp_strdup_n(path, strlen(path))};
-    if (!file.path) return sp_fail_nomem(strlen(path) + 1, "a path");
+    if (!file.path) return sp_fail_nomem("a path");
     sp_err err = sp_json_parse((const char *)data + 8, n, path, &file.header);
     if (err != SP_OK) {
         sp_free(file.path);
@@ -167,7 +167,7 @@ sp_err sp_safetensors_parse(sp_safetensors *s, const uint8_t *data, size_t size,
 static sp_err open_file(sp_safetensors *s, const char *dir, const char *name)
 {
     char *path = sp_path_join(dir, name);
-    if (!path) return sp_fail_nomem(strlen(dir) + strlen(name) + 2, "a path");
+    if (!path) return sp_fail_nomem("a path");
     sp_file_map map = {0};
     sp_err err = sp_file_map_open(path, &map);
     size_t before = s->files.n;
@@ -233,7 +233,7 @@ static sp_err open_shards(sp_safetensors *s, const char *dir, const json_t *inde
                        dir);
     size_t n = 0;
     const char **names = sp_alloc(json_object_size(map), sizeof *names);
-    if (!names) return sp_fail_nomem(json_object_size(map) * sizeof *names, "a list of shards");
+    if (!names) return sp_fail_nomem("a list of shards");
     sp_err err = shard_names(map, dir, names, &n);
     for (size_t i = 0; i < n && err == SP_OK; i++) err = open_file(s, dir, names[i]);
     sp_free(names);

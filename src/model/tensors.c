@@ -53,7 +53,7 @@ sp_err sp_tensor_dir_check(const sp_tensor_dir *d, size_t from)
 {
     size_t n = 0;
     const sp_tensor **order = sp_alloc(d->list.n - from, sizeof(sp_tensor *));
-    if (!order) return sp_fail_nomem((d->list.n - from) * sizeof(sp_tensor *), "a tensor list");
+    if (!order) return sp_fail_nomem("a tensor list");
     for (size_t i = from; i < d->list.n; i++)
         if (d->list.v[i].n_bytes) order[n++] = &d->list.v[i];
     qsort(order, n, sizeof *order, by_offset);

@@ -288,7 +288,7 @@ static sp_err bind_matrix(binder *b, const row *r, const place *at, const sp_ten
     uintptr_t align = t->dtype == SP_F32 ? sizeof(float) : sizeof(uint16_t);
     if ((uintptr_t)data % align) {
         void *copy = sp_arena_take(b->arena, n_bytes, 1);
-        if (!copy) return sp_fail_nomem(n_bytes, "an unaligned tensor");
+        if (!copy) return sp_fail_nomem("an unaligned tensor");
         data = memcpy(copy, data, n_bytes);
         sp_log(SP_LOG_DEBUG, "%s: tensor %.*s: unaligned, copied", t->path, SP_VIEW(t->name));
     }
@@ -306,7 +306,7 @@ static sp_err bind_transposed(binder *b, const row *r, const place *at, const sp
         return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: its type %s is not supported transposed", t->path,
                        SP_VIEW(t->name), t->type);
     uint8_t *to = sp_arena_take(b->arena, (size_t)(s.n * n_cols), item);
-    if (!to) return sp_fail_nomem((size_t)(s.n * n_cols) * item, "a transposed tensor");
+    if (!to) return sp_fail_nomem("a transposed tensor");
     const uint8_t *from = t->data + (size_t)(at->expert * n_cols * n_from + r->part.index) * item;
     for (int64_t c = 0; c < n_cols; c++)
         for (int64_t i = 0; i < s.n; i++)
@@ -322,7 +322,7 @@ static sp_err bind_vector(binder *b, const row *r, const place *at, const sp_ten
     const bool one_of_many = at->expert != NO_LAYER && t->n_dims == 2;
     const size_t skip = one_of_many ? (size_t)at->expert * sp_row_bytes(t->dtype, n_all) : 0;
     float *v = sp_arena_take(b->arena, (size_t)n_all, sizeof *v);
-    if (!v) return sp_fail_nomem((size_t)n_all * sizeof *v, "a weight vector");
+    if (!v) return sp_fail_nomem("a weight vector");
     sp_row_to_f32(t->dtype, t->data + skip, v, n_all);
     for (int64_t i = 0; i < n && stride > 1; i++) v[i] = v[i * stride + r->part.index];
     if (r->norm && !b->gguf && (b->config->arch->traits & SP_NORM_PLUS_1))
@@ -385,7 +385,7 @@ static sp_err bind_blocks(binder *b, const row *r, const place *at, const parts 
     SP_TRY(check_part(b, p->scales, want, 3));
     const size_t n_bytes = (size_t)n * sp_row_bytes(SP_MXFP4, n_cols), group = sp_row_bytes(SP_MXFP4, 32);
     uint8_t *to = sp_arena_take(b->arena, n_bytes, 1);
-    if (!to) return sp_fail_nomem(n_bytes, "MXFP4 weights");
+    if (!to) return sp_fail_nomem("MXFP4 weights");
     *out = (sp_mat){.type = SP_MXFP4, .n_rows = n, .n_cols = n_cols, .data = to};
     for (int64_t i = 0; i < n; i++) {
         const int64_t first = ((at->expert * n + i) * r->columns + r->part.index) * n_groups;
@@ -500,7 +500,7 @@ static sp_err bind_long_factors(binder *b, const float **factors)
 static sp_err fill_rope(binder *b, const sp_rope_config *r, const float *factors, sp_rope_spec *out)
 {
     out->freq = sp_arena_take(b->arena, (size_t)r->n_rot / 2, sizeof(float));
-    if (!out->freq) return sp_fail_nomem((size_t)r->n_rot * 2, "rotary frequencies");
+    if (!out->freq) return sp_fail_nomem("rotary frequencies");
     sp_rope_fill(r, factors, b->config->adjacent, out);
     return SP_OK;
 }
@@ -527,7 +527,7 @@ static sp_err bind_experts(binder *b, int l)
     if (n == 0) return SP_OK;
     w->ffn = SP_FFN_EXPERTS;
     w->experts = sp_arena_take(b->arena, n, sizeof(sp_mlp));
-    if (!w->experts) return sp_fail_nomem(n * sizeof(sp_mlp), "the table of experts");
+    if (!w->experts) return sp_fail_nomem("the table of experts");
     for (size_t x = 0; x < n; x++)
         for (size_t i = 0; i < SP_COUNT(expert_rows); i++)
             SP_TRY(bind(b, &expert_rows[i], &(place){l, (int)x, &w->experts[x]}));
@@ -539,7 +539,7 @@ static sp_err bind_layers(binder *b)
     const sp_config *c = b->config;
     size_t n = (size_t)b->m->hp.n_layers;
     b->m->layers = sp_arena_take(b->arena, n, sizeof(sp_layer));
-    if (!b->m->layers) return sp_fail_nomem(n * sizeof(sp_layer), "the layer table");
+    if (!b->m->layers) return sp_fail_nomem("the layer table");
     for (size_t l = 0; l < n; l++) {
         sp_layer *w = &b->m->layers[l];
         const bool local = c->layers[l] & SP_LAYER_LOCAL;
@@ -591,7 +591,7 @@ sp_err sp_weights_bind(const sp_tensor_dir *dir, const sp_config *c, const char 
 {
     binder b = {.dir = dir, .config = c, .path = path, .gguf = gguf, .arena = arena, .m = m};
     b.used = SP_NEW_N(bool, dir->list.n);
-    if (!b.used) return sp_fail_nomem(dir->list.n, "a list of tensors");
+    if (!b.used) return sp_fail_nomem("a list of tensors");
     m->hp = c->hp;
     sp_err err = bind_all(&b);
     sp_free(b.used);

@@ -25,7 +25,7 @@ sp_err sp_archive_open(const char *data, size_t n, sp_archive *out)
     const bool short_of_memory = !zip && no_memory(&why);
     if (!zip) zip_source_free(source);
     zip_error_fini(&why);
-    if (short_of_memory) return sp_fail_nomem(n, "an archive");
+    if (short_of_memory) return sp_fail_nomem("an archive");
     if (!zip) return sp_fail(SP_E_UNSUPPORTED, "not a zip archive, or a damaged one");
     *out = (sp_archive){.zip = zip, .left = SP_DOC_MAX_BYTES};
     return SP_OK;
@@ -40,7 +40,7 @@ void sp_archive_close(sp_archive *a)
 /* unreadable -- why a file in the archive cannot be read. */
 static sp_err unreadable(const zip_error_t *why, const char *name)
 {
-    if (no_memory(why)) return sp_fail_nomem(1, name);
+    if (no_memory(why)) return sp_fail_nomem(name);
     return sp_fail(SP_E_UNSUPPORTED, "%s in the archive is damaged or encrypted", name);
 }
 
@@ -64,7 +64,7 @@ sp_err sp_archive_read(sp_archive *a, const char *name, sp_bytes *out)
 {
     errno = 0;
     zip_int64_t at = zip_name_locate(a->zip, name, 0);
-    if (at < 0 && no_memory(zip_get_error(a->zip))) return sp_fail_nomem(1, name);
+    if (at < 0 && no_memory(zip_get_error(a->zip))) return sp_fail_nomem(name);
     if (at < 0) return sp_fail(SP_E_NOTFOUND, "no %s in the archive", name);
     zip_file_t *f = zip_fopen_index(a->zip, (zip_uint64_t)at, 0);
     if (!f) return unreadable(zip_get_error(a->zip), name);
@@ -147,7 +147,7 @@ sp_err sp_archive_xml(sp_archive *a, const char *name, sp_bytes *own, xmlTextRea
         return sp_fail(SP_E_UNSUPPORTED, "%s in the archive is empty", name);
     SP_TRY(sp_libxml_enter());
     xmlTextReader *x = xmlReaderForMemory(own->v, (int)own->n, NULL, NULL, options);
-    if (!x) return sp_fail_nomem(own->n, "an XML parser");
+    if (!x) return sp_fail_nomem("an XML parser");
     xmlTextReaderSetErrorHandler(x, ignore_error, NULL);
     *out = x;
     return SP_OK;
@@ -158,7 +158,7 @@ sp_err sp_xml_next(xmlTextReader *x, bool *more)
     xmlResetLastError();
     const int rc = xmlTextReaderRead(x);
     const xmlError *why = xmlGetLastError();
-    if (why && why->code == XML_ERR_NO_MEMORY) return sp_fail_nomem(1, "XML");
+    if (why && why->code == XML_ERR_NO_MEMORY) return sp_fail_nomem("XML");
     if (rc < 0) return sp_fail(SP_E_UNSUPPORTED, "malformed XML");
     *more = rc > 0;
     return SP_OK;

@@ -87,7 +87,7 @@ sp_err sp_db_place(const char *path, sp_db_place_kind *out)
 {
     const bool there = access(path, F_OK) == 0;
     char *folder = there ? NULL : folder_of(path);
-    if (!there && !folder) return sp_fail_nomem(strlen(path), "a folder name");
+    if (!there && !folder) return sp_fail_nomem("a folder name");
     const bool fixed = faccessat(AT_FDCWD, there ? path : folder, W_OK, AT_EACCESS) != 0 && errno == EROFS;
     sp_free(folder);
     *out = !fixed ? SP_DB_WRITABLE : there ? SP_DB_FIXED : SP_DB_FIXED_AND_NONE;
@@ -101,7 +101,7 @@ static sp_err check_folder(const char *path)
     struct stat st;
     if (stat(path, &st) == 0 || errno != ENOENT) return SP_OK;
     char *folder = folder_of(path);
-    if (!folder) return sp_fail_nomem(strlen(path), "a folder name");
+    if (!folder) return sp_fail_nomem("a folder name");
     bool good = faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) == 0;
     sp_err err =
         good ? SP_OK

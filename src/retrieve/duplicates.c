@@ -151,7 +151,7 @@ sp_err sp_hits_distinct(sp_hits *h, int k, int *n_left_out)
     SP_NEED(h);
     if (k < 0) return sp_fail(SP_E_ARG, "k: %d is negative", k);
     choice c = {.hits = h, .contents = SP_NEW_N(content, (size_t)h->n + 1)};
-    if (!c.contents) return sp_fail_nomem((size_t)h->n * sizeof *c.contents, "chunks");
+    if (!c.contents) return sp_fail_nomem("chunks");
     sp_err err = keep_new(&c, k);
     for (int i = 0; i <= h->n; i++) {
         sp_vec_fini(&c.contents[i].runs);

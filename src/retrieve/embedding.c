@@ -290,7 +290,7 @@ static sp_err vector_of(sp_index *ix, int64_t chunk, float **out)
     else if (err == SP_OK && (size_t)sqlite3_column_bytes(s, 0) != n * sizeof **out)
         err = sp_fail(SP_E_FORMAT, "%s: index: a damaged row in table vectors", ix->path);
     float *v = err == SP_OK ? sp_alloc(n, sizeof *v) : NULL;
-    if (err == SP_OK && !v) err = sp_fail_nomem(n * sizeof *v, "a vector");
+    if (err == SP_OK && !v) err = sp_fail_nomem("a vector");
     if (err == SP_OK) *out = memcpy(v, sqlite3_column_blob(s, 0), n * sizeof *v);
     sqlite3_finalize(s);
     return err;
@@ -304,7 +304,7 @@ sp_err sp_embedding_near(sp_index *ix, int64_t chunk, int k, sp_ranking *out)
     if (!ix->vectors) SP_TRY(sp_embedding_open(ix, NULL, &ix->vectors, &kind));
     SP_TRY(vector_of(ix, chunk, &v));
     sp_near *near = sp_alloc((size_t)k, sizeof *near);
-    sp_err err = near ? SP_OK : sp_fail_nomem((size_t)k * sizeof *near, "a ranking");
+    sp_err err = near ? SP_OK : sp_fail_nomem("a ranking");
     if (err == SP_OK) err = sp_vectors_search(ix->vectors, &(sp_vectors_query){.v = v, .k = k}, near, &n);
     for (int i = 0; i < n && err == SP_OK; i++)
         err = sp_ranking_add(out, near[i].id, 1 - (double)near[i].distance);

@@ -372,7 +372,7 @@ static sp_err prepare(builder *b)
                          "INSERT OR REPLACE INTO vectors (chunk, sha256, cluster, build, v) VALUES (?, ?, ?, ?, ?)",
                          &b->put));
     b->v = sp_alloc((size_t)BATCH * (size_t)b->b->n_dims, sizeof *b->v);
-    if (!b->v) return sp_fail_nomem((size_t)b->b->n_dims * BATCH * sizeof *b->v, "vectors");
+    if (!b->v) return sp_fail_nomem("vectors");
     if (b->facts.kind != SP_VECTORS_IVF || b->facts.centroids.n == 0) return SP_OK;
     SP_TRY(sp_vectors_create(&(sp_vectors_opts){.kind = SP_VECTORS_IVF, .n_dims = b->b->n_dims}, &b->clusters));
     return sp_vectors_use(b->clusters, b->facts.centroids.v, b->facts.centroids.n / (size_t)b->b->n_dims);
@@ -397,7 +397,7 @@ sp_err sp_embedding_update(const char *path, const sp_embedding_build *o, sp_ind
 {
     sp_index_embed_stats unused;
     builder *b = SP_NEW(builder);
-    if (!b) return sp_fail_nomem(sizeof *b, "vectors of an index");
+    if (!b) return sp_fail_nomem("vectors of an index");
     b->b = o;
     b->path = path;
     b->stats = stats ? stats : &unused;

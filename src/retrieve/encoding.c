@@ -27,7 +27,7 @@ sp_err sp_text_convert(const char *encoding, const char *data, size_t n, size_t 
     iconv_t to_utf8 = iconv_open("UTF-8", encoding);
     *done = false;
     own->n = 0;
-    if (to_utf8 == (iconv_t)-1) return errno == ENOMEM ? sp_fail_nomem(n, encoding) : SP_OK;
+    if (to_utf8 == (iconv_t)-1) return errno == ENOMEM ? sp_fail_nomem(encoding) : SP_OK;
     union {
         const char *in;
         char *iconv; /* whose parameter lacks a const */

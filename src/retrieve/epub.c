@@ -39,7 +39,7 @@ static sp_err keep(book *b, xmlTextReader *x, const char *name, const char **out
     bool found;
     sp_err err = sp_xml_attribute(x, name, &value, &found);
     char *copy = err == SP_OK ? sp_arena_take(&b->names, value.n + 1, 1) : NULL;
-    if (err == SP_OK && !copy) err = sp_fail_nomem(value.n, "a name in a book");
+    if (err == SP_OK && !copy) err = sp_fail_nomem("a name in a book");
     if (err == SP_OK && value.n) memcpy(copy, value.v, value.n);
     if (err == SP_OK) *out = copy;
     sp_vec_fini(&value);

@@ -88,7 +88,7 @@ static sp_err add_entry(walk *w, const char *folder, const char *name)
     if (name[0] == '.') return SP_OK;
     const char *path = join(&w->out->names, folder, name);
     const char *full = path ? join(&w->out->names, w->root, path) : NULL;
-    if (!full) return sp_fail_nomem(strlen(folder) + strlen(name), "a file name");
+    if (!full) return sp_fail_nomem("a file name");
     struct stat st;
     bool known = lstat(full, &st) == 0;
     bool link = known && S_ISLNK(st.st_mode);
@@ -111,7 +111,7 @@ static sp_err is_new(walk *w, DIR *d, bool *fresh)
     *fresh = false;
     if (fstat(dirfd(d), &st) != 0) return SP_OK;
     uint64_t *key = sp_arena_take(&w->out->names, 2, sizeof *key);
-    if (!key) return sp_fail_nomem(2 * sizeof *key, "a folder");
+    if (!key) return sp_fail_nomem("a folder");
     key[0] = (uint64_t)st.st_dev;
     key[1] = (uint64_t)st.st_ino;
     if (sp_dict_get(&w->seen, key, 2 * sizeof *key) != SP_DICT_NONE) return SP_OK;
@@ -122,7 +122,7 @@ static sp_err is_new(walk *w, DIR *d, bool *fresh)
 static sp_err read_folder(walk *w, const char *folder)
 {
     const char *full = join(&w->out->names, w->root, folder);
-    if (!full) return sp_fail_nomem(strlen(folder), "a folder name");
+    if (!full) return sp_fail_nomem("a folder name");
     DIR *d = opendir(full);
     if (!d && *folder == '\0') return sp_fail(SP_E_IO, "%s: %s", w->root, strerror(errno));
     if (!d) return skip(w, full, strerror(errno));

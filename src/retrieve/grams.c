@@ -201,7 +201,7 @@ sp_err sp_grams_each(const char *s, size_t n, sp_gram_source source, sp_gram_fn 
     utf8proc_ssize_t length =
         utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &folded,
                      UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT);
-    if (length == UTF8PROC_ERROR_NOMEM) return sp_fail_nomem(n, "the grams of a text");
+    if (length == UTF8PROC_ERROR_NOMEM) return sp_fail_nomem("the grams of a text");
     if (length >= 0) { /* else not all of it is UTF-8, and it stays as it is */
         c.s = (const char *)folded;
         c.n = (size_t)length;

@@ -22,7 +22,7 @@ extern "C" sp_err sp_guess_encoding(const char *s, size_t n, char name[64])
         if (errno == ENOMEM) throw std::bad_alloc();
         std::snprintf(name, 64, "%s", uchardet_get_charset(guesser));
     } catch (const std::bad_alloc &) {
-        err = sp_fail_nomem(n, "the encoding of a text");
+        err = sp_fail_nomem("the encoding of a text");
     }
     if (guesser) uchardet_delete(guesser);
     return err;

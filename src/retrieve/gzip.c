@@ -22,7 +22,7 @@ static sp_err unpack(z_stream *z, const char *data, size_t n, sp_bytes *out)
         z->avail_out = PIECE;
         rc = inflate(z, Z_NO_FLUSH);
         out->n += PIECE - z->avail_out;
-        if (rc == Z_MEM_ERROR) return sp_fail_nomem(n, "a gzip file");
+        if (rc == Z_MEM_ERROR) return sp_fail_nomem("a gzip file");
         if (rc != Z_OK && rc != Z_STREAM_END)
             return sp_fail(SP_E_UNSUPPORTED, "a damaged gzip file");
         if (out->n > SP_DOC_MAX_BYTES)
@@ -39,7 +39,7 @@ static sp_err inner_format(const sp_reading *r, sp_doc_format *out)
 {
     size_t n = strlen(r->path);
     char *name = sp_strdup_n(r->path, n > 3 ? n - 3 : 0);
-    if (!name) return sp_fail_nomem(n, "a file name");
+    if (!name) return sp_fail_nomem("a file name");
     *out = sp_document_format(name);
     sp_free(name);
     bool none = *out == SP_DOC_NONE || *out == SP_DOC_GZIP;
@@ -53,7 +53,7 @@ sp_err sp_gzip_read(sp_reading *r, const char *data, size_t n)
     z_stream z = {0};
     sp_doc_format format = SP_DOC_NONE;
     SP_TRY(inner_format(r, &format));
-    if (inflateInit2(&z, GZIP_ONLY + MAX_WBITS) != Z_OK) return sp_fail_nomem(sizeof z, "zlib");
+    if (inflateInit2(&z, GZIP_ONLY + MAX_WBITS) != Z_OK) return sp_fail_nomem("zlib");
     sp_err err = unpack(&z, data, n, &text);
     inflateEnd(&z);
     if (err == SP_OK) err = sp_document_read(r, format, text.n ? text.v : "", text.n);

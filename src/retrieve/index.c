@@ -138,7 +138,7 @@ static sp_err know_file(sp_builder *b, sqlite3_stmt *s, sp_arena *paths)
         return sp_fail(SP_E_FORMAT, "%s: index: a damaged row in table files", b->path);
     size_t n = strlen(path) + 1;
     char *copy = sp_arena_take(paths, n, 1);
-    if (!copy) return sp_fail_nomem(n, "a file name");
+    if (!copy) return sp_fail_nomem("a file name");
     k.path = memcpy(copy, path, n);
     memcpy(k.sha256.b, sha256, sizeof k.sha256.b);
     SP_TRY(sp_vec_reserve(&b->known, 1));

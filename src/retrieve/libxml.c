@@ -110,7 +110,7 @@ sp_err sp_libxml_enter(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, replace);
-    return has_state() ? SP_OK : sp_fail_nomem(1, "the XML parser of a thread");
+    return has_state() ? SP_OK : sp_fail_nomem("the XML parser of a thread");
 }
 
 sp_err sp_libxml_run(sp_err (*fn)(void *user), void *user)
@@ -121,7 +121,7 @@ sp_err sp_libxml_run(sp_err (*fn)(void *user), void *user)
     if (setjmp(r.no_memory) == 0)
         err = fn(user);
     else
-        err = sp_fail_nomem(1, "what libxml2 reads");
+        err = sp_fail_nomem("what libxml2 reads");
     xmlResetLastError(); /* its texts are in the chunks */
     here = NULL;
     for (chunk *c = r.chunks, *older; c; c = older) {

@@ -111,7 +111,7 @@ static sp_err add_style(writer *w, const char *id, int level)
 {
     SP_TRY(sp_vec_reserve(&w->styles, 1));
     char *copy = sp_strdup_n(id, strlen(id));
-    if (!copy) return sp_fail_nomem(strlen(id), "a style");
+    if (!copy) return sp_fail_nomem("a style");
     w->styles.v[w->styles.n++] = (style){copy, level};
     return SP_OK;
 }

@@ -141,7 +141,7 @@ static sp_err take_file(sqlite3_stmt *s, sp_arena *arena, file_infos *out)
                             .changed_s = sqlite3_column_int64(s, 2),
                             .n_chunks = sqlite3_column_int64(s, 3)};
     SP_TRY(sp_vec_reserve(out, 1));
-    if (!i.name || !i.tags) return sp_fail_nomem(sizeof i, "a file");
+    if (!i.name || !i.tags) return sp_fail_nomem("a file");
     out->v[out->n++] = i;
     return SP_OK;
 }
@@ -167,7 +167,7 @@ sp_err sp_index_list(sp_index *ix, const sp_file_query *q, sp_file_list *out)
 {
     file_infos list = {0};
     sp_arena *arena = SP_NEW(sp_arena);
-    if (!arena) return sp_fail_nomem(sizeof *arena, "files");
+    if (!arena) return sp_fail_nomem("files");
     sp_err err = take_files(ix, q, arena, &list);
     if (err == SP_OK && q->name && !list.n) err = sp_fail(SP_E_NOTFOUND, "there is no document \"%.200s\"", q->name);
     sp_file_list result = {.v = list.v, .n = (int)list.n, .strings = arena};
@@ -194,7 +194,7 @@ static sp_err in_order(const sp_ranking *r, size_t k, sp_hits *hits)
 {
     sp_hit *v = sp_alloc(k + 1, sizeof *v);
     int n = 0;
-    if (!v) return sp_fail_nomem(k * sizeof *v, "hits");
+    if (!v) return sp_fail_nomem("hits");
     for (size_t i = 0; i < k; i++)
         for (int j = 0; j < hits->n; j++)
             if (hits->v[j].id == r->v[i].id) {

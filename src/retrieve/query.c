@@ -53,7 +53,7 @@ static sp_err add_term(terms *t, const char *s, size_t n, bool prefix)
 {
     if (t->n == MAX_TERMS || sp_dict_get(&t->seen, s, n) != SP_DICT_NONE) return SP_OK;
     char *key = sp_arena_take(&t->strings, n + 1, 1);
-    if (!key) return sp_fail_nomem(n, "a question");
+    if (!key) return sp_fail_nomem("a question");
     memcpy(key, s, n);
     if (!t->stop && is_stop_word(key)) return SP_OK;
     SP_TRY(sp_dict_put(&t->seen, key, n, 1));

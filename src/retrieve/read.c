@@ -10,10 +10,10 @@ sp_err sp_index_open(const char *path, sp_index **out)
     SP_NEED(path);
     SP_NEED(out);
     sp_index *ix = SP_NEW(sp_index);
-    if (!ix) return sp_fail_nomem(sizeof *ix, "an index");
+    if (!ix) return sp_fail_nomem("an index");
     sp_err err = SP_OK;
     ix->path = sp_strdup_n(path, strlen(path));
-    if (!ix->path) err = sp_fail_nomem(strlen(path), "a file name");
+    if (!ix->path) err = sp_fail_nomem("a file name");
     if (err == SP_OK) err = sp_db_open(path, "cannot open the index", false, &ix->db);
     if (err == SP_OK) err = sp_db_check(ix->db, path, false, NULL);
     int64_t n_grams = 0;
@@ -70,7 +70,7 @@ static sp_err take_hit(sqlite3_stmt *s, sp_arena *strings, hit_list *out)
         .page = sqlite3_column_int64(s, 7),
         .root = column_copy(s, 8, strings),
     };
-    if (!h.file || !h.title || !h.text || !h.root) return sp_fail_nomem(sizeof h, "a hit");
+    if (!h.file || !h.title || !h.text || !h.root) return sp_fail_nomem("a hit");
     SP_TRY(sp_vec_reserve(out, 1));
     out->v[out->n++] = h;
     return SP_OK;
@@ -79,7 +79,7 @@ static sp_err take_hit(sqlite3_stmt *s, sp_arena *strings, hit_list *out)
 sp_err sp_hits_take(sp_index *ix, sqlite3_stmt *s, sp_hits *out)
 {
     sp_arena *strings = SP_NEW(sp_arena);
-    if (!strings) return sp_fail_nomem(sizeof *strings, "hits");
+    if (!strings) return sp_fail_nomem("hits");
     hit_list hits = {0};
     sp_err err = SP_OK;
     int rc = SQLITE_DONE;
@@ -121,7 +121,7 @@ sp_err sp_hits_copy(const sp_hits *h, sp_hits *out)
         *out = copy;
     else
         sp_hits_fini(&copy);
-    return good ? SP_OK : sp_fail_nomem((size_t)h->n * sizeof *h->v, "hits");
+    return good ? SP_OK : sp_fail_nomem("hits");
 }
 
 void sp_hits_fini(sp_hits *h)

@@ -22,7 +22,7 @@ static sp_err keep(sp_relations *r, const char *s, const char **out)
 {
     const size_t n = strlen(s) + 1;
     char *copy = sp_arena_take(&r->names, n, 1);
-    if (!copy) return sp_fail_nomem(n, "a relation");
+    if (!copy) return sp_fail_nomem("a relation");
     *out = memcpy(copy, s, n);
     return SP_OK;
 }

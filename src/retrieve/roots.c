@@ -15,7 +15,7 @@
 static sp_err copy(sp_builder *b, const char *s, size_t n, const char **out)
 {
     char *text = sp_arena_take(&b->names, n + 1, 1);
-    if (!text) return sp_fail_nomem(n, "a folder name");
+    if (!text) return sp_fail_nomem("a folder name");
     memcpy(text, s, n);
     *out = text;
     return SP_OK;

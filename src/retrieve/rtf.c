@@ -194,7 +194,7 @@ sp_err sp_rtf_read(sp_reading *r, const char *data, size_t n)
 {
     if (n < 6 || memcmp(data, "{\\rtf", 5) != 0) return sp_fail(SP_E_UNSUPPORTED, "not RTF");
     rtf *t = SP_NEW(rtf);
-    if (!t) return sp_fail_nomem(sizeof *t, "an RTF reader");
+    if (!t) return sp_fail_nomem("an RTF reader");
     *t = (rtf){.s = data, .n = n, .groups[0].fallback = 1, .code_page = "CP1252"};
     sp_err err = read_all(t);
     if (err == SP_OK && t->out.n && !sp_utf8_valid(t->out.v, t->out.n))

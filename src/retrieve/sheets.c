@@ -89,12 +89,12 @@ static sp_err add_named(sheet_reader *s, names *to, const char *id, const char *
     named *n = &to->v[to->n];
     SP_TRY(attribute(s, id));
     n->id = sp_strdup_n(s->value.v, s->value.n);
-    if (!n->id) return sp_fail_nomem(s->value.n, "a sheet");
+    if (!n->id) return sp_fail_nomem("a sheet");
     sp_err err = attribute(s, value);
     n->value = err == SP_OK ? sp_strdup_n(s->value.v, s->value.n) : NULL;
     if (n->value) return to->n++, SP_OK;
     sp_free(n->id);
-    return err == SP_OK ? sp_fail_nomem(s->value.n, "a sheet") : err;
+    return err == SP_OK ? sp_fail_nomem("a sheet") : err;
 }
 
 static const char *find(const names *in, const char *id)

@@ -102,12 +102,12 @@ sp_err sp_shelf_open(const char *path, sp_shelf **out)
 {
     SP_TRY(sp_libxml_enter()); /* which initialises it, long before memory may be short */
     sp_shelf *s = SP_NEW(sp_shelf);
-    if (!s) return sp_fail_nomem(sizeof *s, "registered documents");
+    if (!s) return sp_fail_nomem("registered documents");
     if (!path) path = MEMORY;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->turn, NULL);
     s->path = sp_strdup_n(path, strlen(path));
-    sp_err err = s->path ? open_file(s) : sp_fail_nomem(strlen(path), "a file name");
+    sp_err err = s->path ? open_file(s) : sp_fail_nomem("a file name");
     if (err == SP_OK) err = prepare_file(s);
     if (err == SP_OK)
         *out = s;

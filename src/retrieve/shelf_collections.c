@@ -146,7 +146,7 @@ static sp_err take_info(sqlite3_stmt *q, sp_arena *arena, info_list *out)
                                   .n_bytes = sqlite3_column_int64(q, 5),
                                   .n_embedded = sqlite3_column_int64(q, 6),
                                   .n_retrieved = sqlite3_column_int64(q, 7)};
-    if (!i.name || !i.tenant) return sp_fail_nomem(sizeof i, "a collection");
+    if (!i.name || !i.tenant) return sp_fail_nomem("a collection");
     out->v[out->n++] = i;
     return SP_OK;
 }
@@ -174,7 +174,7 @@ sp_err sp_shelf_collections(sp_shelf *s, const char *tenant, const char *name, c
 {
     info_list list = {0};
     sp_arena *arena = SP_NEW(sp_arena);
-    if (!arena) return sp_fail_nomem(sizeof *arena, "collections");
+    if (!arena) return sp_fail_nomem("collections");
     sp_shelf_enter(s);
     sp_err err = run_list(s, (const char *const[3]){tenant, name, encoder}, arena, &list);
     sp_shelf_leave(s);
@@ -213,7 +213,7 @@ static sp_err take_more(sqlite3_stmt *q, int n_dims, sp_arena *arena, sp_shelf_p
     const void *v = n_bytes && (size_t)sqlite3_column_bytes(q, 8) == n_bytes ? sqlite3_column_blob(q, 8) : NULL;
     sp_shelf_passage p = {.file = sp_shelf_copy_text(q, 6, arena), .tags = sp_shelf_copy_text(q, 7, arena)};
     float *copy = v ? sp_arena_take(arena, (size_t)n_dims, sizeof *copy) : NULL;
-    if (!p.file || !p.tags || (v && !copy)) return sp_fail_nomem(n_bytes, "a passage");
+    if (!p.file || !p.tags || (v && !copy)) return sp_fail_nomem("a passage");
     if (v) p.v = memcpy(copy, v, n_bytes);
     SP_TRY(sp_vec_reserve(&out->v, 1));
     out->v.v[out->v.n++] = p;

@@ -41,7 +41,7 @@ static sp_err take_info(sqlite3_stmt *q, sp_arena *arena, info_list *out)
                           .n_tokens = sqlite3_column_int64(q, 7),
                           .file = sp_shelf_copy_text(q, 8, arena),
                           .tags = sp_shelf_copy_text(q, 9, arena)};
-    if (!i.id || !i.title || !i.file || !i.tags) return sp_fail_nomem(sizeof i, "a document");
+    if (!i.id || !i.title || !i.file || !i.tags) return sp_fail_nomem("a document");
     out->v[out->n++] = i;
     return SP_OK;
 }
@@ -85,7 +85,7 @@ sp_err sp_shelf_list(sp_shelf *s, const sp_shelf_query *q, sp_document_list *out
 {
     info_list list = {0};
     sp_arena *arena = SP_NEW(sp_arena);
-    if (!arena) return sp_fail_nomem(sizeof *arena, "documents");
+    if (!arena) return sp_fail_nomem("documents");
     sp_shelf_enter(s);
     sp_err err = run_list(s, q, arena, &list);
     sp_shelf_leave(s);
@@ -137,7 +137,7 @@ sp_err sp_shelf_failed(sp_shelf *s)
 sp_err sp_shelf_hits_init(sp_shelf_hits *h)
 {
     *h = (sp_shelf_hits){.arena = SP_NEW(sp_arena)};
-    return h->arena ? SP_OK : sp_fail_nomem(sizeof *h->arena, "chunks");
+    return h->arena ? SP_OK : sp_fail_nomem("chunks");
 }
 
 sp_err sp_shelf_hits_take_one(sqlite3_stmt *q, sp_shelf_hits *h)
@@ -148,7 +148,7 @@ sp_err sp_shelf_hits_take_one(sqlite3_stmt *q, sp_shelf_hits *h)
                   .text = sp_shelf_copy_text(q, 4, h->arena),
                   .root = sp_shelf_copy_text(q, 5, h->arena)};
     if (!hit.file || !hit.title || !hit.text || !hit.root)
-        return sp_fail_nomem(sizeof hit, "a chunk");
+        return sp_fail_nomem("a chunk");
     SP_TRY(sp_vec_reserve(&h->hits, 1));
     h->hits.v[h->hits.n++] = hit;
     return SP_OK;

@@ -223,7 +223,7 @@ static sp_err copy_documents(repair *r)
         } else if (rc == SQLITE_DONE) {
             return SP_OK;
         } else if (sqlite3_errcode(r->from) == SQLITE_NOMEM) {
-            err = sp_fail_nomem(SP_SHELF_SLICE, "a document");
+            err = sp_fail_nomem("a document");
         } else {
             row++;
             n_seeks++;
@@ -280,7 +280,7 @@ static sp_err exchange(const char *path, const char *fresh)
 {
     char *damaged = with(path, ".damaged"), *journal = with(path, "-journal");
     char *old_journal = with(path, ".damaged-journal");
-    sp_err err = damaged && journal && old_journal ? SP_OK : sp_fail_nomem(strlen(path), "a path");
+    sp_err err = damaged && journal && old_journal ? SP_OK : sp_fail_nomem("a path");
     if (err == SP_OK) err = move(journal, old_journal, false);
     if (err == SP_OK) err = move(path, damaged, true);
     if (err == SP_OK) err = move(fresh, path, true);
@@ -409,7 +409,7 @@ sp_err sp_shelf_repair(const char *path, const sp_shelf_repair_opts *o, sp_docum
     if (!o->save) SP_TRY(check_damaged(path));
     repair r = {.path = path, .o = o};
     char *fresh = with(path, ".repaired");
-    if (!fresh) return sp_fail_nomem(strlen(path), "a path");
+    if (!fresh) return sp_fail_nomem("a path");
     if (unlink(fresh) != 0 && errno != ENOENT) {
         sp_err err = sp_fail(SP_E_IO, "%s: %s", fresh, strerror(errno));
         sp_free(fresh);

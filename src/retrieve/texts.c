@@ -113,10 +113,10 @@ static sp_err open_texts(sqlite3 *db, int n, sp_index **out)
     sp_index *ix = SP_NEW(sp_index);
     if (!ix) {
         sqlite3_close(db);
-        return sp_fail_nomem(sizeof *ix, "an index");
+        return sp_fail_nomem("an index");
     }
     *ix = (sp_index){.db = db, .path = sp_strdup_n(path, strlen(path)), .n_chunks = n};
-    sp_err err = ix->path ? SP_OK : sp_fail_nomem(sizeof path, "an index");
+    sp_err err = ix->path ? SP_OK : sp_fail_nomem("an index");
     if (err == SP_OK) err = sp_db_number(db, path, "SELECT EXISTS (SELECT 1 FROM grams)", &n_grams);
     ix->has_grams = n_grams > 0;
     if (err == SP_OK)

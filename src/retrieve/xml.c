@@ -158,7 +158,7 @@ sp_err sp_xml_read(sp_reading *r, const char *s, size_t n)
     SP_TRY(sp_libxml_enter());
     writer w = {.inside = -1};
     w.x = xmlReaderForMemory(s, (int)n, NULL, NULL, options);
-    if (!w.x) return sp_fail_nomem(n, "an XML parser");
+    if (!w.x) return sp_fail_nomem("an XML parser");
     xmlTextReaderSetErrorHandler(w.x, ignore_error, NULL);
     sp_err err = sp_vec_reserve(&w.out, 1);
     if (err == SP_OK) err = walk(&w);

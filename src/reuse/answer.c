@@ -65,7 +65,7 @@ sp_err sp_reuse_scores(const sp_reuse_input *in, sp_plan *plan, float **score)
 {
     size_t n = (size_t)sp_reuse_n_chunk_tokens(in);
     *score = sp_arena_take(&plan->arena, n, sizeof **score);
-    return *score ? SP_OK : sp_fail_nomem(n * sizeof **score, "scores of tokens");
+    return *score ? SP_OK : sp_fail_nomem("scores of tokens");
 }
 
 /* Tokens to recompute, and where they go. */
@@ -95,7 +95,7 @@ static sp_err add_recomputed(const sp_reuse_input *in, recomputed *r, sp_plan *p
 {
     r->pos = sp_arena_take(&plan->arena, (size_t)r->n, sizeof *r->pos);
     r->places = sp_arena_take(&plan->arena, (size_t)r->n, sizeof *r->places);
-    if (!r->pos || !r->places) return sp_fail_nomem((size_t)r->n * sizeof *r->places, "a plan");
+    if (!r->pos || !r->places) return sp_fail_nomem("a plan");
     for (int32_t from = 0, to; from < r->n; from = to) {
         to = in->by_segment ? from : r->n;
         while (to < r->n && r->tokens[to].seg == r->tokens[from].seg) to++;

@@ -18,11 +18,11 @@ bool sp_reuse_wants_probe(const sp_reuse_input *in, int n_probes)
 sp_err sp_reuse_want_columns(const sp_reuse_input *in, int layer, sp_plan *plan)
 {
     float **columns = sp_arena_take(&plan->arena, (size_t)plan->n_spans, sizeof *columns);
-    if (!columns) return sp_fail_nomem((size_t)plan->n_spans * sizeof *columns, "a probe");
+    if (!columns) return sp_fail_nomem("a probe");
     for (int i = 0; i < in->n_segs; i++) {
         if (!sp_reuse_is_chunk(in, i)) continue;
         columns[i] = sp_arena_take(&plan->arena, (size_t)in->segs[i].n, sizeof **columns);
-        if (!columns[i]) return sp_fail_nomem((size_t)in->segs[i].n * sizeof **columns, "a probe");
+        if (!columns[i]) return sp_fail_nomem("a probe");
     }
     plan->probe = (sp_probe){.kind = SP_PROBE_COLUMNS, .layer = layer, .columns = columns};
     return SP_OK;

@@ -16,7 +16,7 @@ static sp_err add_fresh(const sp_reuse_input *in, sp_plan *plan, int *span)
 {
     int32_t n = sp_reuse_n_chunk_tokens(in), k = 0;
     int32_t *pos = sp_arena_take(&plan->arena, (size_t)n, sizeof *pos);
-    if (!pos) return sp_fail_nomem((size_t)n * sizeof *pos, "a probe");
+    if (!pos) return sp_fail_nomem("a probe");
     for (int i = 0; i < plan->n_spans; i++) {
         int32_t at = plan->spans[i].at + plan->spans[i].shift;
         if (!sp_reuse_is_chunk(in, i)) continue;
@@ -61,7 +61,7 @@ static sp_err probe_blend(const sp_reuse_input *in, sp_plan *plan)
     plan->n_twins = (int)n;
     plan->probe.deviation = sp_arena_take(&plan->arena, n, sizeof *plan->probe.deviation);
     if (!plan->twins || !plan->probe.deviation)
-        return sp_fail_nomem(n * sizeof *plan->twins, "a probe");
+        return sp_fail_nomem("a probe");
     int fresh, see;
     SP_TRY(sp_plan_reserve_todo(plan, (int)n));
     SP_TRY(sp_reuse_spans(&front, plan));

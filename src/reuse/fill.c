@@ -26,7 +26,7 @@ static sp_err add_sight(const sp_reuse_input *in, int i, sp_plan *plan, int *see
 {
     if (i < in->n_head) return sp_plan_add_sight(plan, NULL, i + 1, see);
     uint16_t *list = sp_arena_take(&plan->arena, (size_t)in->n_head + 1, sizeof *list);
-    if (!list) return sp_fail_nomem(((size_t)in->n_head + 1) * sizeof *list, "a plan");
+    if (!list) return sp_fail_nomem("a plan");
     for (int h = 0; h < in->n_head; h++) list[h] = (uint16_t)h;
     list[in->n_head] = (uint16_t)i;
     return sp_plan_add_sight(plan, list, in->n_head + 1, see);

@@ -23,7 +23,7 @@ sp_err sp_reuse_find_path(const sp_finder *f, int n, sp_path_match *match)
 {
     const sp_reuse_input *in = f->in;
     const sp_copy **path = sp_arena_take(f->arena, (size_t)n, sizeof *path);
-    if (!path) return sp_fail_nomem((size_t)n * sizeof *path, "a look-up");
+    if (!path) return sp_fail_nomem("a look-up");
     const sp_path_query q = {.segs = in->segs, .n_segs = n, .ready_only = f->ready_only};
     sp_path_match m = sp_by_path_match(f->ledger, &q, f->now, path);
     for (int i = 0; i < n; i++) {

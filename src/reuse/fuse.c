@@ -25,7 +25,7 @@ static sp_err without_last(const sp_reuse_input *in, sp_plan *plan, sp_reuse_inp
 {
     size_t n = (size_t)in->n_segs;
     sp_found *found = sp_arena_take(&plan->arena, n, sizeof *found);
-    if (!found) return sp_fail_nomem(n * sizeof *found, "a plan");
+    if (!found) return sp_fail_nomem("a plan");
     memcpy(found, in->found, n * sizeof *found);
     found[n - 1] = (sp_found){0};
     *out = *in;
@@ -40,7 +40,7 @@ static sp_err plan_fused(const sp_reuse_input *in, sp_plan *plan)
     int32_t *recomputed = sp_arena_take(&plan->arena, n, sizeof *recomputed);
     sp_reuse_input rest;
     int see;
-    if (!seg_of || !recomputed) return sp_fail_nomem(n * sizeof *seg_of, "a plan");
+    if (!seg_of || !recomputed) return sp_fail_nomem("a plan");
     for (int i = 0; i < in->n_segs; i++) {
         seg_of[i] = i;
         recomputed[i] = -1;
@@ -78,7 +78,7 @@ static sp_err keep_fused(const sp_reuse_input *in, sp_plan *plan, sp_plan_role r
     sp_kept kept = {.seg = in->n_segs - 1, .must = true};
     SP_TRY(without_last(in, plan, &rest));
     if (!sp_craft_keep_chunk(&rest, plan, kept.seg, &kept.spec))
-        return sp_fail_nomem(sizeof kept, "a fused copy");
+        return sp_fail_nomem("a fused copy");
     kept.spec.facts.kind = SP_COPY_FUSED;
     out->v[out->n++] = kept;
     return SP_OK;

@@ -27,12 +27,12 @@ static sp_err find_measured(const sp_finder *f)
 static sp_err measure_received(const sp_reuse_input *in, sp_plan *plan)
 {
     float **columns = sp_arena_take(&plan->arena, (size_t)in->n_segs, sizeof *columns);
-    if (!columns) return sp_fail_nomem((size_t)in->n_segs * sizeof *columns, "a probe");
+    if (!columns) return sp_fail_nomem("a probe");
     for (int i = in->n_head; i < in->n_segs; i++) {
         size_t n = (size_t)plan->spans[i].n;
         if (in->segs[i].kind != SP_SEG_CHUNK || n == 0) continue;
         columns[i] = sp_arena_take(&plan->arena, n, sizeof **columns);
-        if (!columns[i]) return sp_fail_nomem(n * sizeof **columns, "a probe");
+        if (!columns[i]) return sp_fail_nomem("a probe");
     }
     plan->probe = (sp_probe){.kind = SP_PROBE_COLUMNS, .layer = SP_EVERY_LAYER, .columns = columns};
     return SP_OK;

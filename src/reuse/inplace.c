@@ -34,7 +34,7 @@ static sp_err add_sight(const sp_reuse_input *in, int i, sp_plan *plan, int *see
 {
     const int most = (int)in->params[PRIOR];
     uint16_t *list = sp_arena_take(&plan->arena, (size_t)i + 1, sizeof *list);
-    if (!list) return sp_fail_nomem(((size_t)i + 1) * sizeof *list, "a plan");
+    if (!list) return sp_fail_nomem("a plan");
     int from = i, n = 0;
     for (int k = i - 1, taken = 0; k >= in->n_head && (most == 0 || taken < most); k--)
         if (is_here(in, k)) from = k, taken++;

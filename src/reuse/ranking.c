@@ -39,7 +39,7 @@ sp_err sp_reuse_highest(const sp_reuse_input *in, const float *score, int32_t n,
     int32_t n_all = sp_reuse_n_chunk_tokens(in), equal, taken = 0;
     uint32_t *key = sp_arena_take(arena, (size_t)n_all, sizeof *key);
     sp_token_ref *c = sp_arena_take(arena, (size_t)n + 1, sizeof *c); /* one is overwritten */
-    if (!key || !c) return sp_fail_nomem((size_t)n_all * sizeof *c, "a choice of tokens");
+    if (!key || !c) return sp_fail_nomem("a choice of tokens");
     for (int32_t i = 0; i < n_all; i++) key[i] = key_of(score[i]);
     uint32_t least = kth_largest(key, n_all, n, &equal);
     for (int i = 0; i < in->n_segs; i++) {

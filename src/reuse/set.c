@@ -25,7 +25,7 @@ static sp_err find_set(const sp_finder *f)
     int32_t *order = sp_arena_take(f->arena, n, sizeof *order);
     sp_segment *segs = sp_arena_take(f->arena, n, sizeof *segs);
     const sp_copy **path = sp_arena_take(f->arena, n, sizeof *path);
-    if (!order || !segs || !path) return sp_fail_nomem(n * sizeof *segs, "an order of chunks");
+    if (!order || !segs || !path) return sp_fail_nomem("an order of chunks");
     SP_TRY(sp_by_path_order(f->ledger, in->segs, in->n_segs, in->n_head, order));
     for (int k = 0; k < in->n_segs; k++) segs[k] = in->segs[order[k]];
     const sp_path_query q = {.segs = segs, .n_segs = in->n_segs, .ready_only = f->ready_only};

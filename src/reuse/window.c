@@ -36,7 +36,7 @@ static sp_err flatten(const sp_reuse_input *in, sp_plan *plan, run *out)
         n += seg->n;
     }
     int32_t *tokens = sp_arena_take(&plan->arena, (size_t)n, sizeof *tokens);
-    if (!tokens) return sp_fail_nomem((size_t)n * sizeof *tokens, "a plan");
+    if (!tokens) return sp_fail_nomem("a plan");
     for (int i = 0; i < in->n_segs; at += in->segs[i++].n)
         memcpy(tokens + at, in->segs[i].tokens, (size_t)in->segs[i].n * sizeof *tokens);
     const int32_t piece = SP_MAX(in->window / PIECES / SP_BLOCK_TOKENS, 1) * SP_BLOCK_TOKENS;
@@ -50,7 +50,7 @@ static sp_err add_sight(const run *r, int first, int last, int answer, sp_plan *
     const int from = SP_MAX(first, last - r->most + 1);
     int n = 0;
     uint16_t *list = sp_arena_take(&plan->arena, (size_t)(last - from) + 3, sizeof *list);
-    if (!list) return sp_fail_nomem(((size_t)(last - from) + 3) * sizeof *list, "a plan");
+    if (!list) return sp_fail_nomem("a plan");
     list[n++] = (uint16_t)(first - 1);
     for (int i = from; i <= last; i++) list[n++] = (uint16_t)i;
     if (answer >= 0) list[n++] = (uint16_t)answer;

@@ -131,7 +131,7 @@ static sp_err open_tiers(sp_context *c, const sp_context_opts *o)
     if (!o->tiers.store && !o->tiers.host_bytes && !o->tiers.remote) return SP_OK;
     SP_TRY(shared_space(c, &shared));
     if (o->tiers.store && !(c->store = sp_strdup_n(o->tiers.store, strlen(o->tiers.store))))
-        return sp_fail_nomem(strlen(o->tiers.store), "the name of the store");
+        return sp_fail_nomem("the name of the store");
     return sp_tiers_open(
         &(sp_tiers_opts){
             .dir = c->store,
@@ -166,7 +166,7 @@ static sp_err open_heads(sp_context *c, const char *model)
 {
     const sp_hparams *hp = &c->model->hp;
     char *path = sp_heads_path(model);
-    if (!path) return sp_fail_nomem(strlen(model), "the path of a model's heads");
+    if (!path) return sp_fail_nomem("the path of a model's heads");
     sp_err err = SP_OK;
     if (access(path, F_OK) == 0) {
         err = sp_heads_create(hp->n_layers, hp->n_heads, hp->n_kv_heads, &c->heads);
@@ -183,7 +183,7 @@ static sp_err rank_heads(sp_context *c)
     const sp_sparse_opts *o = &c->defaults.decode.o;
     if (!c->offload || !c->heads) return SP_OK;
     float *difficulty = sp_alloc(n, sizeof *difficulty);
-    if (!difficulty) return sp_fail_nomem(n * sizeof *difficulty, "resident heads");
+    if (!difficulty) return sp_fail_nomem("resident heads");
     sp_heads_rank(c->heads, o->eta, o->power, difficulty);
     sp_offload_rank(c->offload, difficulty);
     sp_free(difficulty);
@@ -211,7 +211,7 @@ static sp_err open_engine(sp_context *c, const sp_context_opts *o)
     c->step.of = SP_NEW_N(sp_request *, n);
     c->step.logits = sp_alloc((n + SP_SCORED_ROWS) * vocab, sizeof *c->step.logits);
     if (!c->step.slices || !c->step.of || !c->step.logits)
-        return sp_fail_nomem((n + SP_SCORED_ROWS) * vocab * sizeof *c->step.logits, "logits");
+        return sp_fail_nomem("logits");
     return SP_OK;
 }
 
@@ -262,7 +262,7 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
     c->limits.max_requests = o->max_requests ? o->max_requests : 8;
     c->limits.n_batch = SP_MAX(o->n_batch ? o->n_batch : 256, c->limits.max_requests);
     if (o->salt && !(c->salt = sp_strdup_n(o->salt, strlen(o->salt))))
-        return sp_fail_nomem(strlen(o->salt), "the salt");
+        return sp_fail_nomem("the salt");
     if (o->guard.share > 0 || o->guard.share < 0)
         SP_TRY(
             sp_guard_create(o->guard.share, o->guard.bound > 0 ? o->guard.bound : 0.5f, &c->guard));
@@ -303,7 +303,7 @@ sp_err sp_context_open_on(sp_device *device, const sp_context_opts *o, sp_contex
     SP_NEED(out);
     if (!o) o = &defaults;
     sp_context *c = SP_NEW(sp_context);
-    if (!c) return sp_fail_nomem(sizeof *c, "the context");
+    if (!c) return sp_fail_nomem("the context");
     c->device = device;
     c->idle = (sp_idle_work){.step = sp_guard_step, .is_left = sp_guard_busy};
     sp_err err = open_context(c, o);

@@ -73,7 +73,7 @@ static sp_err own(sp_move *m)
     const size_t patch_blocks = (size_t)sp_blocks_for(m->patch.n) * sizeof *m->patch.blocks;
     const size_t all = head + tokens + blocks + patch + patch_blocks;
     uint8_t *end = sp_alloc(1, all + 5 * (size_t)16);
-    if (!end) return sp_fail_nomem(all, "a copy that moves");
+    if (!end) return sp_fail_nomem("a copy that moves");
     m->own = end;
     m->head = append(&end, m->head, head);
     m->seg.tokens = append(&end, m->seg.tokens, tokens);
@@ -88,7 +88,7 @@ static sp_err keep(sp_move *m, const sp_record *r)
 {
     const size_t bytes = sp_copy_facts_bytes(&r->facts, r->n);
     void *memory = sp_alloc(1, bytes + 1);
-    if (!memory) return sp_fail_nomem(bytes, "what a tier says of a copy");
+    if (!memory) return sp_fail_nomem("what a tier says of a copy");
     sp_free(m->memory);
     m->memory = memory;
     m->said = *r;
@@ -246,7 +246,7 @@ static sp_err name_path(sp_move *m)
     const size_t n = (size_t)m->n_head;
     m->after = n ? SP_NEW_N(sp_tier_key, n) : NULL;
     m->n_after = m->n_head;
-    if (n && !m->after) return sp_fail_nomem(n * sizeof *m->after, "the path of a copy");
+    if (n && !m->after) return sp_fail_nomem("the path of a copy");
     for (int i = 0; i < m->n_after; i++)
         m->after[i] = (sp_tier_key){
             .id = m->head[i], .head = sp_head_key(m->head, i), .kind = m->kind};

@@ -300,11 +300,11 @@ static void set_up(sp_sweep *s, sp_tier *t, const sp_sweep_opts *o)
 sp_err sp_sweep_begin(sp_tier *t, const sp_sweep_opts *o, sp_sweep **out)
 {
     sp_sweep *s = SP_NEW(sp_sweep);
-    if (!s) return sp_fail_nomem(sizeof *s, "a sweep");
+    if (!s) return sp_fail_nomem("a sweep");
     set_up(s, t, o);
     s->ids = sp_alloc(o->n + 1, sizeof *s->ids);
     s->keys = sp_alloc(o->n_keys + 1, sizeof *s->keys);
-    sp_err err = s->ids && s->keys ? SP_OK : sp_fail_nomem(o->n * sizeof *s->ids, "a sweep");
+    sp_err err = s->ids && s->keys ? SP_OK : sp_fail_nomem("a sweep");
     if (err == SP_OK && o->n) memcpy(s->ids, o->ids, o->n * sizeof *s->ids);
     if (err == SP_OK && o->n_keys) memcpy(s->keys, o->keys, o->n_keys * sizeof *s->keys);
     if (err == SP_OK && !step(s)) err = sp_fail(s->err, "%s", s->detail);

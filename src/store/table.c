@@ -55,7 +55,7 @@ static sp_err grow_slots(sp_table *t)
     sp_table larger = *t;
     larger.n_slots = t->n_slots ? 2 * t->n_slots : FEWEST_SLOTS;
     larger.slots = SP_NEW_N(uint32_t, larger.n_slots);
-    if (!larger.slots) return sp_fail_nomem(larger.n_slots * sizeof *larger.slots, "the index");
+    if (!larger.slots) return sp_fail_nomem("the index");
     for (size_t i = 0; i < t->n_slots; i++)
         if (t->slots[i])
             larger.slots[slot_of(&larger, &t->entries.v[t->slots[i] - 1].key)] = t->slots[i];

@@ -131,7 +131,7 @@ static sp_err make_op(const sp_tier_job *job, sp_tier_op **out)
 {
     if (job->verb == SP_TIER_PUT) SP_TRY(sp_record_check(job->record));
     sp_tier_op *op = new_op(job);
-    if (!op) return sp_fail_nomem(sizeof *op, "an operation of a tier");
+    if (!op) return sp_fail_nomem("an operation of a tier");
     if (job->verb == SP_TIER_PUT) op->job.key = sp_tier_key_of(job->record);
     *out = op;
     return SP_OK;

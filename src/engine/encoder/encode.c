@@ -72,7 +72,7 @@ static sp_err alloc_all(sp_encode_pass *p)
     p->blocks = SP_NEW_N(uint32_t, (size_t)n_blocks_of(p));
     p->spans = SP_NEW_N(sp_span, (size_t)p->n_texts);
     p->reqs = SP_NEW_N(sp_attend_req, (size_t)p->n_texts);
-    if (!p->blocks || !p->spans || !p->reqs) return sp_fail_nomem(sizeof *p->spans, "a step of the encoder");
+    if (!p->blocks || !p->spans || !p->reqs) return sp_fail_nomem("a step of the encoder");
     for (int b = 0; b < n_blocks_of(p); b++) p->blocks[b] = (uint32_t)b;
     return sp_device_reserve(p->device, &(sp_step_sizes){.rows = p->n_tokens,
                                                          .width = SP_MAX(s->n_embd, s->n_ff),
@@ -85,7 +85,7 @@ static sp_err alloc_all(sp_encode_pass *p)
 sp_err sp_encode_pass_create(const sp_encoder *m, sp_device *d, int n_tokens, sp_encode_pass **out)
 {
     sp_encode_pass *p = SP_NEW(sp_encode_pass);
-    if (!p) return sp_fail_nomem(sizeof *p, "a step of the encoder");
+    if (!p) return sp_fail_nomem("a step of the encoder");
     p->m = m;
     p->device = d;
     p->n_tokens = SP_MAX(n_tokens ? n_tokens : STEP_TOKENS, m->recipe.max_tokens);

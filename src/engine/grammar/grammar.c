@@ -157,7 +157,7 @@ sp_err sp_grammar_create(json_t *schema, sp_grammar **out)
 sp_err sp_grammar_create_as(json_t *schema, const sp_grammar_opts *o, sp_grammar **out)
 {
     sp_grammar *g = SP_NEW(sp_grammar);
-    if (!g) return sp_fail_nomem(sizeof *g, "a grammar");
+    if (!g) return sp_fail_nomem("a grammar");
     sp_err err = build(schema, o, g);
     if (err == SP_OK) err = sp_gram_check_stack(g);
     if (err != SP_OK) {
@@ -179,10 +179,10 @@ void sp_grammar_destroy(sp_grammar *g)
 sp_err sp_grammar_start(const sp_grammar *g, const sp_token_set *v, sp_grammar_state **out)
 {
     sp_grammar_state *s = SP_NEW(sp_grammar_state);
-    if (!s) return sp_fail_nomem(sizeof *s, "the state of a grammar");
+    if (!s) return sp_fail_nomem("the state of a grammar");
     *s = (sp_grammar_state){.v = v, .masked = -1};
     s->mask = SP_NEW_N(uint64_t, SP_DIV_UP(v->n, 64));
-    sp_err err = s->mask ? SP_OK : sp_fail_nomem(v->n / 8, "the state of a grammar");
+    sp_err err = s->mask ? SP_OK : sp_fail_nomem("the state of a grammar");
     if (err == SP_OK) err = sp_gram_run_init(&s->run, g);
     if (err != SP_OK) {
         sp_grammar_stop(s);

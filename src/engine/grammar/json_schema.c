@@ -440,7 +440,7 @@ static sp_err check_recursion(const sp_grammar *g, int32_t space)
 {
     uint8_t *mark = SP_NEW_N(uint8_t, g->nodes.n);
     bool ok = true;
-    if (!mark) return sp_fail_nomem(g->nodes.n, "a grammar");
+    if (!mark) return sp_fail_nomem("a grammar");
     for (size_t i = 0; i < g->nodes.n && ok; i++) ok = reads_first(g, (int32_t)i, space, mark, 0);
     sp_free(mark);
     return ok ? SP_OK : sp_fail(SP_E_ARG, "schema: it refers to itself without end");
@@ -473,7 +473,7 @@ sp_err sp_json_schema_build(json_t *schema, const sp_grammar_opts *o, sp_grammar
 {
     sp_json b = {.g = g, .any = json_object(), .made = json_array()};
     b.any_object = json_pack("{s:s}", "type", "object");
-    if (!b.any || !b.any_object || !b.made) b.err = sp_fail_nomem(64, "a grammar");
+    if (!b.any || !b.any_object || !b.made) b.err = sp_fail_nomem("a grammar");
     b.root = schema ? schema : b.any_object;
     b.ret = add(&b, (sp_gram_node){.kind = SP_GRAM_RETURN});
     b.space = white_space(&b);

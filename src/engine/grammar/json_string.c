@@ -79,7 +79,7 @@ bool sp_json_matches(sp_json *b, const char *pattern, const char *name)
     json_t *names = json_pack("{s:n}", name);
     sp_lang l = {.parts = {{.pattern = pattern}, {.names = names}}, .n = 2, .max = -1};
     if (b->err == SP_OK) {
-        sp_err err = names ? sp_lang_build(&l, NULL, &found) : sp_fail_nomem(64, "a grammar");
+        sp_err err = names ? sp_lang_build(&l, NULL, &found) : sp_fail_nomem("a grammar");
         if (err != SP_OK) fail_of(b, err);
     }
     json_decref(names);

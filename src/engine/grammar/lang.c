@@ -331,7 +331,7 @@ static int32_t write_layers(writer *w, int32_t min, int32_t max)
     int32_t n_layers = (max < 0 ? min : max) + 1, start = -1;
     bool *at = SP_NEW_N(bool, n *(size_t)n_layers);
     int32_t *nodes = SP_NEW_N(int32_t, n), *before = SP_NEW_N(int32_t, n);
-    if (!at || !nodes || !before) a->err = sp_fail_nomem(n * (size_t)n_layers, "a grammar");
+    if (!at || !nodes || !before) a->err = sp_fail_nomem("a grammar");
     if (a->err == SP_OK) {
         reach(a, n_layers, at);
         if (max < 0)
@@ -421,12 +421,12 @@ sp_err sp_lang_build(const sp_lang *l, sp_grammar *g, int32_t *start)
 {
     int32_t starts[SP_LANG_MAX_PARTS], at = -1;
     lang *a = SP_NEW(lang);
-    if (!a) return sp_fail_nomem(sizeof *a, "a grammar");
+    if (!a) return sp_fail_nomem("a grammar");
     a->l = l;
     a->err = parse(a, starts);
     if (a->err == SP_OK) {
         a->seen = SP_NEW_N(int32_t, a->atoms.n + 1);
-        if (!a->seen) a->err = sp_fail_nomem(a->atoms.n, "a grammar");
+        if (!a->seen) a->err = sp_fail_nomem("a grammar");
     }
     if (a->err == SP_OK) determine(a, starts);
     if (a->err == SP_OK) mark_live(a);

@@ -136,7 +136,7 @@ sp_err sp_gram_check_stack(const sp_grammar *g)
 {
     const size_t n = g->nodes.n;
     int32_t *needs = sp_alloc(n, sizeof *needs);
-    if (!needs) return sp_fail_nomem(n * sizeof *needs, "a grammar");
+    if (!needs) return sp_fail_nomem("a grammar");
     for (size_t i = 0; i < n; i++) needs[i] = INT32_MAX;
     for (bool moves = true; moves;) {
         moves = false;

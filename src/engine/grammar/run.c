@@ -266,7 +266,7 @@ sp_err sp_gram_run_init(sp_gram_run *r, const sp_grammar *g)
     if (!r->states || !r->to || !r->configs || !r->todo || !r->cells || !r->visits || !r->slots ||
         !r->state_buckets || !r->cell_buckets) {
         sp_gram_run_fini(r);
-        return sp_fail_nomem(MAX_CONFIGS * sizeof *r->configs, "the states of a grammar");
+        return sp_fail_nomem("the states of a grammar");
     }
     clear(r);
     set s = begin(r);

@@ -62,7 +62,7 @@ static void grow(const sp_token_set *v, sp_token_trie *t)
 static sp_err make_trie(sp_token_set *v, bool special, sp_token_trie *t)
 {
     t->ids = sp_arena_take(&v->arena, v->n + 1, sizeof *t->ids);
-    if (!t->ids) return sp_fail_nomem(v->n * sizeof *t->ids, "a sorted vocabulary");
+    if (!t->ids) return sp_fail_nomem("a sorted vocabulary");
     for (size_t i = 0; i < v->n; i++)
         if (v->pieces[i].n && v->pieces[i].n <= SP_TRIE_MAX_DEPTH && !v->end[i] &&
             !(special && v->n_chars[i]))
@@ -71,7 +71,7 @@ static sp_err make_trie(sp_token_set *v, bool special, sp_token_trie *t)
     size_t n_nodes = 1;
     for (int32_t i = 0; i < t->n_ids; i++) n_nodes += v->pieces[t->ids[i]].n - shared(v, t->ids, i);
     t->nodes = sp_arena_take(&v->arena, n_nodes, sizeof *t->nodes);
-    if (!t->nodes) return sp_fail_nomem(n_nodes * sizeof *t->nodes, "a sorted vocabulary");
+    if (!t->nodes) return sp_fail_nomem("a sorted vocabulary");
     grow(v, t);
     return SP_OK;
 }
@@ -85,10 +85,10 @@ static sp_err fill(sp_token_set *v, const sp_token_piece *pieces)
     v->plain = sp_arena_take(&v->arena, SP_DIV_UP(v->n, 64), sizeof *v->plain);
     v->n_chars = sp_arena_take(&v->arena, v->n, sizeof *v->n_chars);
     if (!v->pieces || !v->end || !v->plain || !v->n_chars)
-        return sp_fail_nomem(v->n * 16, "a sorted vocabulary");
+        return sp_fail_nomem("a sorted vocabulary");
     for (size_t i = 0; i < v->n; i++) {
         char *copy = sp_arena_take(&v->arena, pieces[i].n + 1, 1);
-        if (!copy) return sp_fail_nomem(pieces[i].n, "a sorted vocabulary");
+        if (!copy) return sp_fail_nomem("a sorted vocabulary");
         if (pieces[i].n) memcpy(copy, pieces[i].s, pieces[i].n);
         v->pieces[i] = (sp_text_view){.s = copy, .n = pieces[i].n};
         v->end[i] = pieces[i].end;
@@ -103,7 +103,7 @@ static sp_err fill(sp_token_set *v, const sp_token_piece *pieces)
 sp_err sp_token_set_create(const sp_token_piece *pieces, size_t n, sp_token_set **out)
 {
     sp_token_set *v = SP_NEW(sp_token_set);
-    if (!v) return sp_fail_nomem(sizeof *v, "a sorted vocabulary");
+    if (!v) return sp_fail_nomem("a sorted vocabulary");
     sp_arena_init(&v->arena);
     v->n = n;
     sp_err err = fill(v, pieces);
@@ -121,7 +121,7 @@ sp_err sp_token_set_of(const sp_tokenizer *t, sp_token_set **out)
     sp_bytes text = {0};
     size_t *at = SP_NEW_N(size_t, (size_t)n + 1);
     sp_token_piece *pieces = SP_NEW_N(sp_token_piece, (size_t)n + 1);
-    sp_err err = at && pieces ? SP_OK : sp_fail_nomem((size_t)n * 32, "a sorted vocabulary");
+    sp_err err = at && pieces ? SP_OK : sp_fail_nomem("a sorted vocabulary");
     for (int i = 0; i < n && err == SP_OK; i++) {
         err = sp_tokenizer_piece(t, i, false, &text);
         at[i + 1] = text.n;

@@ -360,7 +360,7 @@ static void check_recursion(sp_tree *t)
 {
     size_t n = t->rules.n, left = n;
     bool *first = SP_NEW_N(bool, n *n), *taken = SP_NEW_N(bool, n);
-    if (!first || !taken) t->err = sp_fail_nomem(n * n, "a grammar");
+    if (!first || !taken) t->err = sp_fail_nomem("a grammar");
     for (size_t i = 0; i < n && t->err == SP_OK; i++)
         mark_first(t, t->rules.v[i].body, first + i * n);
     for (bool more = true; more && t->err == SP_OK;) {
@@ -386,7 +386,7 @@ sp_err sp_tree_compile(sp_tree *t, sp_grammar *g, int32_t *start)
     maker m = {.t = t, .g = g, .out = {g, &t->err}, .steps = MAX_STEPS};
     if (t->err != SP_OK) return t->err;
     m.starts = SP_NEW_N(int32_t, t->rules.n);
-    if (!m.starts) return sp_fail_nomem(t->rules.n * sizeof *m.starts, "a grammar");
+    if (!m.starts) return sp_fail_nomem("a grammar");
     find_nullable(t);
     check_recursion(t);
     int32_t end = emit(&m, (sp_gram_node){.kind = SP_GRAM_RETURN});

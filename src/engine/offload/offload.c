@@ -182,7 +182,7 @@ static sp_err write_away(void *user, sp_kv_run run, const uint8_t *from)
     sp_offload *o = user;
     const size_t block = sp_kv_pool_layer_block_bytes(o->pool), n = (size_t)run.n * block;
     uint8_t *copy = sp_alloc(n, 1);
-    if (!copy) return sp_fail_nomem(n, "a block to be overwritten");
+    if (!copy) return sp_fail_nomem("a block to be overwritten");
     memcpy(copy, from, n);
     sp_err err = SP_OK;
     for (int i = 0; i < o->n_planes && err == SP_OK; i++) {
@@ -251,7 +251,7 @@ static sp_err open_parts(sp_offload *o, const sp_offload_opts *opts)
     o->window.is_in = SP_NEW_N(uint8_t, (size_t)o->n_blocks);
     o->need.seen = SP_NEW_N(uint32_t, (size_t)o->n_blocks);
     if (!o->window.blocks || !o->window.is_in || !o->need.seen)
-        return sp_fail_nomem((size_t)o->n_blocks * 9, "contexts beyond memory");
+        return sp_fail_nomem("contexts beyond memory");
     SP_TRY(sp_residents_create(o));
     SP_TRY(sp_seats_create(o));
     if (pthread_create(&o->leaving.thread, NULL, write_batches, o) != 0)
@@ -263,7 +263,7 @@ static sp_err open_parts(sp_offload *o, const sp_offload_opts *opts)
 sp_err sp_offload_create(const sp_offload_opts *opts, sp_offload **out)
 {
     sp_offload *o = SP_NEW(sp_offload);
-    if (!o) return sp_fail_nomem(sizeof *o, "contexts beyond memory");
+    if (!o) return sp_fail_nomem("contexts beyond memory");
     o->pool = opts->pool;
     o->shape = *sp_kv_pool_shape(opts->pool);
     o->n_blocks = sp_kv_pool_n_blocks(opts->pool);

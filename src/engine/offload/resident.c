@@ -26,7 +26,7 @@ sp_err sp_residents_create(sp_offload *o)
     const size_t n = (size_t)n_all(o);
     o->resident.rank = SP_NEW_N(sp_ranked_plane, n);
     o->resident.holds = SP_NEW_N(uint8_t, n);
-    if (!o->resident.rank || !o->resident.holds) return sp_fail_nomem(n * sizeof *o->resident.rank, "resident heads");
+    if (!o->resident.rank || !o->resident.holds) return sp_fail_nomem("resident heads");
     for (size_t i = 0; i < n; i++) o->resident.rank[i].plane = (int32_t)i;
     return SP_OK;
 }

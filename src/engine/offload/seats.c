@@ -27,17 +27,17 @@ sp_err sp_seats_create(sp_offload *o)
     o->seats.rows = SP_NEW_N(sp_row, (size_t)n_lists);
     o->seats.arrivals = SP_NEW_N(sp_arrivals, (size_t)o->shape.n_layers);
     if (!o->seats.blocks || !o->seats.rows || !o->seats.arrivals)
-        return sp_fail_nomem(n * sizeof(uint32_t), "seats for KV records");
+        return sp_fail_nomem("seats for KV records");
     for (int i = 0; i < n_lists; i++) {
         o->seats.rows[i].seats = SP_NEW_N(sp_seat, n);
         o->seats.rows[i].seat_of = SP_NEW_N(uint32_t, (size_t)o->n_blocks);
         if (!o->seats.rows[i].seats || !o->seats.rows[i].seat_of)
-            return sp_fail_nomem(n * sizeof(sp_seat), "seats for KV records");
+            return sp_fail_nomem("seats for KV records");
     }
     for (int l = 0; l < o->shape.n_layers; l++) {
         o->seats.arrivals[l].list = SP_NEW_N(sp_pending, n * (size_t)o->shape.n_heads);
         if (!o->seats.arrivals[l].list)
-            return sp_fail_nomem(n * sizeof(sp_pending), "seats for KV records");
+            return sp_fail_nomem("seats for KV records");
     }
     SP_TRY(sp_kv_acquire(o->pool, (int64_t)n, o->seats.blocks));
     o->seats.n_open = o->seats.n;

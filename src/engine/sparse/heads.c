@@ -17,7 +17,7 @@ sp_err sp_heads_create(int n_layers, int n_heads, int n_kv_heads, sp_heads **out
 {
     const size_t n = (size_t)n_layers * (size_t)n_heads;
     sp_heads *h = SP_NEW(sp_heads);
-    if (!h) return sp_fail_nomem(sizeof *h, "heads");
+    if (!h) return sp_fail_nomem("heads");
     *h = (sp_heads){.n_layers = n_layers,
                     .n_heads = n_heads,
                     .n_kv_heads = n_kv_heads,
@@ -25,7 +25,7 @@ sp_err sp_heads_create(int n_layers, int n_heads, int n_kv_heads, sp_heads **out
                     .similarity = sp_alloc(n, sizeof(float))};
     if (!h->importance || !h->similarity) {
         sp_heads_destroy(h);
-        return sp_fail_nomem(2 * n * sizeof(float), "heads");
+        return sp_fail_nomem("heads");
     }
     for (size_t i = 0; i < n; i++) h->importance[i] = h->similarity[i] = 1;
     *out = h;
@@ -111,7 +111,7 @@ sp_err sp_heads_write(const char *path, const sp_heads *h)
     json_t *root =
         json_pack("{s:i, s:o, s:o}", "version", VERSION, "importance", table_json(h, h->importance),
                   "similarity", table_json(h, h->similarity));
-    if (!root) return sp_fail_nomem((size_t)(h->n_layers * h->n_heads) * 32, "heads");
+    if (!root) return sp_fail_nomem("heads");
     int failed = json_dump_file(root, path, JSON_COMPACT | JSON_REAL_PRECISION(5));
     json_decref(root);
     return failed ? sp_fail(SP_E_IO, "%s: cannot be written: %s", path, strerror(errno)) : SP_OK;

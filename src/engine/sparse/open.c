@@ -137,7 +137,7 @@ static sp_err take_lists(sp_sparse *s, const opening *o)
     s->rewritten.blocks = sp_arena_take(&s->arena, heads * s->rewritten.cap_blocks, sizeof *s->rewritten.blocks);
     s->rewritten.stale = sp_arena_take(&s->arena, heads * s->rewritten.cap_words, sizeof *s->rewritten.stale);
     if (!s->keep || !s->block_of || !s->runs || !s->rewritten.blocks || !s->rewritten.stale)
-        return sp_fail_nomem(n * sizeof *s->keep, "sparse decoding");
+        return sp_fail_nomem("sparse decoding");
     sp_device *d = o->e->device;
     const size_t lists = (size_t)s->n_layers * heads;
     const char *what = "sparse decoding";
@@ -233,10 +233,10 @@ static sp_err take_roles(sp_sparse *s, opening *o)
 {
     const int n_spans = o->plan->n_spans;
     s->parts = sp_arena_take(&s->arena, (size_t)n_spans, sizeof *s->parts);
-    if (!s->parts) return sp_fail_nomem((size_t)n_spans * sizeof *s->parts, "sparse decoding");
+    if (!s->parts) return sp_fail_nomem("sparse decoding");
     for (int i = 0; i < n_spans; i++) add_part(s, o, i);
     o->roles = sp_arena_take(&s->arena, (size_t)o->n_blocks, 1);
-    if (!o->roles) return sp_fail_nomem((size_t)o->n_blocks, "sparse decoding");
+    if (!o->roles) return sp_fail_nomem("sparse decoding");
     for (int i = 0; i < n_spans; i++) set_roles(s, o, i);
     count_roles(s, o);
     return SP_OK;
@@ -248,7 +248,7 @@ static sp_err rank_heads(sp_sparse *s, sp_engine *e)
     const size_t n = (size_t)(s->n_layers * s->n_heads);
     if (!e->offload || !s->o.heads || sp_offload_stats_of(e->offload).n_resident == 0) return SP_OK;
     float *difficulty = sp_arena_take(&s->arena, n, sizeof *difficulty);
-    if (!difficulty) return sp_fail_nomem(n * sizeof *difficulty, "resident heads");
+    if (!difficulty) return sp_fail_nomem("resident heads");
     sp_heads_rank(s->o.heads, s->o.eta, s->o.power, difficulty);
     sp_offload_rank(e->offload, difficulty);
     return SP_OK;

@@ -27,7 +27,7 @@ sp_err sp_sparse_create(const sp_sparse_opts *o, sp_sparse **out)
     if (!(o->eta >= -1 && o->eta <= 1))
         return sp_fail(SP_E_ARG, "sparse decoding: a threshold of %g", (double)o->eta);
     sp_sparse *s = SP_NEW(sp_sparse);
-    if (!s) return sp_fail_nomem(sizeof *s, "sparse decoding");
+    if (!s) return sp_fail_nomem("sparse decoding");
     s->o = *o;
     sp_arena_init(&s->arena);
     *out = s;

@@ -27,7 +27,7 @@ static int64_t n_records(const sp_summaries *s)
 sp_err sp_summaries_create(sp_kv_pool *pool, sp_summary_kind kind, sp_summaries **out)
 {
     sp_summaries *s = SP_NEW(sp_summaries);
-    if (!s) return sp_fail_nomem(sizeof *s, "summaries of blocks");
+    if (!s) return sp_fail_nomem("summaries of blocks");
     s->pool = pool;
     s->shape = *sp_kv_pool_shape(pool);
     s->kind = kind;
@@ -40,7 +40,7 @@ sp_err sp_summaries_create(sp_kv_pool *pool, sp_summary_kind kind, sp_summaries 
     sp_err err =
         s->births && s->n_keys && s->n_made
             ? sp_mem_alloc(sp_kv_pool_device(pool), bytes, "summaries of blocks", &s->memory)
-            : sp_fail_nomem((size_t)s->n_blocks * 6, "summaries of blocks");
+            : sp_fail_nomem("summaries of blocks");
     if (err != SP_OK) {
         sp_summaries_destroy(s);
         return err;

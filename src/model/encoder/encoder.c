@@ -36,7 +36,7 @@ static sp_err identify(sp_encoder *m, const sp_tensor_dir *dir)
 static sp_err new_encoder(const char *path, sp_encoder **out)
 {
     sp_encoder *m = SP_NEW(sp_encoder);
-    if (!m) return sp_fail_nomem(sizeof *m, "the encoder");
+    if (!m) return sp_fail_nomem("the encoder");
     const sp_err err = sp_model_files_create(path, &m->files);
     if (err != SP_OK) {
         sp_free(m);

@@ -186,7 +186,7 @@ static sp_err read_head(const char *dir, const source *s, sp_encoder *m)
     if (n_labels != 1)
         return sp_fail(SP_E_UNSUPPORTED, "%s: id2label: %zu labels (1, a score, is supported)", s->path, n_labels);
     m->head = sp_arena_take(&m->files->arena, 1, sizeof *m->head);
-    if (!m->head) return sp_fail_nomem(sizeof *m->head, "the head of a cross-encoder");
+    if (!m->head) return sp_fail_nomem("the head of a cross-encoder");
     return read_activation(dir, s, &m->head->sigmoid);
 }
 
@@ -194,7 +194,7 @@ sp_err sp_encoder_config_of_folder(const char *dir, sp_encoder *m)
 {
     json_t *root = NULL;
     char *path = sp_path_join(dir, "config.json");
-    if (!path) return sp_fail_nomem(strlen(dir), "a path");
+    if (!path) return sp_fail_nomem("a path");
     sp_err err = sp_json_read(dir, "config.json", &root);
     if (err == SP_OK && !root) err = sp_fail(SP_E_IO, "%s: no such file", path);
     const source s = {.json = root, .path = path};

@@ -75,7 +75,7 @@ static sp_err read_pooling(const char *dir, const char *folder, sp_pooling *out)
 {
     json_t *o = NULL;
     char *path = sp_path_join(dir, folder);
-    if (!path) return sp_fail_nomem(strlen(dir), "a path");
+    if (!path) return sp_fail_nomem("a path");
     sp_err err = sp_json_read(path, "config.json", &o);
     if (err == SP_OK && !o) err = sp_fail(SP_E_IO, "%s/config.json: no such file", path);
     if (err == SP_OK) err = pooling_of(path, o, out);
@@ -99,7 +99,7 @@ static sp_err read_steps(const char *dir, sp_encoder_recipe *out)
 static sp_err keep(sp_encoder *m, const char *text, const char **out)
 {
     char *copy = sp_arena_take(&m->files->arena, strlen(text) + 1, 1);
-    if (!copy) return sp_fail_nomem(strlen(text) + 1, "a prompt of the encoder");
+    if (!copy) return sp_fail_nomem("a prompt of the encoder");
     *out = strcpy(copy, text);
     return SP_OK;
 }

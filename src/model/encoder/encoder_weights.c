@@ -104,7 +104,7 @@ static sp_err bind_matrix(binder *b, const sp_tensor *t, sp_mat *out)
     const uintptr_t align = t->dtype == SP_F32 ? sizeof(float) : sizeof(uint16_t);
     if ((uintptr_t)data % align) {
         void *copy = sp_arena_take(&b->m->files->arena, t->n_bytes, 1);
-        if (!copy) return sp_fail_nomem(t->n_bytes, "an unaligned tensor");
+        if (!copy) return sp_fail_nomem("an unaligned tensor");
         data = memcpy(copy, data, t->n_bytes);
     }
     *out = (sp_mat){.type = t->dtype, .n_rows = t->shape[0], .n_cols = t->shape[1], .data = data};
@@ -114,7 +114,7 @@ static sp_err bind_matrix(binder *b, const sp_tensor *t, sp_mat *out)
 static sp_err bind_vector(binder *b, const sp_tensor *t, const float **out)
 {
     float *v = sp_arena_take(&b->m->files->arena, (size_t)t->shape[0], sizeof *v);
-    if (!v) return sp_fail_nomem((size_t)t->shape[0] * sizeof *v, "a vector of weights");
+    if (!v) return sp_fail_nomem("a vector of weights");
     sp_row_to_f32(t->dtype, t->data, v, t->shape[0]);
     *out = v;
     return SP_OK;
@@ -169,7 +169,7 @@ static sp_err add_places(sp_encoder *m, const tables *of)
     const int64_t n_ctx = m->size.n_ctx, width = m->size.n_embd, rows = n_ctx * m->size.n_types;
     float *all = sp_arena_take(&m->files->arena, (size_t)(rows * width), sizeof *all);
     float *type = sp_arena_take(&m->files->arena, (size_t)width, sizeof *type);
-    if (!all || !type) return sp_fail_nomem((size_t)(rows * width) * sizeof *all, "the table of positions");
+    if (!all || !type) return sp_fail_nomem("the table of positions");
     for (int64_t t = 0; t < m->size.n_types; t++) {
         sp_row_to_f32(of->types.type, row_of(&of->types, t), type, width);
         for (int64_t p = 0; p < n_ctx; p++) {
@@ -193,7 +193,7 @@ static sp_err bind_head(binder *b)
         SP_TRY(check(b, &rows[i], t));
         const size_t n = (size_t)(t->shape[0] * (t->n_dims > 1 ? t->shape[1] : 1));
         float *v = sp_arena_take(&b->m->files->arena, n, sizeof *v);
-        if (!v) return sp_fail_nomem(n * sizeof *v, "the head of a cross-encoder");
+        if (!v) return sp_fail_nomem("the head of a cross-encoder");
         sp_row_to_f32(t->dtype, t->data, v, (int64_t)n);
         *(const float **)(void *)((char *)b->m->head + rows[i].field) = v;
     }
@@ -205,7 +205,7 @@ static sp_err bind_all(binder *b)
     sp_encoder *m = b->m;
     tables t;
     m->layers = sp_arena_take(&m->files->arena, (size_t)m->size.n_layers, sizeof *m->layers);
-    if (!m->layers) return sp_fail_nomem((size_t)m->size.n_layers * sizeof *m->layers, "the layers");
+    if (!m->layers) return sp_fail_nomem("the layers");
     SP_TRY(bind_rows(b, model_rows, SP_COUNT(model_rows), -1, m));
     SP_TRY(bind_rows(b, table_rows, SP_COUNT(table_rows), -1, &t));
     for (int l = 0; l < m->size.n_layers; l++)
@@ -240,7 +240,7 @@ sp_err sp_encoder_bind(const sp_tensor_dir *dir, bool gguf, sp_encoder *m)
     for (size_t i = 0; i < SP_COUNT(within) && !gguf; i++)
         if (sp_tensor_find(dir, within[i], strlen(within[i]))) b.prefix = i ? "roberta." : "bert.";
     b.used = SP_NEW_N(bool, dir->list.n + 1);
-    if (!b.used) return sp_fail_nomem(dir->list.n, "the tensors");
+    if (!b.used) return sp_fail_nomem("the tensors");
     sp_err err = bind_all(&b);
     if (err == SP_OK) err = refuse_others(&b);
     sp_free(b.used);

@@ -56,7 +56,7 @@ sp_err sp_tpl_enter(sp_tpl_parser *p)
 sp_err sp_tpl_node_new(sp_tpl_parser *p, sp_tpl_node_kind kind, sp_tpl_node **out)
 {
     sp_tpl_node *n = sp_arena_take(&p->t->arena, 1, sizeof *n);
-    if (!n) return sp_fail_nomem(sizeof *n, "the chat template");
+    if (!n) return sp_fail_nomem("the chat template");
     n->kind = kind;
     n->line = sp_tpl_peek(p)->line;
     *out = n;
@@ -153,7 +153,7 @@ static sp_err parse_strings(sp_tpl_parser *p, sp_tpl_node *n)
     for (k = 0; t[k].kind == SP_TOKEN_TEXT; k++) total += t[k].n;
     sp_tpl_str *s = sp_arena_take(&p->t->arena, 1, sizeof *s);
     char *text = sp_arena_take(&p->t->arena, total + 1, 1);
-    if (!s || !text) return sp_fail_nomem(total, "a string of the chat template");
+    if (!s || !text) return sp_fail_nomem("a string of the chat template");
     for (total = 0; sp_tpl_peek(p)->kind == SP_TOKEN_TEXT; p->at++) {
         memcpy(text + total, sp_tpl_peek(p)->s, sp_tpl_peek(p)->n);
         total += sp_tpl_peek(p)->n;

@@ -141,7 +141,7 @@ static sp_err string(lexer *l)
     while (i < l->n && l->s[i] != quote) i += l->s[i] == '\\' ? 2 : 1;
     if (i >= l->n) return bad(l, "a string does not end");
     char *text = sp_arena_take(&l->t->arena, 2 * (i - l->at) + 4, 1);
-    if (!text) return sp_fail_nomem(2 * (i - l->at), "a string of the chat template");
+    if (!text) return sp_fail_nomem("a string of the chat template");
     for (size_t k = l->at + 1; k < i;) {
         size_t took = 1, made = 1;
         text[n] = l->s[k];
@@ -274,7 +274,7 @@ static sp_err lex(lexer *l)
 static sp_err normalise(sp_template *t, const char *text, size_t n, lexer *l)
 {
     char *copy = sp_arena_take(&t->arena, n + 1, 1);
-    if (!copy) return sp_fail_nomem(n, "the chat template");
+    if (!copy) return sp_fail_nomem("the chat template");
     size_t k = 0;
     for (size_t i = 0; i < n; i++) {
         bool cr = text[i] == '\r';

@@ -201,7 +201,7 @@ static sp_err parse_until(sp_tpl_parser *p, const char *const *ends, sp_tpl_node
 sp_err sp_template_parse(const char *text, size_t n, sp_template **out)
 {
     sp_template *t = SP_NEW(sp_template);
-    if (!t) return sp_fail_nomem(sizeof *t, "a chat template");
+    if (!t) return sp_fail_nomem("a chat template");
     sp_arena_init(&t->arena);
     sp_tpl_parser p = {.t = t};
     sp_err err = sp_tpl_lex(t, text, n);

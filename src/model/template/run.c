@@ -57,7 +57,7 @@ sp_err sp_tpl_take(sp_tpl_machine *m, size_t n, size_t size, void *out)
     if (n > m->bytes_left / size || total > m->bytes_left)
         return sp_tpl_fail(m, SP_E_LIMIT, "its values take too much memory");
     void *p = sp_arena_take(&m->arena, SP_MAX(n, 1), size);
-    if (!p) return sp_fail_nomem(total, "the values of the chat template");
+    if (!p) return sp_fail_nomem("the values of the chat template");
     m->bytes_left -= total;
     memcpy(out, &p, sizeof p);
     return SP_OK;

@@ -82,7 +82,7 @@ sp_err sp_rules_load(sp_tokenizer *t, const sp_vocab_spec *spec)
     char *joined = sp_alloc(longest, 1);
     t->merges.v = sp_arena_take(&t->arena, spec->n_merges, sizeof *t->merges.v);
     sp_err err = joined && t->merges.v ? sp_dict_init(&t->merges.by_pair, spec->n_merges)
-                                    : sp_fail_nomem(spec->n_merges * sizeof *t->merges.v, "merges");
+                                    : sp_fail_nomem("merges");
     for (size_t rank = 0; err == SP_OK && rank < spec->n_merges; rank++) {
         sp_merge_rule *r = &t->merges.v[t->merges.n];
         err = rule_parse(t, spec, rank, joined, r);
@@ -117,7 +117,7 @@ static sp_err load_pieces(sp_tokenizer *t)
     size_t total = 0;
     for (size_t i = 0; i < t->n_tokens; i++) total += t->texts[i].n;
     char *blob = sp_arena_take(&t->arena, total, 1);
-    if (!blob) return sp_fail_nomem(total, "token texts");
+    if (!blob) return sp_fail_nomem("token texts");
     for (size_t i = 0; i < t->n_tokens; i++) {
         if (t->types[i] != SP_TOKEN_NORMAL) {
             t->pieces[i] = t->texts[i];

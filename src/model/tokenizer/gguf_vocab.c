@@ -117,7 +117,7 @@ static sp_err read_strings(const sp_gguf *g, const char *key, sp_text_view **out
     if (!e->is_array || e->type != SP_GGUF_STRING)
         return sp_fail(SP_E_FORMAT, "%s: %s: is not a list of strings", g->path, key);
     sp_text_view *list = sp_alloc((size_t)e->n, sizeof *list);
-    if (!list) return sp_fail_nomem((size_t)e->n * sizeof *list, "a list of tokens");
+    if (!list) return sp_fail_nomem("a list of tokens");
     sp_gguf_strings(e, e->n, list);
     *out = list;
     *n = (size_t)e->n;
@@ -135,7 +135,7 @@ static sp_err read_numbers(const sp_gguf *g, const char *key, size_t n_tokens, d
     if (e->n != n_tokens)
         return sp_fail(SP_E_FORMAT, "%s: %s: %" PRIu64 " numbers for %zu tokens", g->path, key, e->n, n_tokens);
     double *list = SP_NEW_N(double, n_tokens);
-    if (!list) return sp_fail_nomem(n_tokens * sizeof *list, "a list of numbers");
+    if (!list) return sp_fail_nomem("a list of numbers");
     for (size_t i = 0; i < n_tokens; i++) sp_gguf_number(e, i, &list[i]);
     *out = list;
     return SP_OK;
@@ -158,7 +158,7 @@ static sp_err read_types(const sp_gguf *g, vocab *v)
     SP_TRY(read_numbers(g, KEY "token_type", n, &x));
     if (!x) return SP_OK;
     v->spec.types = v->types = SP_NEW_N(int32_t, n);
-    const sp_err err = v->types ? check_types(g, x, n, v->types) : sp_fail_nomem(n * sizeof *v->types, "token types");
+    const sp_err err = v->types ? check_types(g, x, n, v->types) : sp_fail_nomem("token types");
     sp_free(x);
     return err;
 }
@@ -175,7 +175,7 @@ static sp_err read_charsmap(const sp_gguf *g, vocab *v)
         return sp_fail(SP_E_FORMAT, "%s: " KEY "precompiled_charsmap: is not a list of bytes",
                        g->path);
     v->charsmap = sp_alloc((size_t)e->n, 1);
-    if (!v->charsmap) return sp_fail_nomem((size_t)e->n, "a table of characters");
+    if (!v->charsmap) return sp_fail_nomem("a table of characters");
     for (size_t i = 0; i < e->n; i++) {
         sp_gguf_number(e, i, &x);
         v->charsmap[i] = (char)(uint8_t)(int)x;

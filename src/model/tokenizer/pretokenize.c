@@ -91,12 +91,12 @@ sp_err sp_splitter_create(sp_pre_tokenizer kind, uint32_t match_limit, sp_splitt
 {
     const char *const *steps = sp_pre_steps(kind);
     sp_splitter *s = SP_NEW(sp_splitter);
-    if (!s) return sp_fail_nomem(sizeof *s, "a pre-tokenizer");
+    if (!s) return sp_fail_nomem("a pre-tokenizer");
     sp_err err = SP_OK;
     for (; err == SP_OK && s->n_steps < SP_PRE_MAX_STEPS && steps[s->n_steps]; s->n_steps++)
         err = step_compile(&s->steps[s->n_steps], steps[s->n_steps], sp_pre_name(kind));
     if (err == SP_OK && !(s->context = pcre2_match_context_create(NULL)))
-        err = sp_fail_nomem(0, "a pre-tokenizer");
+        err = sp_fail_nomem("a pre-tokenizer");
     if (err != SP_OK) {
         sp_splitter_destroy(s);
         return err;
@@ -119,7 +119,7 @@ void sp_splitter_destroy(sp_splitter *s)
 sp_err sp_split_init(sp_split *it, const sp_splitter *s)
 {
     void *match = pcre2_match_data_create(1, NULL);
-    if (!match) return sp_fail_nomem(sizeof(PCRE2_SIZE) * 2, "a match");
+    if (!match) return sp_fail_nomem("a match");
     *it = (sp_split){.splitter = s, .match = match};
     return SP_OK;
 }

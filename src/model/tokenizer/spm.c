@@ -68,7 +68,7 @@ static sp_err load_piece(sp_tokenizer *t, const sp_vocab_spec *spec, size_t i, c
 static sp_err load_scores(sp_tokenizer *t, const sp_vocab_spec *spec)
 {
     double *scores = sp_arena_take(&t->arena, t->n_tokens, sizeof *scores);
-    if (!scores) return sp_fail_nomem(t->n_tokens * sizeof *scores, "token scores");
+    if (!scores) return sp_fail_nomem("token scores");
     for (size_t i = 0; i < t->n_tokens; i++) {
         if (isnan(spec->scores[i]))
             return sp_fail(SP_E_FORMAT, "%s: scores[%zu] is not a number", spec->path, i);
@@ -84,7 +84,7 @@ static sp_err load_charsmap(sp_tokenizer *t, const sp_vocab_spec *spec)
     t->spaces = spec->spaces;
     if (n == 0) return SP_OK;
     char *blob = sp_arena_take(&t->arena, n, 1);
-    if (!blob) return sp_fail_nomem(n, "a table of characters");
+    if (!blob) return sp_fail_nomem("a table of characters");
     memcpy(blob, spec->charsmap.s, n);
     return sp_charsmap_open(&t->charsmap, (sp_text_view){blob, n}, spec->path);
 }
@@ -94,7 +94,7 @@ sp_err sp_spm_load(sp_tokenizer *t, const sp_vocab_spec *spec)
     size_t total = 0;
     for (size_t i = 0; i < t->n_tokens; i++) total += t->texts[i].n;
     char *blob = sp_arena_take(&t->arena, total, 1);
-    if (!blob) return sp_fail_nomem(total, "token texts");
+    if (!blob) return sp_fail_nomem("token texts");
     for (size_t i = 0; i < t->n_tokens; i++) {
         SP_TRY(load_piece(t, spec, i, blob));
         if (t->pieces[i].s == blob) blob += t->pieces[i].n;

@@ -90,7 +90,7 @@ static sp_err copy_texts(sp_tokenizer *t, const sp_vocab_spec *spec)
     t->texts = sp_arena_take(&t->arena, t->n_tokens, sizeof *t->texts);
     t->pieces = sp_arena_take(&t->arena, t->n_tokens, sizeof *t->pieces);
     t->types = sp_arena_take(&t->arena, t->n_tokens, 1);
-    if (!blob || !t->texts || !t->pieces || !t->types) return sp_fail_nomem(total, "token texts");
+    if (!blob || !t->texts || !t->pieces || !t->types) return sp_fail_nomem("token texts");
     SP_TRY(sp_dict_init(&t->by.text, t->n_tokens));
     for (size_t i = 0; i < t->n_tokens; i++) {
         size_t n = spec->tokens[i].n;
@@ -112,7 +112,7 @@ static sp_err collect_specials(sp_tokenizer *t)
     for (size_t i = 0; i < t->n_tokens; i++)
         n += sp_token_control(t, (int32_t)i) || t->types[i] == SP_TOKEN_USER || t->types[i] == SP_TOKEN_UNKNOWN;
     t->specials.v = sp_arena_take(&t->arena, n, sizeof *t->specials.v);
-    if (!t->specials.v) return sp_fail_nomem(n * sizeof *t->specials.v, "special tokens");
+    if (!t->specials.v) return sp_fail_nomem("special tokens");
     for (size_t i = 0; i < t->n_tokens; i++) {
         bool user = t->types[i] == SP_TOKEN_USER;
         bool special = user || sp_token_control(t, (int32_t)i) || t->types[i] == SP_TOKEN_UNKNOWN;
@@ -149,7 +149,7 @@ sp_err sp_tokenizer_create(const sp_vocab_spec *spec, sp_tokenizer **out)
 {
     SP_TRY(check_spec(spec));
     sp_tokenizer *t = SP_NEW(sp_tokenizer);
-    if (!t) return sp_fail_nomem(sizeof *t, "a tokenizer");
+    if (!t) return sp_fail_nomem("a tokenizer");
     sp_arena_init(&t->arena);
     sp_err err = load(t, spec);
     if (err != SP_OK) {

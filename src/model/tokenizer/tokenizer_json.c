@@ -77,7 +77,7 @@ static sp_err size_vocab(sp_tj_reader *r, json_t *vocab, const json_t *added)
     r->tokens = sp_arena_take(&r->arena, r->spec.n_tokens, sizeof *r->tokens);
     r->types = sp_arena_take(&r->arena, r->spec.n_tokens, sizeof *r->types);
     if (!r->tokens || !r->types)
-        return sp_fail_nomem(r->spec.n_tokens * sizeof *r->tokens, "a vocabulary");
+        return sp_fail_nomem("a vocabulary");
     r->spec.tokens = r->tokens;
     r->spec.types = r->types;
     return SP_OK;
@@ -135,7 +135,7 @@ static sp_err put_scores(sp_tj_reader *r, const json_t *vocab)
     double *scores = sp_arena_take(&r->arena, r->spec.n_tokens, sizeof *scores), least = INFINITY;
     json_t *item;
     size_t i;
-    if (!scores) return sp_fail_nomem(r->spec.n_tokens * sizeof *scores, "token scores");
+    if (!scores) return sp_fail_nomem("token scores");
     memset(scores, 0, r->spec.n_tokens * sizeof *scores);
     json_array_foreach(vocab, i, item)
     {
@@ -187,7 +187,7 @@ static sp_err join_pair(sp_tj_reader *r, const json_t *pair, sp_text_view *out)
         return sp_fail(SP_E_UNSUPPORTED, "%s: model.merges: a token contains a space", r->path);
     size_t n = strlen(a), m = strlen(b);
     char *joined = sp_arena_take(&r->arena, n + 1 + m, 1);
-    if (!joined) return sp_fail_nomem(n + 1 + m, "merges");
+    if (!joined) return sp_fail_nomem("merges");
     memcpy(joined, a, n);
     joined[n] = ' ';
     memcpy(joined + n + 1, b, m);
@@ -201,7 +201,7 @@ static sp_err read_merges(sp_tj_reader *r, const json_t *model)
     size_t i;
     if (!json_is_array(merges)) return sp_tj_malformed(r, "model.merges", "is not an array");
     sp_text_view *list = sp_arena_take(&r->arena, json_array_size(merges), sizeof *list);
-    if (!list) return sp_fail_nomem(json_array_size(merges) * sizeof *list, "merges");
+    if (!list) return sp_fail_nomem("merges");
     json_array_foreach(merges, i, m)
     {
         if (json_is_string(m))
@@ -418,7 +418,7 @@ sp_err sp_tokenizer_from_json(const char *dir, sp_tokenizer **out)
 {
     json_t *root = NULL, *config = NULL, *generation = NULL;
     char *path = sp_path_join(dir, "tokenizer.json");
-    if (!path) return sp_fail_nomem(strlen(dir) + 16, "a path");
+    if (!path) return sp_fail_nomem("a path");
     sp_err err = sp_json_read(dir, "tokenizer.json", &root);
     if (err == SP_OK && !root) err = sp_fail(SP_E_IO, "%s: no such file", path);
     if (err == SP_OK) err = sp_json_read(dir, "tokenizer_config.json", &config);

@@ -90,7 +90,7 @@ static sp_err read_charsmap(sp_tj_reader *r, const json_t *step)
     if (sp_tj_absent(text)) return SP_OK;
     if (!s || n % 4) return sp_tj_malformed(r, field, "is not base64");
     uint8_t *out = sp_arena_take(&r->arena, n / 4 * 3 + 1, 1);
-    if (!out) return sp_fail_nomem(n, "a table of characters");
+    if (!out) return sp_fail_nomem("a table of characters");
     size_t end = n;
     while (end && n - end < 2 && s[end - 1] == '=') end--;
     for (size_t i = 0; i < end; i++) {

@@ -61,7 +61,7 @@ sp_err sp_trie_build(sp_trie *t, sp_arena *arena, sp_trie_key *keys, size_t n)
     for (size_t i = 0; err == SP_OK && i < b.nodes.n; i++) err = add_children(&b, i);
     const size_t bytes = b.nodes.n * sizeof *b.nodes.v;
     sp_trie_node *nodes = err == SP_OK ? sp_arena_take(arena, b.nodes.n, sizeof *nodes) : NULL;
-    if (err == SP_OK && !nodes) err = sp_fail_nomem(bytes, "a trie of tokens");
+    if (err == SP_OK && !nodes) err = sp_fail_nomem("a trie of tokens");
     if (nodes) memcpy(nodes, b.nodes.v, bytes);
     if (nodes) t->nodes = nodes;
     sp_vec_fini(&b.nodes);

@@ -14,7 +14,7 @@ sp_err sp_unigram_load(sp_tokenizer *t, const sp_vocab_spec *spec)
 {
     sp_trie_key *keys = sp_alloc(t->n_tokens, sizeof *keys);
     size_t n = 0;
-    if (!keys) return sp_fail_nomem(t->n_tokens * sizeof *keys, "token texts");
+    if (!keys) return sp_fail_nomem("token texts");
     for (size_t i = 0; i < t->n_tokens; i++)
         if (sp_token_mergeable(t, (uint32_t)i)) keys[n++] = (sp_trie_key){t->texts[i], (int32_t)i};
     sp_err err = sp_trie_build(&t->trie, &t->arena, keys, n);

@@ -38,7 +38,7 @@ sp_err sp_wordpiece_load(sp_tokenizer *t, const sp_vocab_spec *spec)
     if (t->marks.unk < 0) return sp_fail(SP_E_FORMAT, "%s: there is no unknown token", spec->path);
     for (size_t i = 0; i < t->n_tokens; i++) total += t->texts[i].n + 1;
     char *blob = sp_arena_take(&t->arena, total, 1);
-    if (!blob) return sp_fail_nomem(total, "token pieces");
+    if (!blob) return sp_fail_nomem("token pieces");
     SP_TRY(sp_dict_init(&t->by.piece, t->n_tokens));
     SP_TRY(sp_dict_init(&t->by.tail, t->n_tokens / 4));
     for (size_t i = 0; i < t->n_tokens; i++) {

@@ -11,7 +11,7 @@
 sp_err sp_graph_copy(sp_arena *strings, const char *s, size_t n, const char **out)
 {
     char *copy = sp_arena_take(strings, n + 1, 1); /* zeroed, so terminated */
-    if (!copy) return sp_fail_nomem(n + 1, "a text");
+    if (!copy) return sp_fail_nomem("a text");
     if (n) memcpy(copy, s, n);
     *out = copy;
     return SP_OK;
@@ -52,7 +52,7 @@ sp_err sp_graph_describe(sp_graph *g, sp_graph_info *out)
     SP_NEED(g);
     SP_NEED(out);
     sp_graph_info info = {.backend = g->ops->name, .strings = SP_NEW(sp_arena)};
-    if (!info.strings) return sp_fail_nomem(sizeof(sp_arena), "a description");
+    if (!info.strings) return sp_fail_nomem("a description");
     sp_err err = sp_graph_begin(g);
     if (err == SP_OK) err = g->ops->describe(g, &info, info.strings);
     sp_graph_end(g);
@@ -99,7 +99,7 @@ void sp_graph_answer_fini(sp_graph_answer *a)
 static sp_err answer_init(answer *a, sp_graph *g, const char *question)
 {
     *a = (answer){.g = g, .strings = SP_NEW(sp_arena)};
-    if (!a->strings) return sp_fail_nomem(sizeof(sp_arena), "an answer");
+    if (!a->strings) return sp_fail_nomem("an answer");
     sp_err err = sp_graph_question_init(&a->q, question);
     if (err != SP_OK) sp_free(a->strings);
     return err;
@@ -171,7 +171,7 @@ static sp_err path_arrays_take(sp_arena *strings, int n_hops, path_arrays *out)
     out->inverse = sp_arena_take(strings, n, sizeof(bool));
     return out->nodes && out->relations && out->sources && out->inverse
                ? SP_OK
-               : sp_fail_nomem((n + 1) * sizeof(char *), "a path");
+               : sp_fail_nomem("a path");
 }
 
 static sp_err add_path(answer *a, int entity, const sp_graph_walk *w, const sp_graph_choice *c)

@@ -162,7 +162,7 @@ static sp_err remember(memory *k, sp_text t, int64_t id)
     if (id >= SP_DICT_NONE) return SP_OK;
     if (k->n_bytes > CACHE_BYTES) forget(k);
     char *copy = sp_arena_take(&k->strings, t.n + 1, 1);
-    if (!copy) return sp_fail_nomem(t.n, "a name");
+    if (!copy) return sp_fail_nomem("a name");
     memcpy(copy, t.s, t.n);
     k->n_bytes += t.n + 64; /* with its slot in the table */
     return sp_dict_put(&k->ids, copy, t.n, (uint32_t)id);

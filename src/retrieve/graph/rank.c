@@ -229,7 +229,7 @@ static sp_err read_names(ranking *r)
 {
     int n = (int)r->w->patterns.n, left = r->n_terms ? MAX_NAMES : 0;
     int *order = SP_NEW_N(int, n);
-    if (!order) return sp_fail_nomem((size_t)n * sizeof *order, "paths");
+    if (!order) return sp_fail_nomem("paths");
     for (int p = 0; p < n; p++) order[p] = p;
     qsort_r(order + 1, (size_t)n - 1, sizeof *order, by_score, r->patterns);
     sp_err err = SP_OK;
@@ -342,7 +342,7 @@ sp_err sp_graph_rank(sp_graph *g, const sp_graph_walk *w, const sp_graph_rank_op
     r.covered = SP_NEW_N(uint8_t, n);
     sp_err err = SP_OK;
     if (!r.tf || !r.patterns || !r.paths || !r.gain || !r.covered)
-        err = sp_fail_nomem(n * sizeof *r.paths, "paths");
+        err = sp_fail_nomem("paths");
     if (err == SP_OK) {
         find_terms(&r);
         err = count_terms(&r);

@@ -99,7 +99,7 @@ sp_err sp_graph_drop_roles(sp_graph *g, const sp_graph_question *q, sp_graph_nam
     for (size_t i = 0; i < named->n; i++) any |= is_small(q, &named->v[i]);
     if (!any || named->n < 2) return SP_OK;
     bool *like = sp_alloc_zero(named->n * (q->words.n + 1), sizeof *like);
-    if (!like) return sp_fail_nomem(named->n * (q->words.n + 1), "the words of a question");
+    if (!like) return sp_fail_nomem("the words of a question");
     sp_err err = drop_roles(g, q, like, named);
     sp_free(like);
     return err;

@@ -514,7 +514,7 @@ static sp_err describe(sp_graph *base, sp_graph_info *out, sp_arena *strings)
     SP_TRY(ask(g, &answer, &rows));
     sp_err err = SP_OK;
     out->relations = SP_NEW_N(sp_graph_relation, json_array_size(rows));
-    if (!out->relations) err = sp_fail_nomem(json_array_size(rows), "relations");
+    if (!out->relations) err = sp_fail_nomem("relations");
     json_array_foreach(rows, i, row)
     {
         const char *p = value_of(row, "p");
@@ -560,7 +560,7 @@ static const sp_graph_ops ops = {
 static sp_err keep(const char *s, char **out)
 {
     *out = s ? sp_strdup_n(s, strlen(s)) : NULL;
-    return s && !*out ? sp_fail_nomem(strlen(s), "a name") : SP_OK;
+    return s && !*out ? sp_fail_nomem("a name") : SP_OK;
 }
 
 sp_err sp_graph_sparql_open(const sp_graph_open_opts *o, sp_graph **out)
@@ -571,7 +571,7 @@ sp_err sp_graph_sparql_open(const sp_graph_open_opts *o, sp_graph **out)
         return sp_fail(SP_E_ARG, "rdf_graph: \"%s\" is not an IRI", o->rdf_graph);
     if (o->timeout_ms < 0) return sp_fail(SP_E_ARG, "timeout_ms: %d is negative", o->timeout_ms);
     sparql_graph *g = SP_NEW(sparql_graph);
-    if (!g) return sp_fail_nomem(sizeof *g, "a graph");
+    if (!g) return sp_fail_nomem("a graph");
     g->base.ops = &ops;
     sp_err err = keep(o->where, &g->url);
     if (err == SP_OK) err = keep(o->rdf_graph, &g->graph);

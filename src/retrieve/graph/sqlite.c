@@ -87,7 +87,7 @@ static sp_err column(sqlite3_stmt *s, int i, sp_arena *strings, const char **out
 {
     const char *text = (const char *)sqlite3_column_text(s, i);
     size_t n = (size_t)sqlite3_column_bytes(s, i);
-    if (!text && sqlite3_errcode(sqlite3_db_handle(s)) == SQLITE_NOMEM) return sp_fail_nomem(n + 1, "a name");
+    if (!text && sqlite3_errcode(sqlite3_db_handle(s)) == SQLITE_NOMEM) return sp_fail_nomem("a name");
     return sp_graph_copy(strings, text ? text : "", text ? n : 0, out);
 }
 
@@ -374,11 +374,11 @@ static const sp_graph_ops ops = {
 sp_err sp_graph_sqlite_open(const sp_graph_open_opts *o, sp_graph **out)
 {
     sqlite_graph *g = SP_NEW(sqlite_graph);
-    if (!g) return sp_fail_nomem(sizeof *g, "a graph");
+    if (!g) return sp_fail_nomem("a graph");
     g->base.ops = &ops;
     sp_err err = SP_OK;
     g->path = sp_strdup_n(o->where, strlen(o->where));
-    if (!g->path) err = sp_fail_nomem(strlen(o->where), "a file name");
+    if (!g->path) err = sp_fail_nomem("a file name");
     if (err == SP_OK) err = sp_graph_db_open(o->where, false, &g->db);
     for (int i = 0; err == SP_OK && i < N_STATEMENTS; i++)
         err = sp_graph_db_prepare(g->db, g->path, statements[i], &g->run[i]);

@@ -117,7 +117,7 @@ static sp_err add_child(trie *t, int parent, int *child)
     if (t->nodes.n >= INT32_MAX) return sp_fail(SP_E_LIMIT, "a tree of %zu nodes", t->nodes.n);
     SP_TRY(sp_vec_reserve(&t->nodes, 1));
     char *key = sp_arena_take(t->strings, t->key.n + 1, 1);
-    if (!key) return sp_fail_nomem(t->key.n, "a tree");
+    if (!key) return sp_fail_nomem("a tree");
     memcpy(key, t->key.v, t->key.n);
     int node = (int)t->nodes.n;
     SP_TRY(sp_dict_put(&t->by_key, key, t->key.n, (uint32_t)node));
@@ -190,7 +190,7 @@ static sp_err number_nodes(const trie *t, sp_graph_tree *out)
     if (result.v && number && up)
         walk(t, number, up, &result);
     else
-        err = sp_fail_nomem(n * sizeof(sp_graph_node), "a tree");
+        err = sp_fail_nomem("a tree");
     sp_free(number);
     sp_free(up);
     if (err == SP_OK)
@@ -208,7 +208,7 @@ sp_err sp_graph_tree_build(const sp_graph_path *paths, int n_paths, sp_graph_sty
     trie t = {.strings = SP_NEW(sp_arena)};
     sp_graph_tree result = {0};
     sp_err err =
-        t.strings ? sp_dict_init(&t.by_key, 64) : sp_fail_nomem(sizeof(sp_arena), "a tree");
+        t.strings ? sp_dict_init(&t.by_key, 64) : sp_fail_nomem("a tree");
     if (err == SP_OK) err = sp_vec_reserve(&t.nodes, 1);
     if (err == SP_OK) t.nodes.v[t.nodes.n++] = (trie_node){"", NONE, NONE, NONE};
     for (int i = 0; err == SP_OK && i < n_paths; i++)

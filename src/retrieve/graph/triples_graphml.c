@@ -170,7 +170,7 @@ sp_err sp_triples_read_graphml(const sp_triples_input *in, const sp_triple_sink 
     xmlResetLastError();
     g.xml = xmlReaderForMemory(in->data, (int)in->n, NULL, NULL,
                                XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING);
-    if (!g.xml) return sp_fail_nomem(in->n, "an XML reader");
+    if (!g.xml) return sp_fail_nomem("an XML reader");
     sp_err err = read_all(&g);
     xmlFreeTextReader(g.xml);
     xmlFree(g.id);

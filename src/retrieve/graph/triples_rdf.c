@@ -195,7 +195,7 @@ static sp_err read_all(rdf *r, raptor_world *world)
     unsigned char *name = raptor_uri_filename_to_uri_string(r->in->path);
     raptor_uri *base = name ? raptor_new_uri(world, name) : NULL;
     r->parser = base ? raptor_new_parser(world, turtle ? "turtle" : "ntriples") : NULL;
-    sp_err err = r->parser ? SP_OK : sp_fail_nomem(sizeof *r, "an RDF parser");
+    sp_err err = r->parser ? SP_OK : sp_fail_nomem("an RDF parser");
     if (err == SP_OK) {
         raptor_parser_set_option(r->parser, RAPTOR_OPTION_NO_NET, NULL, 1);
         raptor_parser_set_option(r->parser, RAPTOR_OPTION_NO_FILE, NULL, 1);
@@ -212,13 +212,13 @@ sp_err sp_triples_read_rdf(const sp_triples_input *in, const sp_triple_sink *sin
 {
     rdf r = {.in = in, .sink = sink, .line = in->line};
     raptor_world *world = raptor_new_world();
-    if (!world) return sp_fail_nomem(sizeof r, "an RDF parser");
+    if (!world) return sp_fail_nomem("an RDF parser");
     raptor_world_set_flag(world, RAPTOR_WORLD_FLAG_WWW_SKIP_INIT_FINISH, 1);
     raptor_world_set_flag(world, RAPTOR_WORLD_FLAG_LIBXML_GENERIC_ERROR_SAVE, 0);
     raptor_world_set_flag(world, RAPTOR_WORLD_FLAG_LIBXML_STRUCTURED_ERROR_SAVE, 0);
     raptor_world_set_log_handler(world, &r, on_message);
     sp_err err = raptor_world_open(world) == 0 ? read_all(&r, world)
-                                               : sp_fail_nomem(sizeof r, "an RDF parser");
+                                               : sp_fail_nomem("an RDF parser");
     raptor_free_world(world);
     sp_vec_fini(&r.node[0]);
     sp_vec_fini(&r.node[1]);

@@ -79,7 +79,7 @@ static sp_err find_pattern(sp_graph_walk *w, int parent, const sp_graph_edge *e,
     uint32_t known = sp_dict_get(&w->pattern_of, key, sizeof key);
     if (known != SP_DICT_NONE) return *out = (int)known, SP_OK;
     int64_t *kept = sp_arena_take(&w->keys, 1, sizeof key);
-    if (!kept) return sp_fail_nomem(sizeof key, "paths");
+    if (!kept) return sp_fail_nomem("paths");
     memcpy(kept, key, sizeof key);
     SP_TRY(sp_vec_reserve(&w->patterns, 1));
     SP_TRY(sp_dict_put(&w->pattern_of, kept, sizeof key, (uint32_t)w->patterns.n));

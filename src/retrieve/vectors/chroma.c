@@ -177,7 +177,7 @@ sp_err sp_chroma_open(const sp_vectors_opts *o, sp_chroma **out)
 {
     const char *token = getenv("SPOLIA_CHROMA_TOKEN");
     sp_chroma *c = SP_NEW(sp_chroma);
-    if (!c) return sp_fail_nomem(sizeof *c, "vectors");
+    if (!c) return sp_fail_nomem("vectors");
     pthread_mutex_init(&c->lock, NULL);
     c->mark = o->mark;
     c->n_dims = o->n_dims;

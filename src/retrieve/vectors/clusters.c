@@ -35,7 +35,7 @@ struct sp_clusters {
 sp_err sp_clusters_create(const sp_vectors_opts *o, sp_clusters **out)
 {
     sp_clusters *c = SP_NEW(sp_clusters);
-    if (!c) return sp_fail_nomem(sizeof *c, "vectors");
+    if (!c) return sp_fail_nomem("vectors");
     *c = (sp_clusters){.n_dims = (size_t)o->n_dims,
                        .most = (size_t)o->n_clusters,
                        .flat = o->kind == SP_VECTORS_FLAT,
@@ -44,7 +44,7 @@ sp_err sp_clusters_create(const sp_vectors_opts *o, sp_clusters **out)
     c->n_lists = c->flat;
     if (c->flat && !c->lists) {
         sp_free(c);
-        return sp_fail_nomem(sizeof *c->lists, "vectors");
+        return sp_fail_nomem("vectors");
     }
     *out = c;
     return SP_OK;
@@ -86,7 +86,7 @@ sp_err sp_clusters_use(sp_clusters *c, const float *centroids, size_t n)
     if (!lists || !copy) {
         sp_free(lists);
         sp_free(copy);
-        return sp_fail_nomem(n * c->n_dims * sizeof *copy, "clusters");
+        return sp_fail_nomem("clusters");
     }
     memcpy(copy, centroids, n * c->n_dims * sizeof *copy);
     free_lists(c);
@@ -163,7 +163,7 @@ sp_err sp_clusters_train(sp_clusters *c, const float *v, size_t n, sp_team *team
     assigning a = {.c = c, .centroids = centroids, .v = v, .n = n, .n_centroids = n_lists};
     size_t *sizes = sp_alloc(n_lists, sizeof *sizes);
     a.to = sp_alloc(n, sizeof *a.to);
-    sp_err err = centroids && sizes && a.to ? SP_OK : sp_fail_nomem(n * sizeof *a.to, "clusters");
+    sp_err err = centroids && sizes && a.to ? SP_OK : sp_fail_nomem("clusters");
     for (size_t i = 0; i < n_lists && err == SP_OK; i++) /* evenly spaced ones begin */
         memcpy(centroids + i * c->n_dims, v + i * n / n_lists * c->n_dims, c->n_dims * sizeof *centroids);
     for (int i = 0; i < ROUNDS && err == SP_OK; i++) {
@@ -257,7 +257,7 @@ static sp_err make_sieve(visit *v)
     const sp_vectors_query *q = v->q;
     if (!q->allowed) return SP_OK;
     v->sieve = SP_NEW_N(uint64_t, SIEVE_BITS / 64);
-    if (!v->sieve) return sp_fail_nomem(SIEVE_BITS / 8, "vectors");
+    if (!v->sieve) return sp_fail_nomem("vectors");
     for (size_t i = 0; i < q->n_allowed; i++)
         v->sieve[bit_of(q->allowed[i]) / 64] |= UINT64_C(1) << bit_of(q->allowed[i]) % 64;
     return SP_OK;
@@ -304,7 +304,7 @@ static sp_err visit_lists(visit *v, size_t n)
 {
     const sp_clusters *c = v->c;
     sp_best near = {.k = (int)n, .v = sp_alloc(2 * n, sizeof *near.v)};
-    if (!near.v) return sp_fail_nomem(n * sizeof *near.v, "clusters");
+    if (!near.v) return sp_fail_nomem("clusters");
     for (size_t i = 0; i < c->n_lists; i++)
         sp_best_add(&near, (sp_near){(int64_t)i, 1 - c->product(v->q->v, c->centroids + i * c->n_dims, c->n_dims)});
     sp_near *order = near.v + n;

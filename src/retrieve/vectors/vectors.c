@@ -28,7 +28,7 @@ sp_err sp_vectors_create(const sp_vectors_opts *o, sp_vectors **out)
 {
     if (o->n_dims < 1 || o->n_dims > 65536) return sp_fail(SP_E_ARG, "vectors of %d numbers", o->n_dims);
     sp_vectors *x = SP_NEW(sp_vectors);
-    if (!x) return sp_fail_nomem(sizeof *x, "vectors");
+    if (!x) return sp_fail_nomem("vectors");
     x->o = *o;
     if (!x->o.links) x->o.links = 16;
     if (!x->o.effort) x->o.effort = 200;
@@ -145,7 +145,7 @@ sp_err sp_vectors_add(sp_vectors *x, const int64_t *ids, const float *v, size_t 
     if (x->graph) return add_to_graph(x, ids, v, n, team);
     if (x->chroma) return sp_chroma_add(x->chroma, ids, v, n);
     uint32_t *clusters = sp_alloc(n + 1, sizeof *clusters);
-    if (!clusters) return sp_fail_nomem(n * sizeof *clusters, "vectors");
+    if (!clusters) return sp_fail_nomem("vectors");
     sp_vectors_assign(x, v, n, team, clusters);
     sp_err err = sp_clusters_add(x->clusters, ids, v, n, clusters);
     sp_free(clusters);
@@ -237,7 +237,7 @@ sp_err sp_vectors_search(const sp_vectors *x, const sp_vectors_query *q, sp_near
     if (q->k < 1) return sp_fail(SP_E_ARG, "a search for %d vectors", q->k);
     const size_t most = SP_MIN((size_t)q->k, sp_vectors_count(x));
     sp_best best = {.k = (int)most, .v = sp_alloc(most + 1, sizeof *best.v)};
-    if (!best.v) return sp_fail_nomem(most * sizeof *best.v, "the nearest vectors");
+    if (!best.v) return sp_fail_nomem("the nearest vectors");
     sp_err err = SP_OK;
     const bool plain = x->graph && !q->on_stage && !q->allowed;
     if (most == 0)

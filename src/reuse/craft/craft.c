@@ -84,7 +84,7 @@ static sp_err counts_of(const sp_reuse_input *in, sp_plan *plan, int32_t *out)
     size_t n = (size_t)in->n_segs;
     float *weight = sp_arena_take(&plan->arena, n, sizeof *weight);
     int32_t *size = sp_arena_take(&plan->arena, n, sizeof *size);
-    if (!weight || !size) return sp_fail_nomem(n * sizeof *size, "a plan");
+    if (!weight || !size) return sp_fail_nomem("a plan");
     for (int i = 0; i < in->n_segs; i++)
         if (sp_reuse_is_chunk(in, i)) {
             in->found[i].cfo = cfo_of(in, i, in->found[i].copy); /* it may have been loaded since */
@@ -116,7 +116,7 @@ static sp_err new_layout(const sp_reuse_input *in, sp_plan *plan, layout *l)
 {
     size_t n = (size_t)in->n_segs;
     int32_t *v = sp_arena_take(&plan->arena, 6 * n + 1, sizeof *v);
-    if (!v) return sp_fail_nomem(6 * n * sizeof *v, "a plan");
+    if (!v) return sp_fail_nomem("a plan");
     *l = (layout){v, v + n, v + 2 * n, v + 3 * n};
     for (int i = 0; i < in->n_segs; i++) {
         l->patch[i] = l->recomputed[i] = -1;
@@ -146,7 +146,7 @@ static sp_err add_scattered(const sp_reuse_input *in, const scattered *s, sp_pla
                             int32_t *seg_of, int *span)
 {
     int32_t *pos = sp_arena_take(&plan->arena, (size_t)s->n, sizeof *pos);
-    if (!pos) return sp_fail_nomem((size_t)s->n * sizeof *pos, "a plan");
+    if (!pos) return sp_fail_nomem("a plan");
     for (int32_t k = 0; k < s->n; k++) {
         pos[k] = in->found[s->seg].at + s->tokens[k];
         SP_TRY(sp_plan_mark_stale(plan, s->seg, s->tokens[k]));
@@ -180,7 +180,7 @@ static sp_err add_recomputed(const sp_reuse_input *in, int i, sp_plan *plan, lay
     int span;
     if (n == 0) return SP_OK;
     int32_t *tokens = sp_arena_take(&plan->arena, (size_t)n, sizeof *tokens);
-    if (!tokens) return sp_fail_nomem((size_t)n * sizeof *tokens, "a plan");
+    if (!tokens) return sp_fail_nomem("a plan");
     for (int32_t k = 0; k < n; k++) tokens[k] = c->facts.stats.order[k];
     qsort(tokens, (size_t)n, sizeof *tokens, ascending);
     for (int32_t k = 0; k < n && l->patch[i] >= 0; k++) {
@@ -207,7 +207,7 @@ static sp_err add_todo(const sp_reuse_input *in, int see, sp_plan *plan, const l
     size_t n = 0;
     for (int i = 0; i < in->n_segs; i++) n += (size_t)in->segs[i].n;
     plan->twins = sp_arena_take(&plan->arena, n, sizeof *plan->twins);
-    if (!plan->twins) return sp_fail_nomem(n * sizeof *plan->twins, "a plan");
+    if (!plan->twins) return sp_fail_nomem("a plan");
     for (int i = 0; i < in->n_segs; i++) {
         if (plan->slots[i].n_known == 0) SP_TRY(sp_reuse_add_tokens(in, i, see, plan));
         while (plan->n_twins < plan->n_todo) plan->twins[plan->n_twins++] = (sp_twin){-1, 0};
@@ -261,7 +261,7 @@ static sp_err plan_probe(const sp_reuse_input *in, sp_plan *plan, layout *l)
     SP_TRY(sp_reuse_spans(in, plan));
     for (int i = 0; i < in->n_segs; i++) SP_TRY(add_patch(in, i, plan, l));
     uint16_t *seen = sp_arena_take(&plan->arena, (size_t)plan->n_spans, sizeof *seen);
-    if (!seen) return sp_fail_nomem((size_t)plan->n_spans * sizeof *seen, "a probe");
+    if (!seen) return sp_fail_nomem("a probe");
     for (int s = 0; s < plan->n_spans; s++)
         if (plan->slots[s].n_known || s == in->n_segs - 1) seen[n++] = (uint16_t)s;
     SP_TRY(sp_plan_add_sight(plan, seen, n, &see));

@@ -134,7 +134,7 @@ static sp_err measure_chunk(const sp_reuse_input *in, sp_plan *plan, int i, sp_c
     out->inter = sp_arena_take(&plan->arena, (size_t)i, sizeof *out->inter);
     out->on = out->to_prior && out->inter;
     return out->on ? SP_OK
-                   : sp_fail_nomem((size_t)in->segs[i].n * sizeof(float), "attention statistics");
+                   : sp_fail_nomem("attention statistics");
 }
 
 sp_err sp_craft_gate_begin(const sp_reuse_input *in, sp_plan *plan, const int32_t *seg_of,
@@ -147,7 +147,7 @@ sp_err sp_craft_gate_begin(const sp_reuse_input *in, sp_plan *plan, const int32_
     float *looks = sp_arena_take(&plan->arena, n, sizeof *looks);
     sp_craft_measured *chunks = sp_arena_take(&plan->arena, n, sizeof *chunks);
     if (!w || !first_of || !flags || !looks || !chunks)
-        return sp_fail_nomem(n * sizeof *chunks, "attention statistics");
+        return sp_fail_nomem("attention statistics");
     for (int i = 0; i < in->n_segs; i++) {
         bool is_new = plan->slots[i].n_known == 0, computed = recomputed && (is_new || recomputed[i] >= 0);
         bool is_chunk = in->segs[i].kind == SP_SEG_CHUNK && (recomputed || !is_new);

@@ -144,7 +144,7 @@ static sp_err read_entry(const char *model, const char *section, const char *nam
 {
     json_t *root = NULL;
     char *path = sp_calibration_path(model);
-    if (!path) return sp_fail_nomem(strlen(model), "a path");
+    if (!path) return sp_fail_nomem("a path");
     sp_err err = load(path, &root);
     const reading e = {path, section, name, json_object_get(json_object_get(root, section), name)};
     if (err == SP_OK && e.object) err = read(&e, out);
@@ -198,7 +198,7 @@ sp_err sp_calibration_of_quality(const char *quality, const char *model, sp_cali
 static sp_err replace(const char *path, const char *text)
 {
     char *draft = joined(path, strlen(path), ".XXXXXX");
-    if (!draft) return sp_fail_nomem(strlen(path), "a path");
+    if (!draft) return sp_fail_nomem("a path");
     const size_t n = strlen(text);
     const int f = mkstemp(draft);
     bool good = f >= 0 && write(f, text, n) == (ssize_t)n && fchmod(f, 0644) == 0 && fsync(f) == 0;
@@ -226,12 +226,12 @@ sp_err sp_calibration_write(const char *model, const char *section, const char *
 {
     char *path = sp_calibration_path(model), *body = NULL;
     json_t *root = NULL;
-    sp_err err = path && entry ? load(path, &root) : sp_fail_nomem(strlen(model), "a path");
+    sp_err err = path && entry ? load(path, &root) : sp_fail_nomem("a path");
     if (err == SP_OK) {
         root = add(root, section, name, entry);
         body = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6) | JSON_SORT_KEYS) : NULL;
         char *text = body ? joined(body, strlen(body), "\n") : NULL;
-        err = text ? replace(path, text) : sp_fail_nomem(0, "a calibration");
+        err = text ? replace(path, text) : sp_fail_nomem("a calibration");
         sp_free(text);
     }
     json_decref(entry);

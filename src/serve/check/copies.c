@@ -21,7 +21,7 @@ typedef struct reading {
 
 static sp_err fail_memory(void)
 {
-    return sp_fail_nomem(sizeof(sp_copy_info), "a list of copies");
+    return sp_fail_nomem("a list of copies");
 }
 
 /* text_of -- how a copy's segment begins, in the arena. */

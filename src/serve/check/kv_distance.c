@@ -50,7 +50,7 @@ sp_err sp_request_kv_deviation(const sp_request *r, const sp_request *reference,
         return sp_fail(SP_E_ARG, "KV deviation: the requests have different prompts");
     size_t n = (size_t)r->prompt.n_tokens;
     sp_kv_slot *slots = sp_alloc(2 * n, sizeof *slots);
-    if (!slots) return sp_fail_nomem(2 * n * sizeof *slots, "KV deviation");
+    if (!slots) return sp_fail_nomem("KV deviation");
     sp_kv_pairs pairs = {.a = slots, .b = slots + n};
     pairs.n = chunk_slots(r, reference, slots, slots + n);
     sp_err err = SP_OK;

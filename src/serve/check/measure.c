@@ -31,7 +31,7 @@ static sp_err copy_measure(sp_request *r, const sp_measure *m)
 {
     size_t n = (size_t)m->n_forced;
     int32_t *forced = sp_arena_take(&r->arena, n, sizeof *forced);
-    if (!forced) return sp_fail_nomem(n * sizeof *forced, "forced tokens");
+    if (!forced) return sp_fail_nomem("forced tokens");
     if (n) memcpy(forced, m->forced, n * sizeof *forced);
     r->measure = *m;
     r->measure.forced = forced;

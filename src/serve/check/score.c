@@ -60,8 +60,7 @@ static sp_err score(sp_context *c, void *arg)
     piece = SP_MIN(piece ? piece : SCORE_ROWS, c->limits.n_batch);
     float *logits = sp_alloc((size_t)piece * (size_t)c->model->hp.n_vocab, sizeof *logits);
     if (!logits)
-        return sp_fail_nomem((size_t)piece * (size_t)c->model->hp.n_vocab * sizeof *logits,
-                             "logits");
+        return sp_fail_nomem("logits");
     sp_segment seg = {.kind = SP_SEG_TEXT, .tokens = a->ids, .n = (int32_t)n};
     sp_plan plan;
     sp_plan_init(&plan, c->pool);

@@ -53,7 +53,7 @@ static sp_err consider(const sp_hit *chunk, void *user)
                 .text = copy(c, chunk->text),
                 .file = "",
                 .root = ""};
-    if (!h.title || !h.text) return sp_fail_nomem(strlen(chunk->text), "a passage");
+    if (!h.title || !h.text) return sp_fail_nomem("a passage");
     SP_TRY(sp_vec_reserve(&c->chosen, 1));
     c->chosen.v[c->chosen.n++] = h;
     return SP_OK;
@@ -71,7 +71,7 @@ sp_err sp_collection_ahead(sp_documents *d, const char *salt, const char *name, 
     snprintf(place, sizeof place, "%s/%.64s", tenant, name);
     SP_TRY(sp_counts_flush(d));
     choice c = {.counts = &counts, .most = most, .strings = SP_NEW(sp_arena)};
-    sp_err err = c.strings ? SP_OK : sp_fail_nomem(sizeof(sp_arena), "passages");
+    sp_err err = c.strings ? SP_OK : sp_fail_nomem("passages");
     if (err == SP_OK) err = sp_shelf_counted(d->shelf, place, most, &counts);
     if (counts.n) qsort(counts.v, counts.n, sizeof *counts.v, by_chunk);
     if (err == SP_OK)

@@ -106,7 +106,7 @@ sp_err sp_collection_embed(sp_documents *d, const char *salt, const char *id, co
     e.o.dimensions = 0;
     e.o.refuse_long = false;
     e.v = sp_alloc((size_t)BATCH * (size_t)info.n_embd, sizeof *e.v);
-    sp_err err = e.v ? SP_OK : sp_fail_nomem((size_t)BATCH * sizeof *e.v, "vectors");
+    sp_err err = e.v ? SP_OK : sp_fail_nomem("vectors");
     for (int64_t document = 1; document && err == SP_OK;) {
         err = sp_shelf_unembedded(d->shelf, info.id, tenant, id, &document);
         if (err == SP_OK && document) err = embed_document(&e, document);

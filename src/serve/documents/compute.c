@@ -105,7 +105,7 @@ static sp_err open_index(computing *k, const char *tenant)
 {
     SP_TRY(sp_shelf_chunks(k->d->shelf, tenant, NULL, &k->all));
     sp_index_text *v = sp_alloc((size_t)k->all.n + 1, sizeof *v);
-    if (!v) return sp_fail_nomem((size_t)k->all.n * sizeof *v, "chunks");
+    if (!v) return sp_fail_nomem("chunks");
     for (int i = 0; i < k->all.n; i++)
         v[i] = (sp_index_text){.title = k->all.v[i].title, .text = k->all.v[i].text};
     sp_err err = sp_texts_index(v, k->all.n, &k->index);

@@ -62,7 +62,7 @@ static sp_err open_clock(sp_documents *d, const char *path)
     d->opened_s = (int64_t)time(NULL);
     d->opened_us = sp_clock_us();
     if (!path) return SP_OK;
-    if (!(d->path = sp_strdup_n(path, strlen(path)))) return sp_fail_nomem(strlen(path), "a path");
+    if (!(d->path = sp_strdup_n(path, strlen(path)))) return sp_fail_nomem("a path");
     if (stat(path, &st) == 0 && d->opened_s - (int64_t)st.st_mtime > YEAR_S)
         d->doubt_s = d->opened_s - (int64_t)st.st_mtime;
     if (d->doubt_s)
@@ -137,7 +137,7 @@ sp_err sp_documents_open(sp_context *c, const sp_documents_opts *o, sp_documents
         return sp_fail(SP_E_ARG, "documents: size_words %d, overlap_words %d: the overlap must be smaller", size,
                        o->overlap_words);
     sp_documents *d = SP_NEW(sp_documents);
-    if (!d) return sp_fail_nomem(sizeof *d, "documents");
+    if (!d) return sp_fail_nomem("documents");
     *d = (sp_documents){
         .ctx = c, .size_words = size, .overlap_words = o->overlap_words, .embedder = o->embedder};
     pthread_mutex_init(&d->lock, NULL);
@@ -206,7 +206,7 @@ static sp_err take_piece(const sp_text_piece *piece, void *user)
     putting *p = user;
     sp_shelf_chunk c = {.title = copy_text(p, piece->title, piece->n_title),
                         .text = copy_text(p, piece->text, piece->n_text)};
-    if (!c.title || !c.text) return sp_fail_nomem(piece->n_text, "a document");
+    if (!c.title || !c.text) return sp_fail_nomem("a document");
     sp_sha256_field(p->hash, "title", piece->title, piece->n_title);
     sp_sha256_field(p->hash, "text", piece->text, piece->n_text);
     SP_TRY(sp_prompt_chunk(p->prompt, c.title, c.text));

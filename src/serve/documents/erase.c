@@ -130,7 +130,7 @@ static sp_err erase_device(sp_context *c, erasing *e)
     uint8_t *zeros = sp_alloc_zero(n_block, 1);
     uint32_t *blocks = sp_alloc(most, sizeof *blocks);
     sp_err err = zeros && blocks ? drop_all(c, e, &doomed, zeros, blocks)
-                                 : sp_fail_nomem(n_block, "erasing copies");
+                                 : sp_fail_nomem("erasing copies");
     sp_free(blocks);
     sp_free(zeros);
     sp_vec_fini(&doomed);
@@ -180,7 +180,7 @@ static sp_err look(sp_context *c, void *arg)
 {
     presence_query *q = arg;
     uint8_t *at = sp_alloc_zero(q->n, 1);
-    if (!at) return sp_fail_nomem(q->n, "a look for copies");
+    if (!at) return sp_fail_nomem("a look for copies");
     for (const sp_copy *copy = NULL; (copy = sp_ledger_next(c->ledger, copy));) {
         const sp_digest *id = find_id(q->ids, q->n, &copy->facts.id);
         if (id) at[id - q->ids] |= (uint8_t)copy->places;

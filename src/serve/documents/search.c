@@ -39,7 +39,7 @@ struct sp_searches {
 sp_err sp_searches_create(sp_shelf *shelf, sp_embedder *e, sp_searches **out)
 {
     sp_searches *s = SP_NEW(sp_searches);
-    if (!s) return sp_fail_nomem(sizeof *s, "searches");
+    if (!s) return sp_fail_nomem("searches");
     s->shelf = shelf;
     s->embedder = e;
     pthread_mutex_init(&s->lock, NULL);
@@ -151,7 +151,7 @@ static sp_err make_vectors(const sp_shelf_passages *p, int n_dims, sp_vectors **
 static sp_err make_index(const sp_shelf_passages *p, sp_index **out)
 {
     sp_index_text *v = sp_alloc((size_t)p->chunks.n + 1, sizeof *v);
-    if (!v) return sp_fail_nomem((size_t)p->chunks.n * sizeof *v, "chunks");
+    if (!v) return sp_fail_nomem("chunks");
     for (int i = 0; i < p->chunks.n; i++)
         v[i] = (sp_index_text){.title = p->chunks.v[i].title, .text = p->chunks.v[i].text};
     sp_err err = sp_texts_index(v, p->chunks.n, out);
@@ -192,7 +192,7 @@ static sp_err hold(sp_searches *s, const char *tenant, const char *collection, v
     view *v = find(s, place);
     if (!v) {
         v = SP_NEW(view);
-        err = v ? SP_OK : sp_fail_nomem(sizeof *v, "an index");
+        err = v ? SP_OK : sp_fail_nomem("an index");
         if (v) snprintf(v->place, sizeof v->place, "%s", place);
         if (v) v->n_users = 1;
         if (err == SP_OK) err = fill(s, v, tenant, collection);

@@ -140,7 +140,7 @@ static sp_err measure(sp_context *c, const sp_segment *head, int n_head, const s
 {
     estimate_args *a = user;
     sp_digest *ids = sp_alloc((size_t)n_head + 1, sizeof *ids);
-    if (!ids) return sp_fail_nomem((size_t)n_head * sizeof *ids, "the head of a chunk");
+    if (!ids) return sp_fail_nomem("the head of a chunk");
     for (int i = 0; i < n_head; i++) ids[i] = head[i].id;
     if (!a->all.n) measure_head(c, head, ids, n_head, &a->need);
     const sp_tiers_key key = {.seg = seg, .head = ids, .n_head = n_head};

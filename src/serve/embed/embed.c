@@ -36,7 +36,7 @@ sp_err sp_embedder_open(const sp_embedder_opts *o, sp_embedder **out)
     if (o->step_tokens < 0 || o->step_tokens > 1 << 20)
         return sp_fail(SP_E_ARG, "step_tokens: %d is not in 0..2^20", o->step_tokens);
     sp_embedder *e = SP_NEW(sp_embedder);
-    if (!e) return sp_fail_nomem(sizeof *e, "the embedder");
+    if (!e) return sp_fail_nomem("the embedder");
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_init(&e->turn, NULL);
     sp_err err = open_all(e, o);
@@ -83,7 +83,7 @@ sp_err sp_embed_job_init(sp_embed_job *j, size_t n, float *out, int width)
 {
     j->n = n;
     j->texts = SP_NEW_N(sp_encode_text, n);
-    if (!j->texts) return sp_fail_nomem(n * sizeof *j->texts, "the inputs of an encoder");
+    if (!j->texts) return sp_fail_nomem("the inputs of an encoder");
     for (size_t i = 0; i < n; i++) j->texts[i].out = out + i * (size_t)width;
     return SP_OK;
 }
@@ -263,7 +263,7 @@ sp_err sp_embedder_embed(sp_embedder *e, const sp_embed_input *inputs, size_t n,
                        n_dims, width);
     if ((unsigned)j.o->kind > SP_EMBED_DOCUMENT) return sp_fail(SP_E_ARG, "kind: %d is unknown", (int)j.o->kind);
     float *vectors = sp_alloc(n * (size_t)width, sizeof *vectors);
-    if (!vectors) return sp_fail_nomem(n * (size_t)width * sizeof *vectors, "vectors");
+    if (!vectors) return sp_fail_nomem("vectors");
     sp_err err = sp_embed_job_init(&j, n, vectors, width);
     if (err == SP_OK) err = read_inputs(&j, inputs);
     if (err == SP_OK) err = sp_embed_job_run(&j, n_tokens);

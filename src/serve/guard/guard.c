@@ -20,7 +20,7 @@ sp_err sp_guard_create(float share, float bound, sp_guard **out)
     if (!(bound > 0))
         return sp_fail(SP_E_ARG, "guard: a bound of %g nats is not above 0", (double)bound);
     sp_guard *g = SP_NEW(sp_guard);
-    if (!g) return sp_fail_nomem(sizeof *g, "the guard");
+    if (!g) return sp_fail_nomem("the guard");
     g->share = share;
     g->bound = bound;
     *out = g;

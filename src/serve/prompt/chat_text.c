@@ -61,7 +61,7 @@ static sp_err result_json(const sp_template_text *x, char **out)
     char *copy = text ? sp_strdup_n(text, strlen(text)) : NULL;
     json_decref(json);
     free(text);
-    if (!copy) return sp_fail_nomem(x->n, "the text of the chat");
+    if (!copy) return sp_fail_nomem("the text of the chat");
     *out = copy;
     return SP_OK;
 }

@@ -76,7 +76,7 @@ static int32_t *bucket_of(const sp_known *k, uint64_t start)
 sp_err sp_known_create(int32_t max_texts, sp_known **out)
 {
     sp_known *k = SP_NEW(sp_known);
-    if (!k) return sp_fail_nomem(sizeof *k, "known texts");
+    if (!k) return sp_fail_nomem("known texts");
     *k = (sp_known){.max = max_texts, .n_buckets = 1, .window_power = power_of(WINDOW)};
     pthread_mutex_init(&k->lock, NULL);
     while (k->n_buckets < (uint32_t)max_texts) k->n_buckets *= 2;
@@ -84,7 +84,7 @@ sp_err sp_known_create(int32_t max_texts, sp_known **out)
     k->buckets = SP_NEW_N(int32_t, k->n_buckets);
     if (!k->texts || !k->buckets) {
         sp_known_destroy(k);
-        return sp_fail_nomem((size_t)max_texts * sizeof *k->texts, "known texts");
+        return sp_fail_nomem("known texts");
     }
     *out = k;
     return SP_OK;
@@ -198,7 +198,7 @@ static sp_err cut_known(const sp_known *k, uint64_t tenant, const char *text, si
 {
     if (!k || k->n == 0 || n < WINDOW) return add(out, text, n, false);
     uint64_t *prefix = sp_alloc(n + 1, sizeof *prefix);
-    if (!prefix) return sp_fail_nomem((n + 1) * sizeof *prefix, "a text");
+    if (!prefix) return sp_fail_nomem("a text");
     prefix[0] = 0;
     for (size_t i = 0; i < n; i++) prefix[i + 1] = hash_on(prefix[i], text[i]);
     sp_err err = SP_OK;

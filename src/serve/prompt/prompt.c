@@ -16,7 +16,7 @@ sp_err sp_prompt_create_for(sp_context *c, const char *salt, sp_prompt **out)
     SP_NEED(c);
     SP_NEED(out);
     sp_prompt *p = SP_NEW(sp_prompt);
-    if (!p) return sp_fail_nomem(sizeof *p, "a prompt");
+    if (!p) return sp_fail_nomem("a prompt");
     p->space = sp_context_prompts(c);
     p->tenant = sp_known_tenant(salt);
     sp_arena_init(&p->arena);
@@ -24,7 +24,7 @@ sp_err sp_prompt_create_for(sp_context *c, const char *salt, sp_prompt **out)
     char *copy = n ? sp_arena_take(&p->arena, n, 1) : NULL;
     if (n && !copy) {
         sp_prompt_destroy(p);
-        return sp_fail_nomem(n, "the salt of a prompt");
+        return sp_fail_nomem("the salt of a prompt");
     }
     if (n) memcpy(copy, salt, n);
     p->salt = copy;
@@ -76,7 +76,7 @@ sp_err sp_prompt_push(sp_prompt *p, sp_segment seg, const int32_t *ids, size_t n
     seg.n = (int32_t)n;
     seg.tenant = p->tenant;
     int32_t *copy = sp_arena_take(&p->arena, n, sizeof *copy);
-    if (!copy) return sp_fail_nomem(n * sizeof *copy, "a prompt");
+    if (!copy) return sp_fail_nomem("a prompt");
     memcpy(copy, ids, n * sizeof *ids);
     seg.tokens = copy;
     SP_TRY(sp_segment_id(&p->space->space, p->salt, copy, seg.n, &seg.id));
@@ -107,7 +107,7 @@ static sp_err extend_last(sp_prompt *p, sp_segment_kind kind, const int32_t *ids
     sp_segment seg = *last_of(p);
     size_t n_old = (size_t)seg.n;
     int32_t *tokens = sp_arena_take(&p->arena, n_old + n, sizeof *tokens);
-    if (!tokens) return sp_fail_nomem((n_old + n) * sizeof *tokens, "a prompt");
+    if (!tokens) return sp_fail_nomem("a prompt");
     memcpy(tokens, seg.tokens, n_old * sizeof *tokens);
     if (n) memcpy(tokens + n_old, ids, n * sizeof *tokens);
     seg.kind = kind;

@@ -40,7 +40,7 @@ struct sp_repeats {
 sp_err sp_repeats_create(sp_repeats **out)
 {
     sp_repeats *r = SP_NEW(sp_repeats);
-    if (!r) return sp_fail_nomem(sizeof *r, "repeated texts");
+    if (!r) return sp_fail_nomem("repeated texts");
     pthread_mutex_init(&r->lock, NULL);
     r->power = 1;
     for (int i = 0; i < WINDOW; i++) r->power *= BASE;

@@ -106,7 +106,7 @@ sp_err sp_prompt_tree(sp_prompt *p, const sp_prompt_node *nodes, int n)
     if (n == 0) return SP_OK;
     SP_TRY(begin_trees(p));
     added_node *added = sp_alloc((size_t)n, sizeof *added);
-    if (!added) return sp_fail_nomem((size_t)n * sizeof *added, "a tree");
+    if (!added) return sp_fail_nomem("a tree");
     const sp_segment *segs = p->segs.v;
     added_node base = {.seg = p->n_base - 1};
     base.end = sp_segment_at(segs, base.seg) + segs[base.seg].n;
@@ -137,7 +137,7 @@ static sp_err with_newlines(const char *const *texts, int n, sp_bytes *all)
 static sp_err add_lines(sp_prompt *p, const char *text, int n, bool under_first)
 {
     sp_prompt_node *nodes = sp_alloc((size_t)n, sizeof *nodes);
-    if (!nodes) return sp_fail_nomem((size_t)n * sizeof *nodes, "a list");
+    if (!nodes) return sp_fail_nomem("a list");
     for (int i = 0; i < n; i++, text += strlen(text) + 1)
         nodes[i] = (sp_prompt_node){.text = text, .parent = under_first && i ? 0 : -1};
     sp_err err = sp_prompt_tree(p, nodes, n);
@@ -151,7 +151,7 @@ sp_err sp_prompt_graph(sp_prompt *p, const sp_graph_tree *t)
     SP_NEED(t);
     if (t->n == 0) return SP_OK;
     sp_prompt_node *nodes = sp_alloc((size_t)t->n, sizeof *nodes);
-    if (!nodes) return sp_fail_nomem((size_t)t->n * sizeof *nodes, "the trees of a prompt");
+    if (!nodes) return sp_fail_nomem("the trees of a prompt");
     for (int i = 0; i < t->n; i++)
         nodes[i] = (sp_prompt_node){.text = t->v[i].text, .parent = t->v[i].parent};
     sp_err err = sp_prompt_tree(p, nodes, t->n);

@@ -25,7 +25,7 @@ sp_err sp_vocab_open(const char *path, sp_vocab **out)
     SP_NEED(path);
     SP_NEED(out);
     sp_vocab *v = SP_NEW(sp_vocab);
-    if (!v) return sp_fail_nomem(sizeof *v, "the vocabulary");
+    if (!v) return sp_fail_nomem("the vocabulary");
     sp_err err = sp_path_is_encoder(path) ? open_encoder(path, v) : open_model(path, v);
     if (err != SP_OK) {
         sp_vocab_close(v);

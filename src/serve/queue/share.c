@@ -47,11 +47,11 @@ sp_err sp_shares_join(sp_shares *s, const char *tenant, sp_share **out)
     sp_share **at = find(s, name), *share = *at;
     if (!share) {
         share = SP_NEW(sp_share);
-        if (!share) return sp_fail_nomem(sizeof *share, "a tenant");
+        if (!share) return sp_fail_nomem("a tenant");
         *share = (sp_share){.name = sp_strdup_n(name, strlen(name))};
         if (!share->name) {
             sp_free(share);
-            return sp_fail_nomem(strlen(name), "a tenant's name");
+            return sp_fail_nomem("a tenant's name");
         }
         *at = share;
         s->n_idle++;

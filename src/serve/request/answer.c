@@ -209,7 +209,7 @@ static sp_err keep_first(sp_request *r, const float *logits)
 {
     const size_t n = (size_t)r->ctx->model->hp.n_vocab;
     if (!(r->answer.first = sp_arena_take(&r->arena, n, sizeof *r->answer.first)))
-        return sp_fail_nomem(n * sizeof *r->answer.first, "logits");
+        return sp_fail_nomem("logits");
     memcpy(r->answer.first, logits, n * sizeof *logits);
     return SP_OK;
 }

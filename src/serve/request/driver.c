@@ -37,7 +37,7 @@ struct sp_driver {
 sp_err sp_driver_create(sp_context *c, sp_driver **out)
 {
     sp_driver *d = SP_NEW(sp_driver);
-    if (!d) return sp_fail_nomem(sizeof *d, "the engine thread");
+    if (!d) return sp_fail_nomem("the engine thread");
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->work, NULL);
     sp_cond_init(&d->done);

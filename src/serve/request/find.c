@@ -115,7 +115,7 @@ sp_err sp_request_find_again(sp_request *r, bool ready_only, bool computed)
     size_t n = (size_t)r->prompt.n_segs;
     sp_arena_reset(&r->look.arena);
     sp_found *now = sp_arena_take(&r->look.arena, n, sizeof *now);
-    if (!now) return sp_fail_nomem(n * sizeof *now, "a look-up");
+    if (!now) return sp_fail_nomem("a look-up");
     SP_TRY(look(r, ready_only, now));
     for (int i = 0; i < r->prompt.n_segs; i++) remember(&r->look.found[i], computed, &now[i]);
     sp_request_unpin(r, r->look.found); /* only now: what is found in both stays pinned */

@@ -153,7 +153,7 @@ static sp_err keep(sp_request *r, bool at_end)
     sp_reuse_input in = sp_request_input(r);
     sp_kept_list kept = {
         .v = sp_arena_take(&r->plans.now.arena, (size_t)r->prompt.n_segs, sizeof *kept.v)};
-    if (!kept.v) return sp_fail_nomem((size_t)r->prompt.n_segs * sizeof *kept.v, "copies to keep");
+    if (!kept.v) return sp_fail_nomem("copies to keep");
     SP_TRY(p->keep(&in, &r->plans.now, r->plans.role, &kept));
     const int n_computed = at_end ? r->plans.now.n_todo : r->plans.next_todo;
     const double measured = n_computed ? r->account.compute_us / n_computed : 0;

@@ -59,33 +59,33 @@ static sp_err copy_prompt(sp_request *r, const sp_prompt *p)
     r->prompt.segs = sp_arena_take(&r->arena, p->segs.n, sizeof *r->prompt.segs);
     const char **stop = sp_arena_take(&r->arena, (size_t)r->o.n_stop, sizeof *stop);
     if (!r->prompt.segs || !stop)
-        return sp_fail_nomem(p->segs.n * sizeof *r->prompt.segs, "a request");
+        return sp_fail_nomem("a request");
     for (size_t i = 0; i < p->segs.n; i++) {
         r->prompt.segs[i] = p->segs.v[i];
         size_t n = (size_t)r->prompt.segs[i].n;
         int32_t *tokens = sp_arena_take(&r->arena, n, sizeof *tokens);
-        if (!tokens) return sp_fail_nomem(n * sizeof *tokens, "a request");
+        if (!tokens) return sp_fail_nomem("a request");
         memcpy(tokens, p->segs.v[i].tokens, n * sizeof *tokens);
         r->prompt.segs[i].tokens = tokens;
     }
     for (int i = 0; i < r->o.n_stop; i++) {
         size_t n = strlen(r->o.stop[i]);
         char *copy = sp_arena_take(&r->arena, n + 1, 1);
-        if (!copy) return sp_fail_nomem(n, "a stop string");
+        if (!copy) return sp_fail_nomem("a stop string");
         memcpy(copy, r->o.stop[i], n);
         stop[i] = copy;
     }
     r->o.stop = stop;
     if (r->o.n_scored) {
         int32_t *scored = sp_arena_take(&r->arena, (size_t)r->o.n_scored, sizeof *scored);
-        if (!scored) return sp_fail_nomem((size_t)r->o.n_scored * sizeof *scored, "tokens to score");
+        if (!scored) return sp_fail_nomem("tokens to score");
         r->o.scored = memcpy(scored, r->o.scored, (size_t)r->o.n_scored * sizeof *scored);
         r->o.max_tokens = r->o.n_scored;
         r->o.grammar = NULL;
     }
     if (r->o.n_stop_tokens == 0) return SP_OK;
     int32_t *tokens = sp_arena_take(&r->arena, (size_t)r->o.n_stop_tokens, sizeof *tokens);
-    if (!tokens) return sp_fail_nomem((size_t)r->o.n_stop_tokens * 4, "stop tokens");
+    if (!tokens) return sp_fail_nomem("stop tokens");
     memcpy(tokens, r->o.stop_tokens, (size_t)r->o.n_stop_tokens * sizeof *tokens);
     r->o.stop_tokens = tokens;
     return SP_OK;
@@ -98,7 +98,7 @@ static sp_err copy_text(sp_request *r, const char *text, const char *what, const
     if (!text) return SP_OK;
     size_t n = strlen(text) + 1;
     char *copy = sp_arena_take(&r->arena, n, 1);
-    if (!copy) return sp_fail_nomem(n, what);
+    if (!copy) return sp_fail_nomem(what);
     memcpy(copy, text, n);
     *out = copy;
     return SP_OK;
@@ -163,7 +163,7 @@ static sp_err take_lists(sp_request *r)
     r->prompt.ids = sp_arena_take(&r->arena, n, sizeof *r->prompt.ids);
     r->look.found = sp_arena_take(&r->arena, n, sizeof *r->look.found);
     if (!r->prompt.ids || !r->look.found)
-        return sp_fail_nomem(n * sizeof *r->look.found, "a request");
+        return sp_fail_nomem("a request");
     for (int i = 0; i < r->prompt.n_segs; i++) r->prompt.ids[i] = r->prompt.segs[i].id;
     return SP_OK;
 }
@@ -178,14 +178,13 @@ static sp_err take_answer_lists(sp_request *r)
         r->answer.logprobs =
             sp_arena_take(&r->arena, (size_t)r->o.top_logprobs + 1, sizeof *r->answer.logprobs);
     if (r->o.on_token && !r->answer.logprobs)
-        return sp_fail_nomem(256, "a request's probabilities");
+        return sp_fail_nomem("a request's probabilities");
     for (int id = 0; r->o.min_tokens > 0 && id < n_vocab; id++)
         r->answer.n_ends += sp_tokenizer_is_end(t, id) || sp_request_stops_at(r, id);
     if (r->answer.n_ends == 0) return SP_OK;
     r->answer.ends = sp_arena_take(&r->arena, (size_t)r->answer.n_ends, sizeof *r->answer.ends);
     if (!r->answer.ends)
-        return sp_fail_nomem((size_t)r->answer.n_ends * sizeof *r->answer.ends,
-                             "a request's end tokens");
+        return sp_fail_nomem("a request's end tokens");
     for (int id = 0, n = 0; id < n_vocab; id++)
         if (sp_tokenizer_is_end(t, id) || sp_request_stops_at(r, id)) r->answer.ends[n++] = id;
     return SP_OK;
@@ -257,7 +256,7 @@ sp_err sp_request_create(sp_context *c, const sp_prompt *p, const sp_request_opt
 {
     SP_TRY(check_submit(c, p, o));
     sp_request *r = SP_NEW(sp_request);
-    if (!r) return sp_fail_nomem(sizeof *r, "a request");
+    if (!r) return sp_fail_nomem("a request");
     *r = (sp_request){.ctx = c,
                       .o = *o,
                       .look.at = -1,

@@ -43,7 +43,7 @@ static sp_err embed_texts(const char *const *texts, int n, float *out, void *use
 {
     const embedding *m = user;
     sp_embed_input *inputs = sp_alloc((size_t)n, sizeof *inputs);
-    if (!inputs) return sp_fail_nomem((size_t)n * sizeof *inputs, "texts");
+    if (!inputs) return sp_fail_nomem("texts");
     for (int i = 0; i < n; i++) inputs[i] = (sp_embed_input){.text = texts[i], .n = strlen(texts[i])};
     sp_err err = sp_embedder_embed(m->e, inputs, (size_t)n, &(sp_embed_opts){.kind = SP_EMBED_DOCUMENT}, out, NULL);
     sp_free(inputs);
@@ -81,7 +81,7 @@ sp_err sp_retriever_open(const char *path, sp_embedder *e, sp_retriever **out)
     SP_NEED(path);
     SP_NEED(out);
     sp_retriever *f = SP_NEW(sp_retriever);
-    if (!f) return sp_fail_nomem(sizeof *f, "a retriever");
+    if (!f) return sp_fail_nomem("a retriever");
     pthread_mutex_init(&f->lock, NULL);
     f->embedder = e;
     sp_err err = sp_index_open(path, &f->index);
@@ -106,7 +106,7 @@ sp_err sp_retriever_of(sp_index *ix, sp_embedder *e, sp_vectors *x, sp_retriever
     if (!f) {
         sp_index_close(ix);
         sp_vectors_destroy(x);
-        return sp_fail_nomem(sizeof *f, "a retriever");
+        return sp_fail_nomem("a retriever");
     }
     pthread_mutex_init(&f->lock, NULL);
     f->index = ix;
@@ -304,7 +304,7 @@ static sp_err search_vectors(search *s)
     SP_TRY(tell_early(s));
     float *v = sp_alloc((size_t)s->f->n_dims, sizeof *v);
     sp_near *near = sp_alloc((size_t)s->depth, sizeof *near);
-    sp_err err = v && near ? SP_OK : sp_fail_nomem((size_t)s->depth * sizeof *near, "a ranking");
+    sp_err err = v && near ? SP_OK : sp_fail_nomem("a ranking");
     const sp_embed_opts o = {.kind = SP_EMBED_QUERY};
     if (err == SP_OK) err = sp_embedder_embed(s->f->embedder, &input, 1, &o, v, NULL);
     if (err == SP_OK) err = find_cosines(s, v);

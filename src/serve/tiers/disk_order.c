@@ -65,7 +65,7 @@ static sp_err grow(sp_disk_order *o)
 {
     sp_disk_order larger = {.n_slots = o->n_slots ? 2 * o->n_slots : FEWEST_SLOTS};
     larger.slots = SP_NEW_N(entry *, larger.n_slots);
-    if (!larger.slots) return sp_fail_nomem(larger.n_slots * sizeof(entry *), "the store's order");
+    if (!larger.slots) return sp_fail_nomem("the store's order");
     for (size_t i = 0; i < o->n_slots; i++)
         if (o->slots[i]) larger.slots[slot_of(&larger, &o->slots[i]->key)] = o->slots[i];
     sp_free(o->slots);
@@ -101,7 +101,7 @@ static sp_err new_entry(sp_disk_order *o, const sp_tier_info *info, entry **out)
     if (4 * (o->n + 1) > 3 * o->n_slots) SP_TRY(grow(o));
     SP_TRY(sp_order_reserve(&o->by_policy));
     entry *e = SP_NEW(entry);
-    if (!e) return sp_fail_nomem(sizeof *e, "the store's order");
+    if (!e) return sp_fail_nomem("the store's order");
     const uint64_t name[3] = {hash_of(&info->key), info->key.head, info->key.kind};
     e->key = info->key;
     e->copy = (sp_copy){.facts.kind = (sp_copy_kind)info->key.kind,
@@ -211,7 +211,7 @@ sp_tier_evict sp_disk_order_hooks(sp_disk_order *o)
 sp_err sp_disk_order_create(const char *evict, const sp_cost *cost, sp_disk_order **out)
 {
     sp_disk_order *o = SP_NEW(sp_disk_order);
-    if (!o) return sp_fail_nomem(sizeof *o, "the store's order");
+    if (!o) return sp_fail_nomem("the store's order");
     pthread_mutex_init(&o->lock, NULL);
     sp_err err = sp_order_init(
         &o->by_policy, &(sp_evict_opts){.name = evict, .max_copies = REMEMBERED, .cost = cost});

@@ -509,7 +509,7 @@ static sp_err begin(sp_load *x, const sp_tiers_key *key, bool is_ahead)
 sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, bool is_ahead, int64_t spare, int64_t now)
 {
     sp_load *x = SP_NEW(sp_load);
-    if (!x) return sp_fail_nomem(sizeof *x, "loading a copy");
+    if (!x) return sp_fail_nomem("loading a copy");
     *x = (sp_load){.post.done = done, .tiers = t, .copy = key->copy, .now = now};
     sp_err err = SP_OK;
     sp_level *from = sp_tiers_highest(t, key->copy, NULL);

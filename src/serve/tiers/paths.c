@@ -47,7 +47,7 @@ static sp_err take_header(void *user, const sp_record *r)
     sp_free(h->memory);
     h->r.n_layers = 0;
     uint8_t *p = h->memory = sp_alloc(1, facts + tokens);
-    if (!p) return sp_fail_nomem(facts + tokens, "the header of a copy");
+    if (!p) return sp_fail_nomem("the header of a copy");
     memcpy(p + facts, r->tokens, tokens);
     h->r = *r;
     h->r.tokens = (const int32_t *)(const void *)(p + facts);

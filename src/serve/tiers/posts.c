@@ -18,7 +18,7 @@ struct sp_posts {
 sp_err sp_posts_create(sp_posts **out)
 {
     sp_posts *p = SP_NEW(sp_posts);
-    if (!p) return sp_fail_nomem(sizeof *p, "the tiers");
+    if (!p) return sp_fail_nomem("the tiers");
     p->last = &p->first;
     pthread_mutex_init(&p->lock, NULL);
     sp_cond_init(&p->some);

@@ -156,7 +156,7 @@ sp_err sp_tiers_share(sp_tiers *t, const sp_tiers_key *key)
     if (t->shares.n && (t->shares.n_blocks + sp_blocks_for(c->n)) * SHARE > sp_kv_pool_n_blocks(t->pool))
         return SP_OK;
     sp_sharing *x = SP_NEW(sp_sharing);
-    if (!x) return sp_fail_nomem(sizeof *x, "sharing a copy");
+    if (!x) return sp_fail_nomem("sharing a copy");
     *x = (sp_sharing){.post.done = done, .tiers = t, .copy = c};
     if (!c->first) sp_notes_prepare(t->pool, c->blocks, c->n);
     sp_err err = begin(x, key);

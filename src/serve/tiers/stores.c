@@ -76,10 +76,10 @@ sp_err sp_store_open(const char *dir, sp_store_mode mode, sp_store **out)
     SP_NEED(dir);
     SP_NEED(out);
     sp_store *s = SP_NEW(sp_store);
-    if (!s) return sp_fail_nomem(sizeof *s, "a store");
+    if (!s) return sp_fail_nomem("a store");
     s->mode = mode;
     s->dir = sp_strdup_n(dir, strlen(dir));
-    sp_err err = s->dir ? open_parts(s) : sp_fail_nomem(strlen(dir), "the name of a store");
+    sp_err err = s->dir ? open_parts(s) : sp_fail_nomem("the name of a store");
     if (err != SP_OK) {
         sp_store_close(s);
         return err;
@@ -124,7 +124,7 @@ static sp_err open_spaces(sp_store *s, const char *key_file)
     const char *shown = at ? at + 1 : s->url;
     s->dir = sp_strdup_n(shown, strlen(shown));
     sp_err err = s->dir ? sp_remote_each_space(&server, open_space, &o)
-                        : sp_fail_nomem(strlen(shown), "the name of a store");
+                        : sp_fail_nomem("the name of a store");
     explicit_bzero(&o, sizeof o);
     return err;
 }
@@ -134,12 +134,12 @@ sp_err sp_store_open_remote(const char *url, const char *key_file, const char *c
     SP_NEED(url);
     SP_NEED(out);
     sp_store *s = SP_NEW(sp_store);
-    if (!s) return sp_fail_nomem(sizeof *s, "a store");
+    if (!s) return sp_fail_nomem("a store");
     s->mode = SP_STORE_WRITE;
     s->url = sp_strdup_n(url, strlen(url));
     if (ca_file) s->ca_file = sp_strdup_n(ca_file, strlen(ca_file));
     const bool named = s->url && (!ca_file || s->ca_file);
-    sp_err err = named ? open_spaces(s, key_file) : sp_fail_nomem(strlen(url), "the name of a store");
+    sp_err err = named ? open_spaces(s, key_file) : sp_fail_nomem("the name of a store");
     if (err != SP_OK) {
         sp_store_close(s);
         return err;
@@ -252,7 +252,7 @@ static sp_err show_header(void *user, const sp_record *r)
     char(*hex)[HEX + 1] = sp_alloc(n + 1, sizeof *hex);
     const char **before = sp_alloc(n + 1, sizeof *before);
     sp_err err = SP_OK;
-    if (!hex || !before) err = sp_fail_nomem(n * sizeof *hex, "the header of a copy");
+    if (!hex || !before) err = sp_fail_nomem("the header of a copy");
     for (size_t i = 0; err == SP_OK && i < n; i++) {
         sp_digest_hex(&r->facts.before[i], sizeof r->facts.before[i].b, hex[i]);
         before[i] = hex[i];

@@ -133,7 +133,7 @@ sp_err sp_tiers_sweep_begin(sp_tiers *t, const sp_sweep_opts *o, unsigned places
     key_list patches = {0};
     SP_TRY(may_sweep(t));
     sp_tiers_sweep *s = SP_NEW(sp_tiers_sweep);
-    if (!s) return sp_fail_nomem(sizeof *s, "a sweep");
+    if (!s) return sp_fail_nomem("a sweep");
     *s = (sp_tiers_sweep){.tiers = t, .timeout_us = t->timeout_us, .n_refs = 1};
     sp_tiers_cancel_erased(t);
     sp_tiers_cancel_erased_shares(t);

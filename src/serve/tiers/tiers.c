@@ -119,7 +119,7 @@ static sp_err open_levels(sp_tiers *t, const sp_tiers_opts *o)
 sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out)
 {
     sp_tiers *t = SP_NEW(sp_tiers);
-    if (!t) return sp_fail_nomem(sizeof *t, "the tiers");
+    if (!t) return sp_fail_nomem("the tiers");
     t->ledger = o->ledger;
     t->pool = o->pool;
     t->space = *o->space;
@@ -325,7 +325,7 @@ static sp_err take_before(void *user, const sp_record *r)
     q->tokens = sp_alloc(n + 1, sizeof *q->tokens);
     q->before = sp_alloc(n_before + 1, sizeof *q->before);
     if (!q->tokens || !q->before)
-        return sp_fail_nomem(n * sizeof *q->tokens, "the header of a copy");
+        return sp_fail_nomem("the header of a copy");
     memcpy(q->tokens, r->tokens, n * sizeof *q->tokens);
     if (n_before) memcpy(q->before, r->facts.before, n_before * sizeof *q->before);
     q->n = r->n;
@@ -379,13 +379,13 @@ sp_err sp_tiers_before(sp_tiers *t, const sp_tiers_key *key, sp_arena *arena,
     *before = NULL;
     if (t->writes.stuck) return sp_fail(SP_E_IO, "the store does not answer");
     before_query *q = SP_NEW(before_query);
-    if (!q) return sp_fail_nomem(sizeof *q, "the header of a copy");
+    if (!q) return sp_fail_nomem("the header of a copy");
     atomic_init(&q->refs, 2);
     sp_err err = read_before(t, key, q);
     if (err == SP_OK && is_of(q, key)) {
         sp_digest *out = sp_arena_take(arena, (size_t)q->n_before, sizeof *out);
         if (!out)
-            err = sp_fail_nomem((size_t)q->n_before * sizeof *out, "a copy from the store");
+            err = sp_fail_nomem("a copy from the store");
         else if (q->n_before)
             memcpy(out, q->before, (size_t)q->n_before * sizeof *out);
         *before = out;

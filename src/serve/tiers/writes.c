@@ -194,7 +194,7 @@ sp_err sp_tiers_store(sp_tiers *t, const sp_tiers_key *key)
         return SP_OK;
     }
     sp_write *x = SP_NEW(sp_write);
-    if (!x) return sp_fail_nomem(sizeof *x, "storing a copy");
+    if (!x) return sp_fail_nomem("storing a copy");
     *x = (sp_write){.post.done = done, .tiers = t, .copy = key->copy};
     if (!key->copy->first) sp_notes_prepare(t->pool, key->copy->blocks, key->copy->n);
     sp_err err = begin(x, key);

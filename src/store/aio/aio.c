@@ -24,7 +24,7 @@ struct sp_aio {
 static sp_err open_with(const sp_aio_driver *driver, sp_aio **out)
 {
     sp_aio *a = SP_NEW(sp_aio);
-    if (!a) return sp_fail_nomem(sizeof *a, "I/O");
+    if (!a) return sp_fail_nomem("I/O");
     a->driver = driver;
     sp_err err = driver->open(&a->state);
     if (err != SP_OK) {
@@ -81,7 +81,7 @@ sp_err sp_aio_arena(sp_aio *a, size_t n_bytes, uint8_t **out)
         void *probe = sp_alloc(1, 1); /* the allocation that tests make fail */
         sp_free(probe);
         if (!probe || posix_memalign(&data, SP_PAGE, n) != 0)
-            return sp_fail_nomem(n, "buffers of the store");
+            return sp_fail_nomem("buffers of the store");
         memset(data, 0, n);
         a->driver->arena(a->state, data, n);
         free(a->arena);

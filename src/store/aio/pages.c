@@ -172,7 +172,7 @@ static sp_err staging_open(staging *s)
 {
     pthread_mutex_init(&s->lock, NULL);
     s->data = sp_pages_alloc(STAGING);
-    return s->data ? SP_OK : sp_fail_nomem(STAGING, "buffers of a context's file");
+    return s->data ? SP_OK : sp_fail_nomem("buffers of a context's file");
 }
 
 static void staging_close(staging *s)
@@ -186,9 +186,9 @@ static sp_err open_all(sp_pages *p, const sp_pages_opts *o)
     SP_TRY(staging_open(&p->in));
     SP_TRY(staging_open(&p->out));
     if (!(p->dir = sp_strdup_n(o->dir, strlen(o->dir))))
-        return sp_fail_nomem(strlen(o->dir), "the folder of a context's file");
+        return sp_fail_nomem("the folder of a context's file");
     if (!(p->sums = sp_alloc_zero((size_t)o->n_records, sizeof *p->sums)))
-        return sp_fail_nomem((size_t)o->n_records * sizeof *p->sums, "checksums of a context");
+        return sp_fail_nomem("checksums of a context");
     SP_TRY(open_file(p));
     p->stride = SP_ROUND_UP(o->record_bytes, grain(p));
     if (p->stride > STAGING)
@@ -205,7 +205,7 @@ static sp_err open_all(sp_pages *p, const sp_pages_opts *o)
 sp_err sp_pages_open(const sp_pages_opts *o, sp_pages **out)
 {
     sp_pages *p = sp_alloc_aligned(sizeof *p);
-    if (!p) return sp_fail_nomem(sizeof *p, "a context's file");
+    if (!p) return sp_fail_nomem("a context's file");
     p->fd = -1;
     p->record_bytes = o->record_bytes;
     p->n_records = o->n_records;

@@ -84,7 +84,7 @@ static void close_pool(void *state)
 static sp_err open_pool(void **state)
 {
     pool *t = SP_NEW(pool);
-    if (!t) return sp_fail_nomem(sizeof *t, "threads of I/O");
+    if (!t) return sp_fail_nomem("threads of I/O");
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->some_wait, NULL);
     pthread_cond_init(&t->some_finished, NULL);

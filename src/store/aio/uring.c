@@ -13,7 +13,7 @@ typedef struct uring {
 static sp_err open_ring(void **state)
 {
     uring *u = SP_NEW(uring);
-    if (!u) return sp_fail_nomem(sizeof *u, "io_uring");
+    if (!u) return sp_fail_nomem("io_uring");
     int rc = io_uring_queue_init(SP_AIO_MAX_FLIGHT, &u->ring, 0);
     if (rc < 0) {
         sp_free(u);

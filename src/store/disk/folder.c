@@ -40,7 +40,7 @@ sp_err sp_folder_space_of(const char *dir, sp_folder_space *out)
     struct statvfs fs;
     size_t n = strlen(dir);
     char *path = sp_alloc(SP_MAX(n, (size_t)1) + 1, 1);
-    if (!path) return sp_fail_nomem(n, "a path");
+    if (!path) return sp_fail_nomem("a path");
     memcpy(path, n ? dir : ".", SP_MAX(n, (size_t)1) + (n != 0));
     if (!n) path[1] = '\0';
     int rc;

@@ -150,7 +150,7 @@ sp_err sp_journal_space(const char *path, sp_digest *out)
 static sp_err replay(sp_journal *j, uint64_t from, sp_journal_fn *fn, void *user)
 {
     uint8_t *lines = sp_alloc(BATCH, LINE);
-    sp_err err = lines ? SP_OK : sp_fail_nomem((size_t)BATCH * LINE, "the index");
+    sp_err err = lines ? SP_OK : sp_fail_nomem("the index");
     uint64_t n_skipped = 0;
     for (size_t got = (size_t)BATCH * LINE; err == SP_OK && got == (size_t)BATCH * LINE;) {
         err = sp_files_read(j->fd, j->path, (from + 1) * LINE, lines, (size_t)BATCH * LINE, &got);
@@ -207,7 +207,7 @@ static sp_err write_lines(int fd, const char *path, const sp_journal *j,
                           const sp_journal_line *lines, size_t n, uint32_t next_segment)
 {
     uint8_t *bytes = sp_alloc(n + 1, LINE);
-    if (!bytes) return sp_fail_nomem((n + 1) * LINE, "the index");
+    if (!bytes) return sp_fail_nomem("the index");
     write_header(bytes, &j->space, next_segment);
     for (size_t i = 0; i < n; i++) write_line(bytes + (i + 1) * LINE, i, &lines[i]);
     sp_err err = sp_files_write(fd, path, 0, bytes, (n + 1) * LINE);
@@ -219,7 +219,7 @@ static sp_err sync_folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     char *folder = slash ? sp_strdup_n(path, (size_t)(slash - path)) : sp_strdup_n(".", 1);
-    if (!folder) return sp_fail_nomem(strlen(path), "a path");
+    if (!folder) return sp_fail_nomem("a path");
     sp_err err = sp_files_sync_folder(folder);
     sp_free(folder);
     return err;
@@ -230,7 +230,7 @@ sp_err sp_journal_rewrite(sp_journal *j, const sp_journal_line *lines, size_t n,
 {
     struct stat st;
     char *path = with_suffix(j->path, ".new");
-    if (!path) return sp_fail_nomem(strlen(j->path), "a path");
+    if (!path) return sp_fail_nomem("a path");
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     sp_err err = SP_OK;
     if (fd < 0) err = sp_fail(SP_E_IO, "%s: cannot create: %s", path, strerror(errno));
@@ -260,7 +260,7 @@ static sp_err move_aside(sp_journal *j)
 {
     sp_log(SP_LOG_WARN, "%s; it is kept as %s.damaged until the next deletion", sp_error_detail(), j->path);
     char *path = with_suffix(j->path, ".damaged");
-    if (!path) return sp_fail_nomem(strlen(j->path), "a path");
+    if (!path) return sp_fail_nomem("a path");
     sp_err err = SP_OK;
     if (rename(j->path, path) != 0)
         err = sp_fail(SP_E_IO, "%s: cannot rename: %s", j->path, strerror(errno));
@@ -271,7 +271,7 @@ static sp_err move_aside(sp_journal *j)
 sp_err sp_journal_remove_damaged(const sp_journal *j)
 {
     char *path = with_suffix(j->path, ".damaged");
-    if (!path) return sp_fail_nomem(strlen(j->path), "a path");
+    if (!path) return sp_fail_nomem("a path");
     sp_err err = SP_OK;
     if (unlink(path) != 0 && errno != ENOENT) err = sp_fail(SP_E_IO, "%s: cannot delete: %s", path, strerror(errno));
     sp_free(path);
@@ -282,7 +282,7 @@ sp_err sp_journal_open(sp_journal *j, const char *path, const sp_digest *space, 
                        sp_journal_fn *fn, void *user)
 {
     *j = (sp_journal){.fd = -1, .space = *space, .next_segment = 1};
-    if (!(j->path = sp_strdup_n(path, strlen(path)))) return sp_fail_nomem(strlen(path), "a path");
+    if (!(j->path = sp_strdup_n(path, strlen(path)))) return sp_fail_nomem("a path");
     sp_err err = open_file(j, make);
     if ((err == SP_E_NOTFOUND || err == SP_E_FORMAT) && make) {
         close_file(j);
@@ -323,7 +323,7 @@ static sp_err cut(sp_journal *j)
 sp_err sp_journal_append(sp_journal *j, const sp_journal_line *lines, size_t n, bool lazily)
 {
     uint8_t *bytes = sp_alloc(n, LINE);
-    if (!bytes) return sp_fail_nomem(n * LINE, "lines of the index");
+    if (!bytes) return sp_fail_nomem("lines of the index");
     for (size_t i = 0; i < n; i++) write_line(bytes + i * LINE, j->n_lines + i, &lines[i]);
     const uint64_t at = (j->n_lines + 1) * LINE;
     sp_err err = j->must_cut ? cut(j) : SP_OK;

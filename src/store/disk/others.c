@@ -65,7 +65,7 @@ sp_err sp_others_open(const char *dir, const sp_digest *own, sp_others **out)
 {
     char hex[SPACE_HEX + 1];
     sp_others *o = SP_NEW(sp_others);
-    if (!o) return sp_fail_nomem(sizeof *o, "the folder of a store");
+    if (!o) return sp_fail_nomem("the folder of a store");
     sp_digest_hex(own, SPACE_HEX / 2, hex);
     DIR *all = opendir(dir);
     sp_err err = SP_OK;

@@ -84,7 +84,7 @@ static sp_err scan(sp_disk_tier *d, uint32_t number, sp_bytes *buf, line_list *l
 {
     struct stat st;
     char *path = sp_segments_path(&d->segments, number);
-    if (!path) return sp_fail_nomem(strlen(d->folder), "a path");
+    if (!path) return sp_fail_nomem("a path");
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     sp_err err = SP_OK;
     if (fd < 0 || fstat(fd, &st) != 0)
@@ -135,7 +135,7 @@ static sp_err find_index(sp_disk_tier *d, uint32_t *number, bool *found)
     for (size_t i = 0; err == SP_OK && i < all.n && !*found; i++) {
         sp_digest space;
         char *path = sp_segments_path(&d->segments, all.v[i]);
-        if (!path) err = sp_fail_nomem(strlen(d->folder), "a path");
+        if (!path) err = sp_fail_nomem("a path");
         *found = path && sp_journal_space(path, &space) == SP_OK && sp_digest_eq(&space, &d->space);
         *number = all.v[i] + !*found;
         sp_free(path);
@@ -175,7 +175,7 @@ sp_err sp_disk_exchange(sp_disk_tier *d, bool *index_is_back)
     if (err == SP_OK) err = is_segment(d, damaged.v, &yes);
     if (err == SP_OK && yes) err = find_index(d, &number, &found);
     char *path = err == SP_OK && yes ? sp_segments_path(&d->segments, number) : NULL;
-    if (err == SP_OK && yes && !path) err = sp_fail_nomem(strlen(d->folder), "a path");
+    if (err == SP_OK && yes && !path) err = sp_fail_nomem("a path");
     if (path) err = put_back(damaged.v, path, d->journal.path, found);
     if (path && err == SP_OK)
         sp_log(SP_LOG_WARN, "%s was a segment of the store; it is now %s%s", d->journal.path, path,

@@ -14,7 +14,7 @@ enum { MOST_OPEN = 128 }; /* idle descriptors above this number are closed */
 sp_err sp_segments_init(sp_segments *s, const char *folder)
 {
     *s = (sp_segments){.folder = sp_strdup_n(folder, strlen(folder))};
-    return s->folder ? SP_OK : sp_fail_nomem(strlen(folder), "a path");
+    return s->folder ? SP_OK : sp_fail_nomem("a path");
 }
 
 static void free_file(sp_segments *s, sp_segment_file *f)
@@ -59,7 +59,7 @@ sp_err sp_segments_need(sp_segments *s, uint32_t number, sp_segment_file **out)
     sp_segment_file *f = sp_segments_find(s, number);
     if (!f) {
         SP_TRY(sp_vec_reserve(&s->list, 1));
-        if (!(f = SP_NEW(sp_segment_file))) return sp_fail_nomem(sizeof *f, "a segment");
+        if (!(f = SP_NEW(sp_segment_file))) return sp_fail_nomem("a segment");
         *f = (sp_segment_file){.number = number, .fd = -1, .first = SP_NO_ENTRY};
         size_t i = position_of(s, number);
         memmove(s->list.v + i + 1, s->list.v + i, (s->list.n - i) * sizeof *s->list.v);
@@ -118,7 +118,7 @@ static sp_err open_pinned(sp_segments *s, sp_segment_file *f, bool write, bool m
 {
     int fd = -1;
     char *path = sp_segments_path(s, f->number);
-    if (!path) return sp_fail_nomem(strlen(s->folder), "a path");
+    if (!path) return sp_fail_nomem("a path");
     give_up(lock);
     sp_err err = open_file(path, write, make, &fd);
     take_back(lock);

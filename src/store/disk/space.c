@@ -221,7 +221,7 @@ sp_err sp_disk_shorten_index(sp_disk_tier *d, bool always)
     sp_journal_line *lines = NULL;
     if (always || d->journal.n_lines > 2 * n + FEW_LINES) {
         lines = sp_alloc(n + 1, sizeof *lines);
-        if (!lines) err = sp_fail_nomem(n * sizeof *lines, "the index");
+        if (!lines) err = sp_fail_nomem("the index");
         size_t k = 0;
         for (uint32_t i = lines ? d->table.oldest : SP_NO_ENTRY; i != SP_NO_ENTRY;
              i = d->table.entries.v[i].newer)

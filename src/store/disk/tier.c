@@ -196,7 +196,7 @@ static sp_err lock_folder(sp_disk_tier *d, bool must_write)
 static sp_err pages_of(const char *path, uint64_t *pages)
 {
     struct stat st = {0};
-    if (!path) return sp_fail_nomem(SP_PAGE, "a path");
+    if (!path) return sp_fail_nomem("a path");
     if (stat(path, &st) != 0 && errno != ENOENT) return sp_fail(SP_E_IO, "%s: %s", path, strerror(errno));
     *pages = (uint64_t)st.st_size / SP_PAGE;
     return SP_OK;
@@ -452,7 +452,7 @@ static const sp_tier_type disk_type = {.name = "disk",
 sp_err sp_disk_tier_open(const sp_disk_tier_opts *o, sp_tier **out)
 {
     sp_disk_tier *d = SP_NEW(sp_disk_tier);
-    if (!d) return sp_fail_nomem(sizeof *d, "the disk tier");
+    if (!d) return sp_fail_nomem("the disk tier");
     d->base.type = &disk_type;
     d->lock_fd = d->journal.fd = -1;
     sp_table_init(&d->table);

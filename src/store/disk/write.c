@@ -174,7 +174,7 @@ static sp_err write_record(put *w)
     SP_TRY(sp_aio_arena(w->d->writing.aio, SP_MAX(n, (size_t)ARENA_BYTES), &w->arena));
     const size_t n_sums = (size_t)sp_record_n_sums(r);
     w->sums = sp_alloc(n_sums, sizeof *w->sums);
-    if (!w->sums) return sp_fail_nomem(n_sums * sizeof *w->sums, "checksums");
+    if (!w->sums) return sp_fail_nomem("checksums");
     sp_err err = write_parts(w);
     sp_free(w->sums);
     return err;

@@ -80,7 +80,7 @@ static sp_err take_staging(const host_copy *c, const sp_record *r, uint8_t **out
 {
     const size_t bytes = r->layer_bytes + r->facts.note_bytes;
     *out = c->packed ? sp_alloc(1, bytes) : NULL;
-    return c->packed && !*out ? sp_fail_nomem(bytes, "a layer of the host tier") : SP_OK;
+    return c->packed && !*out ? sp_fail_nomem("a layer of the host tier") : SP_OK;
 }
 
 /* fill_layers -- from the source of a put, with the checksums of what is kept. */
@@ -126,8 +126,7 @@ static sp_err new_copy(host_tier *h, const sp_tier_op *op, host_copy **out)
         c->layers = sp_alloc(n_layers, c->stride);
     }
     if (!c || !sums || !c->head || !c->layers)
-        err = sp_fail_nomem(head + n_layers * (kept_of(h, r) + r->facts.note_bytes),
-                            "a copy in the host tier");
+        err = sp_fail_nomem("a copy in the host tier");
     if (err == SP_OK) err = fill_layers(h, op, c, sums);
     sp_record kept = *r;
     if (c && c->packed) kept.facts.exact = false;
@@ -413,7 +412,7 @@ sp_err sp_host_tier_open(const sp_host_tier_opts *o, sp_tier **out)
     if (o->max_bytes <= 0)
         return sp_fail(SP_E_ARG, "host tier of %lld bytes", (long long)o->max_bytes);
     host_tier *h = SP_NEW(host_tier);
-    if (!h) return sp_fail_nomem(sizeof *h, "the host tier");
+    if (!h) return sp_fail_nomem("the host tier");
     *h = (host_tier){.base.type = &host_type,
                      .max_bytes = o->max_bytes,
                      .evict = o->evict,

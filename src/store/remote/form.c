@@ -37,7 +37,7 @@ sp_err sp_form_writer_init(sp_form_writer *w, const sp_remote_form *f, const sp_
     w->less = f->level ? sp_alloc(1, HEADER + w->n_less + tail) : NULL;
     if (w->group && (w->raw || !w->packed) && (w->less || !f->level)) return SP_OK;
     sp_form_writer_fini(w);
-    return sp_fail_nomem(bytes, "a copy for the remote tier");
+    return sp_fail_nomem("a copy for the remote tier");
 }
 
 void sp_form_writer_fini(sp_form_writer *w)
@@ -126,7 +126,7 @@ static sp_err expand(sp_form_reader *f, const uint8_t *data, size_t n, size_t by
 {
     if (ZSTD_getFrameContentSize(data, n) != bytes) return damaged("compressed layers of a wrong size");
     f->plain = sp_alloc(1, bytes);
-    if (!f->plain) return sp_fail_nomem(bytes, "compressed layers of the remote tier");
+    if (!f->plain) return sp_fail_nomem("compressed layers of the remote tier");
     f->layers = f->plain;
     return ZSTD_decompress(f->plain, bytes, data, n) == bytes ? SP_OK : damaged("compressed layers are damaged");
 }
@@ -145,7 +145,7 @@ static sp_err open_value(sp_form_reader *f, int n_layers, const uint8_t *data, s
     if (flags & COMPRESSED) SP_TRY(expand(f, data + HEADER, n - HEADER, bytes));
     if (!(flags & COMPRESSED) && n - HEADER != bytes) return damaged("layers of a wrong size");
     f->raw = f->packed && !f->form->only_checks ? sp_alloc(1, stride) : NULL;
-    return f->packed && !f->form->only_checks && !f->raw ? sp_fail_nomem(stride, "a layer") : SP_OK;
+    return f->packed && !f->form->only_checks && !f->raw ? sp_fail_nomem("a layer") : SP_OK;
 }
 
 sp_err sp_form_reader_init(sp_form_reader *f, const sp_remote_form *form, const sp_record *r, int n_layers,

@@ -64,7 +64,7 @@ sp_err sp_seal_put(const sp_remote_seal *s, const char *name, const char *field,
     if (RAND_bytes(code, NUMBER) != 1) return sp_fail(SP_E_IO, "OpenSSL cannot generate random numbers");
     bool good = key_of(s, name, field, code, key) && tag_of(s, key, data, *n, code + NUMBER);
     OPENSSL_cleanse(key, sizeof key);
-    if (!good) return sp_fail_nomem(SP_SEAL_BYTES, "a code of authentication");
+    if (!good) return sp_fail_nomem("a code of authentication");
     *n += SP_SEAL_BYTES;
     return SP_OK;
 }

@@ -220,7 +220,7 @@ static sp_err send_head(putting *p)
 {
     const size_t n = head_bytes(p->t, p->r);
     uint8_t *head = sp_alloc(1, n + SP_SEAL_BYTES);
-    if (!head) return sp_fail_nomem(n, "the header of a copy");
+    if (!head) return sp_fail_nomem("the header of a copy");
     sp_err err = sp_record_write(p->r, p->sums, head);
     if (p->t->site.ttl_s) put64(head + n - EXPIRY_BYTES, (uint64_t)p->notice.expires_s);
     if (err == SP_OK) err = send_part(p, SP_PART_HEAD, head, n);
@@ -303,7 +303,7 @@ static sp_err put_record(remote_tier *t, const sp_tier_op *op, const sp_record *
     if (p.form.packed || t->form.level) p.notice.facts |= SP_REMOTE_VARIES;
     sp_remote_name(&op->job.key, p.name);
     p.sums = sp_alloc((size_t)sp_record_n_sums(r), sizeof *p.sums);
-    sp_err err = p.sums ? write_copy(&p) : sp_fail_nomem(sizeof *p.sums, "a copy for the remote tier");
+    sp_err err = p.sums ? write_copy(&p) : sp_fail_nomem("a copy for the remote tier");
     sp_free(p.sums);
     sp_form_writer_fini(&p.form);
     return err;
@@ -373,7 +373,7 @@ static sp_err take_head(getting *g, const uint8_t *data, size_t n)
         return sp_fail(SP_E_FORMAT, "remote tier: the header of a copy is not authentic");
     SP_TRY(check_expiry(g, data, n));
     g->head = sp_alloc(1, n + 1);
-    if (!g->head) return sp_fail_nomem(n, "the header of a copy");
+    if (!g->head) return sp_fail_nomem("the header of a copy");
     memcpy(g->head, data, n);
     SP_TRY(sp_record_read(g->head, n, &g->record));
     const sp_tier_key is = sp_tier_key_of(&g->record);
@@ -753,7 +753,7 @@ static sp_err name_site(remote_tier *t, const sp_remote_tier_opts *o)
     SP_TRY(sp_remote_kind_of(o->url, &t->kind));
     t->url = sp_strdup_n(o->url, strlen(o->url));
     if (o->ca_file) t->ca_file = sp_strdup_n(o->ca_file, strlen(o->ca_file));
-    if (!t->url || (o->ca_file && !t->ca_file)) return sp_fail_nomem(strlen(o->url), "the name of a remote tier");
+    if (!t->url || (o->ca_file && !t->ca_file)) return sp_fail_nomem("the name of a remote tier");
     t->site = (sp_remote_site){
         .url = t->url, .ca_file = t->ca_file, .timeout_us = o->timeout_us, .ttl_s = SP_MAX(o->ttl_s, 0)};
     sp_digest_hex(o->space, 16, t->site.space);
@@ -766,7 +766,7 @@ static sp_err name_site(remote_tier *t, const sp_remote_tier_opts *o)
 sp_err sp_remote_tier_open(const sp_remote_tier_opts *o, sp_tier **out)
 {
     remote_tier *t = SP_NEW(remote_tier);
-    if (!t) return sp_fail_nomem(sizeof *t, "the remote tier");
+    if (!t) return sp_fail_nomem("the remote tier");
     *t = (remote_tier){.base.type = &remote_type, .must = o->must, .first = SP_NO_ENTRY};
     t->form = (sp_remote_form){.packs = o->packs, .level = o->compress, .only_checks = o->only_checks};
     if (o->packing) t->form.packing = *o->packing;

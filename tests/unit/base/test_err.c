@@ -2,6 +2,7 @@
 #include "support/check.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 #include "base/log.h"
 
@@ -31,8 +32,30 @@ static void a_failure_says_what_failed(void **state)
     assert_string_equal(sp_error_detail(), "file: field 7");
     assert_int_equal(sp_fail_in(SP_E_FORMAT, "model %s", "m"), SP_E_FORMAT);
     assert_string_equal(sp_error_detail(), "model m: file: field 7");
-    assert_int_equal(sp_fail_nomem(123, "a thing"), SP_E_NOMEM);
-    assert_string_equal(sp_error_detail(), "cannot allocate 123 bytes for a thing");
+    assert_int_equal(sp_fail_nomem("a thing"), SP_E_NOMEM);
+    assert_string_equal(sp_error_detail(), "cannot allocate memory for a thing");
+}
+
+/* The size is that of the allocation that failed before, once. */
+static void a_lack_of_memory_names_its_size(void **state)
+{
+    const size_t huge = (size_t)PTRDIFF_MAX + 1;
+    for (int kind = 0; kind < 5; kind++) {
+        sp_fault_after(kind < 4 ? 0 : -1);
+        void *p = kind == 0   ? sp_alloc(41, 3)
+                  : kind == 1 ? sp_alloc_zero(3, 41)
+                  : kind == 2 ? sp_resize(NULL, 123, 1)
+                  : kind == 3 ? sp_alloc_aligned(123)
+                              : sp_pages_alloc(huge);
+        sp_fault_after(-1);
+        assert_null(p);
+        char text[80];
+        snprintf(text, sizeof text, "cannot allocate %zu bytes for a thing", kind < 4 ? (size_t)123 : huge);
+        assert_int_equal(sp_fail_nomem("a thing"), SP_E_NOMEM);
+        assert_string_equal(sp_error_detail(), text);
+        assert_int_equal(sp_fail_nomem("another"), SP_E_NOMEM);
+        assert_string_equal(sp_error_detail(), "cannot allocate memory for another");
+    }
 }
 
 /* Long messages are truncated at the end, for any lengths of context and detail. */
@@ -180,6 +203,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_code_has_a_text_of_its_own),
         cmocka_unit_test(a_failure_says_what_failed),
+        cmocka_unit_test(a_lack_of_memory_names_its_size),
         cmocka_unit_test(long_explanations_are_cut),
         cmocka_unit_test(try_passes_errors_on),
         cmocka_unit_test(each_thread_has_its_own_explanation),

@@ -40,7 +40,7 @@ static sp_err add_word(void *user, const char *word, const char *value)
     SP_UNUSED(value);
     SP_TRY(sp_vec_reserve(w, 1));
     char *copy = sp_strdup_n(word, strlen(word));
-    if (!copy) return sp_fail_nomem(strlen(word), "a key of the remote tier");
+    if (!copy) return sp_fail_nomem("a key of the remote tier");
     w->v[w->n++] = copy;
     return SP_OK;
 }

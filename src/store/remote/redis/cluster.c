@@ -20,7 +20,7 @@ sp_err sp_cluster_add(sp_redis *r, const sp_redis_address *a, uint16_t *index)
     SP_TRY(sp_vec_reserve(&r->nodes, 1));
     SP_TRY(sp_vec_reserve(&r->polls, r->nodes.n + 1 - r->polls.n));
     sp_redis_node *n = sp_node_new(a, r->timeout_us);
-    if (!n) return sp_fail_nomem(sizeof *n, "a connection to redis");
+    if (!n) return sp_fail_nomem("a connection to redis");
     *index = (uint16_t)r->nodes.n;
     r->nodes.v[r->nodes.n++] = n;
     return SP_OK;

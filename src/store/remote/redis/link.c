@@ -69,7 +69,7 @@ static sp_err check(const sp_remote_site *s)
 static sp_err share_servers(sp_remote_site *s)
 {
     s->shared = sp_redis_known_new();
-    return s->shared ? SP_OK : sp_fail_nomem(sizeof(void *), "the servers of a cluster");
+    return s->shared ? SP_OK : sp_fail_nomem("the servers of a cluster");
 }
 
 static void unshare_servers(sp_remote_site *s)
@@ -101,7 +101,7 @@ static sp_err open_redis(const sp_remote_site *s, sp_redis **out)
 static sp_err open_link(const sp_remote_site *s, sp_remote_link **out)
 {
     redis_link *l = SP_NEW(redis_link);
-    if (!l) return sp_fail_nomem(sizeof *l, "a connection to redis");
+    if (!l) return sp_fail_nomem("a connection to redis");
     *l = (redis_link){.site = s};
     sp_err err = open_redis(s, &l->redis);
     if (err != SP_OK) {
@@ -204,7 +204,7 @@ static void get(sp_remote_link *base, const sp_remote_ask *asks, int n)
     redis_link *l = link_of(base);
     sp_redis_answer answer;
     asking *all = SP_NEW_N(asking, (size_t)n);
-    for (int i = 0; i < n && !all; i++) asks[i].end(asks[i].user, sp_fail_nomem(sizeof *all, "a get of copies"));
+    for (int i = 0; i < n && !all; i++) asks[i].end(asks[i].user, sp_fail_nomem("a get of copies"));
     if (!all) return;
     for (int i = 0; i < n; i++) send_ask(l, &all[i], &asks[i], (uint32_t)i);
     while (sp_redis_receive(l->redis, &answer)) {

@@ -65,7 +65,7 @@ static sp_err add(sp_redis_node *n, const sp_redis_pending *p)
 {
     if (n->first == n->queue.n) n->first = n->queue.n = 0;
     SP_TRY(sp_vec_reserve(&n->queue, 1));
-    if (redisAppendFormattedCommand(n->c, p->text, p->n) != REDIS_OK) return sp_fail_nomem(p->n, "a command to redis");
+    if (redisAppendFormattedCommand(n->c, p->text, p->n) != REDIS_OK) return sp_fail_nomem("a command to redis");
     if (!sp_node_n_waiting(n)) n->moved_us = sp_clock_us();
     n->queue.v[n->queue.n++] = *p;
     return SP_OK;
@@ -105,7 +105,7 @@ static sp_err connect_socket(sp_redis_node *n)
            : waits ? redisConnectWithTimeout(a->host, a->port, limit)
                    : redisConnectNonBlock(a->host, a->port);
     if (!n->c && a->tls) close(fd);
-    if (!n->c) return sp_fail_nomem(sizeof *n->c, "a connection to redis");
+    if (!n->c) return sp_fail_nomem("a connection to redis");
     if (n->c->err) return sp_fail(SP_E_IO, "redis at %s:%d: %s", a->host, a->port, n->c->errstr);
     n->c->flags &= ~REDIS_BLOCK;
     n->c->reader->maxbuf = 0; /* the reply buffer is kept: replies are megabytes and follow each other */

@@ -29,7 +29,7 @@ static sp_err add_servers(sp_redis *r, const sp_redis_address *a)
 sp_err sp_redis_new(const sp_redis_address *a, int64_t timeout_us, sp_redis_known *known, sp_redis **out)
 {
     sp_redis *r = SP_NEW(sp_redis);
-    if (!r) return sp_fail_nomem(sizeof *r, "a connection to redis");
+    if (!r) return sp_fail_nomem("a connection to redis");
     r->timeout_us = timeout_us;
     sp_slot_tags(r->tags);
     r->others = known;

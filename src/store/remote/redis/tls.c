@@ -119,7 +119,7 @@ static sp_err shake_hands(SSL *ssl, int net, const char *host, int port, int64_t
 static SSL *new_ssl(const char *host, const char *ca_file, sp_err *err)
 {
     SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
-    *err = sp_fail_nomem(sizeof(tunnel), "a connection with TLS");
+    *err = sp_fail_nomem("a connection with TLS");
     if (!ctx) return NULL;
     const bool trusts = ca_file ? SSL_CTX_load_verify_locations(ctx, ca_file, NULL) == 1
                                 : SSL_CTX_set_default_verify_paths(ctx) == 1;
@@ -240,11 +240,11 @@ sp_err sp_tls_connect(const char *host, int port, const char *ca_file, int64_t t
     if (!t || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
         SSL_free(ssl);
         sp_free(t);
-        return sp_fail_nomem(sizeof *t, "a connection with TLS");
+        return sp_fail_nomem("a connection with TLS");
     }
     *t = (tunnel){.ssl = ssl, .net = -1, .local = pair[0]};
     err = connect_net(host, port, end_us, &t->net);
-    if (err == SP_OK && SSL_set_fd(ssl, t->net) != 1) err = sp_fail_nomem(sizeof *t, "a connection with TLS");
+    if (err == SP_OK && SSL_set_fd(ssl, t->net) != 1) err = sp_fail_nomem("a connection with TLS");
     if (err == SP_OK) err = shake_hands(ssl, t->net, host, port, end_us);
     if (err == SP_OK && !start(t)) err = sp_fail(SP_E_NOMEM, "cannot start a thread of the remote tier");
     if (err != SP_OK) {

@@ -27,7 +27,7 @@ static sp_err add_word(words *w, const char *word)
 {
     SP_TRY(sp_vec_reserve(w, 1));
     char *copy = sp_strdup_n(word, strlen(word));
-    if (!copy) return sp_fail_nomem(strlen(word), "a key of the remote tier");
+    if (!copy) return sp_fail_nomem("a key of the remote tier");
     w->v[w->n++] = copy;
     return SP_OK;
 }

@@ -72,7 +72,7 @@ static sp_err open_multi(sp_s3_http *h)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, begin_curl);
     h->multi = curl_multi_init();
-    if (!h->multi) return sp_fail_nomem(sizeof *h, "connections to an object store");
+    if (!h->multi) return sp_fail_nomem("connections to an object store");
     curl_multi_setopt(h->multi, CURLMOPT_MAX_HOST_CONNECTIONS, (long)CONNECTIONS);
     curl_multi_setopt(h->multi, CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX);
     return SP_OK;
@@ -81,12 +81,12 @@ static sp_err open_multi(sp_s3_http *h)
 sp_err sp_s3_http_open(const sp_remote_site *s, sp_s3_http **out)
 {
     sp_s3_http *h = SP_NEW(sp_s3_http);
-    if (!h) return sp_fail_nomem(sizeof *h, "an object store");
+    if (!h) return sp_fail_nomem("an object store");
     h->timeout_us = s->timeout_us;
     sp_err err = sp_s3_parse(s->url, &h->address);
     if (err == SP_OK) err = sp_s3_account_find(&h->account);
     if (s->ca_file) h->ca_file = sp_strdup_n(s->ca_file, strlen(s->ca_file));
-    if (err == SP_OK && s->ca_file && !h->ca_file) err = sp_fail_nomem(strlen(s->ca_file), "the name of a file");
+    if (err == SP_OK && s->ca_file && !h->ca_file) err = sp_fail_nomem("the name of a file");
     if (err == SP_OK) err = open_multi(h);
     if (err != SP_OK) {
         sp_s3_http_close(h);

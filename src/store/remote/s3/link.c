@@ -107,7 +107,7 @@ static void close_link(sp_remote_link *base)
 static sp_err open_link(const sp_remote_site *s, sp_remote_link **out)
 {
     s3_link *l = SP_NEW(s3_link);
-    if (!l) return sp_fail_nomem(sizeof *l, "an object store");
+    if (!l) return sp_fail_nomem("an object store");
     l->site = s;
     sp_err err = sp_s3_http_open(s, &l->http);
     if (err != SP_OK) {
@@ -164,7 +164,7 @@ static sp_err read_table(getting *g)
 {
     const sp_remote_shape *s = &g->ask->shape;
     g->sizes = sp_alloc((size_t)s->n_groups, sizeof *g->sizes);
-    if (!g->sizes) return sp_fail_nomem((size_t)s->n_groups * sizeof *g->sizes, "a copy of the remote tier");
+    if (!g->sizes) return sp_fail_nomem("a copy of the remote tier");
     return sp_s3_read_table(s, g->buffer, g->sizes);
 }
 
@@ -188,7 +188,7 @@ static sp_s3_took take(getting *g, const uint8_t *data, size_t n)
         if (size > g->size) {
             sp_free(g->buffer);
             g->buffer = sp_alloc(1, size);
-            if (!g->buffer) return keep_error(g, sp_fail_nomem(size, "layers of the remote tier"));
+            if (!g->buffer) return keep_error(g, sp_fail_nomem("layers of the remote tier"));
             g->size = size;
         }
         memcpy(g->buffer + g->filled, data, k);
@@ -284,7 +284,7 @@ static void get(sp_remote_link *base, const sp_remote_ask *asks, int n)
     int n_requests = 0;
     for (int i = 0; i < n; i++) {
         if (!g || !v)
-            asks[i].end(asks[i].user, sp_fail_nomem(sizeof *g, "loads of the remote tier"));
+            asks[i].end(asks[i].user, sp_fail_nomem("loads of the remote tier"));
         else if (!asks[i].shape.head) /* the notice of an older program */
             asks[i].end(asks[i].user, sp_fail(SP_E_NOTFOUND, "remote tier: the size of a header is not known"));
         else
