@@ -196,8 +196,9 @@ static void equals_ref(void **state)
 }
 
 /* One head, so that the combined score orders as its own, but for scores that are nearly equal. Two
- * blocks are given twice: equal scores. */
-static void takes_the_best(void **state)
+ * blocks are given twice: equal scores. With a large query the first block gets nearly all of the attention: the
+ * others differ nevertheless. */
+static void takes_the_best_of(float size)
 {
     scene s;
     uint32_t block[N_BLOCKS], picked[N_BLOCKS];
@@ -205,7 +206,7 @@ static void takes_the_best(void **state)
     number(block);
     block[30] = block[3];
     block[31] = block[4];
-    float *q = random_floats(&s.seed, 32, 1);
+    float *q = random_floats(&s.seed, 32, size);
     float *scratch = sp_alloc(sp_pick_scratch(N_BLOCKS, 1, 1), sizeof *scratch);
     for (int k = 0; k <= N_BLOCKS; k++) {
         sp_pick_req req = request(&s, q, block, &everything, picked);
@@ -228,6 +229,12 @@ static void takes_the_best(void **state)
     sp_free(q);
     sp_free(scratch);
     scene_close(&s);
+}
+
+static void takes_the_best(void **state)
+{
+    takes_the_best_of(1);
+    takes_the_best_of(16);
 }
 
 /* pick_in_stages -- with n_proposed candidates for the second stage. */

@@ -430,10 +430,33 @@ static void nodes_are_found_by_their_ancestors(void **state)
     assert_false(which[3]); /* it looks at all: no path names it */
 }
 
+/* A plain copy is for the place after the head: a chunk that is read elsewhere needs a copy of its own. */
+static void a_plain_copy_serves_its_own_place(void **state)
+{
+    bench *b = *state;
+    const sp_segment head = numbered(1, B), chunk = numbered(100, B);
+    const sp_copy *plain = NULL;
+    uint32_t block;
+    assert_int_equal(learn(b, &head, 1), 0);
+    sealed(b->pool, B, &block);
+    const sp_copy_spec spec = {.seg = &chunk,
+                               .blocks = &block,
+                               .facts = {.kind = SP_COPY_PLAIN, .exact = true, .before = &head.id, .n_before = 1,
+                                         .n_head = 1, .at = B}};
+    assert_ok(sp_ledger_add(b->ledger, &spec, ++b->now, &plain));
+    sp_segment segs[] = {head, chunk};
+    segs[1].place = 1 + 2 * B;
+    assert_int_equal(known(b, segs, 2), 1);
+    segs[1].place = 0;
+    assert_int_equal(known(b, segs, 2), 2);
+    sp_kv_release(b->pool, &block, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         BENCH_TEST(nodes_are_found_by_their_ancestors),
+        BENCH_TEST(a_plain_copy_serves_its_own_place),
         cmocka_unit_test(an_empty_ledger_finds_nothing),
         BENCH_TEST(a_known_prompt_is_found_segment_by_segment),
         BENCH_TEST(the_longest_prefix_is_found),

@@ -127,6 +127,24 @@ static void sparse_decoding_is_checked_and_taken_back(void **state)
     }
 }
 
+/* Below its depth an answer reads all keys, as without sparse decoding. */
+static void what_was_not_decoded_sparsely_is_not_checked(void **state)
+{
+    int n = 0;
+    sp_context *c = NULL;
+    assert_ok(sp_context_open(&(sp_context_opts){.model = MODEL,
+                                                 .reuse.policy = "prefix",
+                                                 .guard = {.share = 1, .bound = 1},
+                                                 .machine.n_threads = 1,
+                                                 .cache.kv_bytes = 4 << 20,
+                                                 .decode.how = "sparse:1,depth=4096"},
+                              &c));
+    for (int k = 0; k < 4; k++) assert_int_equal(answer(c, k, NULL), 0);
+    const sp_guard_report *r = sp_context_guard(c, &n);
+    for (int i = 0; i < n; i++) assert_int_equal(r[i].n_checked, 0);
+    sp_context_close(c);
+}
+
 /* What could not be checked in time is left out, not piled up. */
 static void checks_wait_for_idle_time(void **state)
 {
@@ -252,6 +270,7 @@ int main(void)
         cmocka_unit_test(the_guard_checks_the_share_it_is_told),
         cmocka_unit_test(sparse_decoding_is_checked_and_taken_back),
         cmocka_unit_test(four_sparse_tokens_are_noted),
+        cmocka_unit_test(what_was_not_decoded_sparsely_is_not_checked),
         cmocka_unit_test(checks_wait_for_idle_time),
         cmocka_unit_test(a_context_with_a_waiting_check_is_busy),
         cmocka_unit_test(exact_reuse_is_not_checked),

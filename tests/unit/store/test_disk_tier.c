@@ -2,6 +2,7 @@
 #include "support/check.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <time.h>
 
@@ -74,6 +75,24 @@ static void large_layers_are_read_in_pieces(void **state)
             assert_int_equal(c.n_layers, LAYERS);
             bench_end(&b);
         }
+}
+
+/* Layers larger than half of the arena have two slots. (AddressSanitizer's allocator reports no bytes.) */
+static void large_layers_need_memory_for_two(void **state)
+{
+    enum { LAYERS = 6, LAYER = 5 << 20 };
+    bench b;
+    noise c;
+    assert_true(bench_begin(&b, (sp_disk_tier_opts){.n_readers = 1}));
+    noise_init(&c, 1, 1);
+    c.record.n_layers = LAYERS;
+    c.record.layer_bytes = LAYER;
+    sp_tier_job put = noise_put_job(&c), get = noise_get_job(&c, 0, LAYERS);
+    assert_ok(sp_tier_run(b.tier, &put));
+    const size_t before = mallinfo2().hblkhd;
+    assert_ok(sp_tier_run(b.tier, &get));
+    assert_true(mallinfo2().hblkhd < before + 3 * LAYER);
+    bench_end(&b);
 }
 
 typedef struct listed {
@@ -527,6 +546,7 @@ int main(void)
         cmocka_unit_test(a_copy_round_trips),
         cmocka_unit_test(ranges_of_layers_are_read),
         cmocka_unit_test(large_layers_are_read_in_pieces),
+        cmocka_unit_test(large_layers_need_memory_for_two),
         cmocka_unit_test(dropped_copies_are_not_listed),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(namespaces_are_apart),
