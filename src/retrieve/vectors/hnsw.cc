@@ -23,6 +23,7 @@ static void *with_room(size_t n)
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -233,12 +234,12 @@ void advise(const graph &g)
 
 } // namespace
 
-sp_err sp_hnsw_reserve(sp_hnsw *h, size_t n, bool exactly)
+sp_err sp_hnsw_reserve(sp_hnsw *h, size_t n)
 {
     return guarded("graph", [&] {
-        const size_t need = h->g->cur_element_count + n;
-        if (need <= h->g->max_elements_) return SP_OK;
-        h->g->resizeIndex(exactly ? need : need + need / 4);
+        const size_t need = h->g->cur_element_count + n, most = h->g->max_elements_;
+        if (need <= most) return SP_OK;
+        h->g->resizeIndex(std::max(need, most + most / 4));
         advise(*h->g);
         return SP_OK;
     });

@@ -113,7 +113,7 @@ static void add_piece(void *arg, int piece, int n_pieces)
 static sp_err add_to_graph(sp_vectors *x, const int64_t *ids, const float *v, size_t n, sp_team *team)
 {
     size_t first = 0;
-    SP_TRY(sp_hnsw_reserve(x->graph, n, false));
+    SP_TRY(sp_hnsw_reserve(x->graph, n));
     if (n && sp_hnsw_count(x->graph) == 0) {
         SP_TRY(sp_hnsw_add(x->graph, ids[0], v));
         first = 1;
@@ -154,7 +154,7 @@ sp_err sp_vectors_add(sp_vectors *x, const int64_t *ids, const float *v, size_t 
 
 sp_err sp_vectors_reserve(sp_vectors *x, size_t n)
 {
-    return x->graph ? sp_hnsw_reserve(x->graph, n, true) : SP_OK;
+    return x->graph ? sp_hnsw_reserve(x->graph, n) : SP_OK;
 }
 
 sp_err sp_vectors_remove(sp_vectors *x, const int64_t *ids, size_t n)

@@ -46,9 +46,9 @@ typedef struct sp_hnsw sp_hnsw;
 sp_err sp_hnsw_create(const sp_vectors_opts *o, sp_hnsw **out) SP_MUST_CHECK;
 void sp_hnsw_destroy(sp_hnsw *h);
 size_t sp_hnsw_count(const sp_hnsw *h); /* without those removed */
-/* sp_hnsw_reserve -- room for n more, and, unless `exactly`, for some beyond. sp_hnsw_add -- Thread: several, once
- * there is one vector. */
-sp_err sp_hnsw_reserve(sp_hnsw *h, size_t n, bool exactly) SP_MUST_CHECK;
+/* sp_hnsw_reserve -- room for n more; a graph grows by a quarter at least, so that it is seldom moved. sp_hnsw_add --
+ * Thread: several, once there is one vector. */
+sp_err sp_hnsw_reserve(sp_hnsw *h, size_t n) SP_MUST_CHECK;
 sp_err sp_hnsw_add(sp_hnsw *h, int64_t id, const float *v) SP_MUST_CHECK;
 sp_err sp_hnsw_remove(sp_hnsw *h, int64_t id) SP_MUST_CHECK;
 sp_err sp_hnsw_ids(const sp_hnsw *h, sp_vector_ids *out) SP_MUST_CHECK;

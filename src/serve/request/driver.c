@@ -1,6 +1,7 @@
 #include "serve/request/driver.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,7 +31,8 @@ struct sp_driver {
     pthread_cond_t done;  /* a command has run, or a request is finished */
     command *first, **last;
     sp_request *submitted, **last_submitted;
-    bool runs, stop, woken;
+    atomic_bool runs; /* written under the lock, read by anybody */
+    bool stop, woken;
     int64_t since_us; /* when the step or command that runs began; 0: none runs */
 };
 
@@ -55,11 +57,7 @@ static bool is_engine_thread(const sp_driver *d)
 
 bool sp_driver_runs(const sp_context *c)
 {
-    sp_driver *d = c->driver;
-    pthread_mutex_lock(&d->lock);
-    bool runs = d->runs;
-    pthread_mutex_unlock(&d->lock);
-    return runs;
+    return c->driver->runs;
 }
 
 int64_t sp_context_step_us(sp_context *c)
