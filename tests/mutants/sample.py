@@ -10,9 +10,10 @@ since is left out. --known: no test but those that are known so far.
 A bug is built in a copy of the tree; if a call that frees memory is left out, a program that leaks fails. Of the
 tests that reach its line --tests run, for about --seconds of CPU: those of its folder and of its file's name first,
 then the quickest, until one fails. If none fails, the nearest ASAN_TESTS of the quick ones run with AddressSanitizer,
-as in `make asan`; then Python tests that reach the line, or may (fall_back). A bug in equivalent.txt changes nothing
-that anybody could notice, and is left out. Results are kept in build/mutants/sample.txt while the file is the same:
-the command can be stopped and started again; --again retries those that survived, --report only prints.
+as in `make asan`; then Python tests that reach the line, or may (fall_back): one, and others for about
+--python-seconds. A Python test catches a bug if it fails twice, and passes without the bug. A bug in equivalent.txt
+changes nothing that anybody could notice, and is left out. Results are kept in build/mutants/sample.txt while the file
+is the same: the command can be stopped and started again; --again retries those that survived, --report only prints.
 
 The share has a 95 % interval (Wilson). Which lines Python tests reach is known of PYTHON_TESTS: all of them take an
 hour.
@@ -34,6 +35,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HOME = ROOT / "build" / "mutants"
@@ -42,7 +44,7 @@ EQUIVALENT = pathlib.Path(__file__).parent / "equivalent.txt"
 PYTHON = str(ROOT / ".venv/bin/python")
 # As the build with gcov (Makefile): its objects serve for the bugs, too, so that the tree is built once.
 MAKE = ["make", "-s", f"CC={ROOT / 'tests/mutants/cc'}", "BUILD=build/cov", "SIMD="]
-# A Python test waits for programs most of the time.
+# A Python test waits for programs most of the time: a limit of real time, unless it is known how long the test takes.
 PYTHON_S = 900
 # Those whose lines are found out: one or two for each folder that the program alone uses. They take 5 s to 3 minutes.
 PYTHON_TESTS = ["test_json", "test_config", "test_index", "test_graph", "test_program", "test_eval", "test_server",
@@ -64,14 +66,15 @@ def command_of(test, build):
 
 def run_test(test, folder, counters, seconds, errors=subprocess.DEVNULL):
     """Whether it passed, and the seconds of CPU it took, with its programs. What gcov counts goes below `counters`.
-    seconds: of a C program, on the CPU, so that a busy machine has the same tests. errors: a file for stderr."""
+    seconds: at most; on the CPU, so that a busy machine has the same tests, but real ones of a Python test. errors: a
+    file for stderr."""
     is_python, most = test.endswith(".py"), int(seconds) + 1
     limit = None if is_python else lambda: resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     env = {**os.environ, "SPOLIA_BUILD": str(folder / "build/cov"), "XDG_CACHE_HOME": str(HOME / "cache"),
            "GCOV_PREFIX": str(counters), "LSAN_OPTIONS": "allocator_may_return_null=1"}
     process = subprocess.Popen(command_of(test, folder / "build/cov"), cwd=folder, env=env, stdout=subprocess.DEVNULL,
                                stderr=errors, start_new_session=True, preexec_fn=limit)
-    late = threading.Timer(PYTHON_S if is_python else 60 + 15 * seconds, os.killpg, (process.pid, signal.SIGKILL))
+    late = threading.Timer(seconds if is_python else 60 + 15 * seconds, os.killpg, (process.pid, signal.SIGKILL))
     late.start()
     _, status, used = os.wait4(process.pid, 0)
     late.cancel()
@@ -103,9 +106,11 @@ def lines_of(counters):
 
 
 def reach_of(test, longest):
+    most, begun = PYTHON_S if test.endswith(".py") else longest, time.monotonic()
     with tempfile.TemporaryDirectory(dir=HOME) as counters:
-        passed, seconds = run_test(test, ROOT, pathlib.Path(counters), longest)
-        return {"passed": passed, "seconds": round(seconds, 2), "limit": longest,
+        passed, seconds = run_test(test, ROOT, pathlib.Path(counters), most)
+        wall = round(time.monotonic() - begun, 2)
+        return {"passed": passed, "seconds": round(seconds, 2), "wall": wall, "limit": longest,
                 "lines": lines_of(pathlib.Path(counters)) if passed else {}}
 
 
@@ -272,30 +277,36 @@ def tests_for(reach, file, number, most, seconds):
     return taken
 
 
-def fall_back(reach, file, number):
-    """Python tests that reach the line, the quickest first; then those of which that is not known, whose name has a word
-    of the file's path, most words first, and those of its folder."""
-    words = words_of(file)
+def fall_back(reach, file, number, seconds):
+    """Python tests that reach the line, the quickest first, for about `seconds`; then those of which that is not known,
+    whose name has a word of the file's path, most words first, and those of its folder."""
+    words, found, spent = words_of(file), [], 0
     known = {test for test in reach if test.endswith(".py")}
-    by_cost = sorted(known, key=lambda test: reach[test]["seconds"])
-    found = [test for test in by_cost if number in reach[test]["lines"].get(file, [])]
+    for test in sorted(known, key=lambda test: reach[test]["wall"]):
+        if number in reach[test]["lines"].get(file, []) and (not found or spent + reach[test]["wall"] <= seconds):
+            found.append(test)
+            spent += reach[test]["wall"]
     named = [(-len(words & words_of(p.name)), p.stat().st_size, p.stem) for p in (ROOT / "tests/e2e").glob("test_*.py")]
-    found += [f"e2e/{stem}.py" for shared, _, stem in sorted(named) if shared and f"e2e/{stem}.py" not in known]
-    found = found[:MOST_FALL_BACK - 1]
-    return found + [t for stem in FALL_BACK.get(folder_of(file), []) if (t := f"e2e/{stem}.py") not in known | set(found)]
+    others = [f"e2e/{stem}.py" for shared, _, stem in sorted(named) if shared]
+    others += [f"e2e/{stem}.py" for stem in FALL_BACK.get(folder_of(file), [])]
+    return (found + [test for test in dict.fromkeys(others) if test not in known])[:MOST_FALL_BACK]
 
 
 ASAN = "-fsanitize=address"
 passing, pass_lock = {}, threading.Lock()
 
 
-def passes_without_bug(test):
-    """Whether a Python test passes with the program as it is: else it says nothing of bugs."""
+def time_without_bug(test, reach):
+    """Seconds that a Python test takes with the program as it is; None if it fails then: it says nothing of bugs."""
     with pass_lock:
+        if test not in passing and test in reach:
+            passing[test] = reach[test]["wall"]
         if test not in passing:
+            begun = time.monotonic()
             with tempfile.TemporaryDirectory(dir=HOME) as counters:
-                passing[test], _ = run_test(test, ROOT, pathlib.Path(counters), 0)
-            if not passing[test]:
+                passed, _ = run_test(test, ROOT, pathlib.Path(counters), PYTHON_S)
+            passing[test] = time.monotonic() - begun if passed else None
+            if not passed:
                 print(f"{test} fails without a bug, and is left out", flush=True)
         return passing[test]
 
@@ -364,13 +375,15 @@ class Tree:
                 return f"caught by {test}"
         return None
 
-    def run_python_tests(self, tests):
+    def run_python_tests(self, tests, reach):
         for test in tests:
-            if not passes_without_bug(test):
+            seconds = time_without_bug(test, reach)
+            if seconds is None:
                 continue
             if not self.make("build/cov/spolia"):
                 return "broken"
-            if not self.passes(test, 0):
+            most = 60 + 3 * seconds
+            if not self.passes(test, most) and not self.passes(test, most):
                 return f"caught by {test}"
         return None
 
@@ -386,8 +399,8 @@ class Tree:
         if by:
             return f"caught by {by} with AddressSanitizer"
         obj.write_bytes(was)
-        in_python = [] if args.no_python else fall_back(reach, file, number)
-        return self.run_python_tests(in_python) or f"SURVIVED {len(in_c) + len(in_python)} tests"
+        in_python = [] if args.no_python else fall_back(reach, file, number, args.python_seconds)
+        return self.run_python_tests(in_python, reach) or f"SURVIVED {len(in_c) + len(in_python)} tests"
 
     def try_bug(self, reach, bug, args):
         file, number, new = bug
@@ -498,6 +511,7 @@ def main():
     parser.add_argument("--longest", type=float, default=30, help="seconds of CPU of a C program that is mapped")
     parser.add_argument("--known", action="store_true", help="no tests but those whose lines are known")
     parser.add_argument("--no-python", action="store_true", help="C programs only")
+    parser.add_argument("--python-seconds", type=float, default=150, help="for Python tests that reach the line")
     args = parser.parse_args()
     HOME.mkdir(parents=True, exist_ok=True)
     if args.reach:

@@ -37,6 +37,12 @@ void sp_request_unpin(sp_request *r, sp_found *found)
     }
 }
 
+void *sp_request_scratch(sp_request *r, size_t size)
+{
+    sp_arena_reset(&r->look.arena);
+    return sp_arena_take(&r->look.arena, (size_t)r->prompt.n_segs, size);
+}
+
 /* has_own_salt -- whether its tenant is not the context's. */
 static bool has_own_salt(const sp_request *r)
 {
@@ -113,8 +119,7 @@ static void remember(const sp_found *old, bool computed, sp_found *now)
 sp_err sp_request_find_again(sp_request *r, bool ready_only, bool computed)
 {
     size_t n = (size_t)r->prompt.n_segs;
-    sp_arena_reset(&r->look.arena);
-    sp_found *now = sp_arena_take(&r->look.arena, n, sizeof *now);
+    sp_found *now = sp_request_scratch(r, sizeof *now);
     if (!now) return sp_fail_nomem("a look-up");
     SP_TRY(look(r, ready_only, now));
     for (int i = 0; i < r->prompt.n_segs; i++) remember(&r->look.found[i], computed, &now[i]);

@@ -322,9 +322,7 @@ static int64_t n_loading_blocks(const sp_context *c)
 /* fetch -- begins the loads of one request, in *room blocks. */
 static void fetch(sp_request *r, int64_t *room)
 {
-    sp_arena_reset(&r->look.arena); /* it is empty */
-    sp_found *found = sp_arena_take(&r->look.arena, (size_t)r->prompt.n_segs, sizeof *found),
-             *own = r->look.found;
+    sp_found *found = sp_request_scratch(r, sizeof *found), *own = r->look.found;
     if (!found || sp_request_look(r, found) != SP_OK) return;
     r->look.found = found;
     rest others = rest_of(r);

@@ -23,8 +23,7 @@ static const sp_copy *by_content(const sp_request *r, int i)
 static void expect(sp_request *r, float weight)
 {
     sp_context *c = r->ctx;
-    sp_arena_reset(&r->look.arena); /* it is not loading: the arena is empty */
-    const sp_copy **found = sp_arena_take(&r->look.arena, (size_t)r->prompt.n_segs, sizeof *found);
+    const sp_copy **found = sp_request_scratch(r, sizeof *found); /* it is not loading: nothing is in use */
     if (!found) return;
     sp_by_path_peek(c->ledger, r->prompt.segs, r->prompt.n_segs, found);
     for (int i = 0; i < r->prompt.n_segs; i++) {

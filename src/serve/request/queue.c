@@ -24,8 +24,7 @@ static bool is_known(const sp_request *r, int i)
 /* peek -- path copies of its segments [n_segs], in its scratch memory; NULL without memory. */
 static const sp_copy **peek(sp_request *r)
 {
-    sp_arena_reset(&r->look.arena); /* it has not looked up anything yet: the arena is empty */
-    const sp_copy **found = sp_arena_take(&r->look.arena, (size_t)r->prompt.n_segs, sizeof *found);
+    const sp_copy **found = sp_request_scratch(r, sizeof *found); /* no look-up yet: nothing is in use */
     if (found) sp_by_path_peek(r->ctx->ledger, r->prompt.segs, r->prompt.n_segs, found);
     return found;
 }

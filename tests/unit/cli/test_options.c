@@ -138,8 +138,8 @@ static void unknown_options_get_advice(void **state)
     assert_string_equal(said_of("--rael"), "spolia: test: --rael is unknown; did you mean --real?\n");
     assert_string_equal(said_of("-x"), "spolia: test: -x is unknown; spolia test --help-all lists all options\n");
     assert_non_null(strstr(said_of("--ne"), "spolia: test: --ne is unknown"));
-    assert_string_equal(said_of("--n"), "spolia: test: --n is the beginning of several options; spolia test --help-all "
-                                        "lists them\n");
+    assert_string_equal(said_of("--n"), "spolia: test: --n is the beginning of several options; "
+                                        "spolia test --help-all lists them\n");
 }
 
 static void the_environment_comes_after_the_line(void **state)

@@ -552,6 +552,21 @@ static void a_request_may_leave_while_it_loads(void **state)
     close_clean(c);
 }
 
+/* A request that waits long looks copies up again and again. */
+static void look_ups_use_the_same_memory(void **state)
+{
+    sp_request r = {.prompt.n_segs = 500};
+    assert_non_null(sp_request_scratch(&r, 8));
+    const size_t size = r.look.arena.size;
+    for (int i = 0; i < 100; i++) {
+        uint64_t *v = sp_request_scratch(&r, sizeof *v);
+        for (int k = 0; k < 500; k++) assert_true(v[k] == 0);
+        memset(v, 1, 500 * sizeof *v);
+    }
+    assert_int_equal(r.look.arena.size, size);
+    sp_arena_fini(&r.look.arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -566,6 +581,7 @@ int main(void)
         cmocka_unit_test(a_load_slower_than_computing_is_not_waited_for),
         cmocka_unit_test(who_gave_up_on_a_load_does_not_wait_for_it_again),
         cmocka_unit_test(who_decodes_does_not_wait),
+        cmocka_unit_test(look_ups_use_the_same_memory),
         cmocka_unit_test(waiting_requests_have_their_copies_loaded),
         cmocka_unit_test(who_is_next_is_loaded_first),
         cmocka_unit_test(a_request_may_leave_while_it_loads),
