@@ -74,10 +74,13 @@ demo:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(BUILD)/spolia
 	@.venv/bin/python scripts/demo
 
-test: setup
-	@scripts/setup --clients
-	@$(MAKE) --no-print-directory -j$(JOBS) all unit-bins examples python
+# The Python packages are unpacked while the compiler runs.
+test:
+	@scripts/setup --clients --debian
+	@$(MAKE) --no-print-directory -j$$(($(JOBS) + 1)) python-packages all unit-bins examples python
 	@.venv/bin/python tests/run.py --build $(BUILD)
+python-packages:
+	@scripts/setup --clients
 
 # setup -- installs what is missing: Debian packages, and the Python packages of the tests in .venv.
 setup:
@@ -512,6 +515,6 @@ help:
 	@echo "make tables     the quality tables of docs/benchmarks.md, resumable (TABLES=\"--limit 20\")"
 	@echo "make layers     check the floors, function sizes and layout (STRICT=1: fail on sizes); make format; make compile_commands.json; make clean"
 
-.PHONY: real-models damaged-models fuzz-short fuzz-log fuzz-keep power-loss remote-faults crash fault mutants sampled chaos examples python wheel install uninstall all demo test test-cpus test-arm64 setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench tables soak
+.PHONY: python-packages real-models damaged-models fuzz-short fuzz-log fuzz-keep power-loss remote-faults crash fault mutants sampled chaos examples python wheel install uninstall all demo test test-cpus test-arm64 setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench tables soak
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d) $(EMULATED_OBJ:.o=.d) $(EMULATED_ALL:=.d)

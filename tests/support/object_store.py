@@ -30,9 +30,12 @@ class Store:
         self.endpoint = f"http://127.0.0.1:{self.port}"
         self.log = folder / "moto.log"
         self.start()
-        self.env = {"AWS_ACCESS_KEY_ID": self.key, "AWS_SECRET_ACCESS_KEY": self.secret,
-                    "AWS_ENDPOINT_URL": self.endpoint, "AWS_SHARED_CREDENTIALS_FILE": str(folder / "none"),
-                    "AWS_CONFIG_FILE": str(folder / "none")}
+
+    @property
+    def env(self):
+        none = str(self.log.with_name("none"))
+        return {"AWS_ACCESS_KEY_ID": self.key, "AWS_SECRET_ACCESS_KEY": self.secret, "AWS_ENDPOINT_URL": self.endpoint,
+                "AWS_SHARED_CREDENTIALS_FILE": none, "AWS_CONFIG_FILE": none}
 
     def start(self):
         self.process = subprocess.Popen([pathlib.Path(sys.executable).parent / "moto_server", "-p", str(self.port)],
@@ -41,6 +44,9 @@ class Store:
         while not self.answers():
             assert time.time() < end and self.process.poll() is None, self.log.read_text()
             time.sleep(0.05)
+        self.make_bucket()
+
+    def make_bucket(self):
         self.key = self.secret = "any"
         if self.verifies:
             self.make_user()
@@ -48,6 +54,12 @@ class Store:
         self.s3.create_bucket(Bucket=self.bucket)
         if self.verifies:
             self.verify("0")
+
+    def reset(self):
+        """As a new server is, which takes seconds to start."""
+        self.verify(NOBODY)
+        self.call("/moto-api/reset", b"")
+        self.make_bucket()
 
     def make_user(self):
         iam = self.client("iam", "any", "any")
