@@ -65,6 +65,7 @@ static const char docx_body[] =
     W("<w:p><w:pPr><w:pStyle w:val='berschrift2'/></w:pPr><w:r><w:t>Quarry</w:t></w:r></w:p>"
       "<w:p><w:r><w:t xml:space='preserve'>It yields </w:t></w:r><w:r><w:t>granite</w:t><w:tab/>"
       "<w:t>&amp; slate.</w:t></w:r><w:del><w:r><w:t>gone</w:t></w:r></w:del></w:p>"
+      "<w:p><w:pPr><w:pStyle w:val='drei'/></w:pPr><w:r><w:t>Size</w:t></w:r></w:p>"
       "<w:p><w:pPr><w:numPr/></w:pPr><w:r><w:t>one</w:t></w:r></w:p>"
       "<w:p><w:pPr><w:numPr/></w:pPr><w:r><w:t>two</w:t></w:r></w:p>"
       "<mc:AlternateContent><mc:Fallback><w:p><w:r><w:t>twice</w:t></w:r></w:p></mc:Fallback>"
@@ -79,10 +80,11 @@ static void docx_becomes_markdown(void **state)
         pack(*state, (entry[]){{"word/document.xml", docx_body},
                                {"word/styles.xml",
                                 "<w:styles xmlns:w='urn:w'><w:style w:styleId='berschrift2'>"
-                                "<w:name w:val='heading 2'/></w:style></w:styles>"},
+                                "<w:name w:val='heading 2'/></w:style><w:style w:styleId='drei'>"
+                                "<w:name w:val='heading 3'/></w:style></w:styles>"},
                                {0}});
     assert_read("a.docx", &z,
-                "Quarry|## Quarry\n\nIt yields granite & slate.\n\n- one\n- two\n\n"
+                "Quarry|## Quarry\n\nIt yields granite & slate.\n\n### Size\n\n- one\n- two\n\n"
                 "| A | B | \n| | 1 2 | \n\n");
     sp_vec_fini(&z);
 }
