@@ -315,10 +315,12 @@ def test_the_log_says_why(start):
     s = start()
     assert post(s, chat(top_k="many"), X_Request_Id="a")[0] == 400
     assert send(s, "GET", "/nothing", X_Request_Id="b")[0] == 404
+    assert post(s, chat(documents=[{"id": "pier"}]))[0] == 400
     assert s.stop() == 0
-    assert 'id=a ' in s.said and 'error="top_k: top_k must be an integer"' in s.said and 'error="there is no such path"' in s.said
+    assert 'id=a ' in s.said and 'error="top_k must be an integer"' in s.said and 'error="there is no such path"' in s.said
+    assert r'error="documents[0].id: there is no document \"pier\""' in s.said # the field once, quotes escaped
     s = start("--log-format", "json")
     assert post(s, chat(top_k="many"))[0] == 400
     assert s.stop() == 0
     (line,) = [o for o in map(json.loads, s.said.splitlines()) if o.get("status") == 400]
-    assert line["error"] == "top_k: top_k must be an integer"
+    assert line["error"] == "top_k must be an integer"

@@ -79,12 +79,20 @@ void srv_record_add(srv_record *r, const sp_result *result)
         add_reused(r, result->segments[i].from, result->segments[i].n_reused);
 }
 
+/* names -- whether a message begins with this field: most do. */
+static bool names(const char *message, const char *field)
+{
+    size_t n = strlen(field);
+    return strncmp(message, field, n) == 0 && (message[n] == ' ' || message[n] == ':');
+}
+
 void srv_record_error(srv_record *r, const char *param, const char *code, const char *message)
 {
     if (!r) return;
-    bool has_param = param && *param;
+    if (!message) message = "";
+    bool add_param = param && *param && !names(message, param);
     snprintf(r->error, sizeof r->error, "%s%s%s%s%s", code ? code : "", code ? ": " : "",
-             has_param ? param : "", has_param ? ": " : "", message ? message : "");
+             add_param ? param : "", add_param ? ": " : "", message);
 }
 
 /* -- lines ------------------------------------------------------------------------------------------ */
@@ -141,6 +149,17 @@ static void print_json(json_t *o)
     json_decref(o);
 }
 
+/* print_quoted -- a field whose value may have blanks and quotes. */
+static void print_quoted(FILE *f, const char *field, const char *value)
+{
+    fprintf(f, "%s=\"", field);
+    for (const char *s = value; *s; s++) {
+        if (*s == '"') fputc('\\', f);
+        fputc(*s, f);
+    }
+    fputc('"', f);
+}
+
 static void print_text(const srv_record *r)
 {
     char now[TIME_SIZE], *line = NULL, *path = show_copy(r->path, 0), *error = show_copy(r->error, 0);
@@ -157,7 +176,7 @@ static void print_text(const srv_record *r)
         fprintf(f, " recomputed=%d computed=%d generated=%d queue_ms=%.1f ttft_ms=%.1f",
                 r->n_recomputed, r->n_computed, r->n_generated, ms(r->queue_us), ms(r->ttft_us));
     fprintf(f, " total_ms=%.1f%s", ms(srv_now_us() - r->start_us), r->canceled ? " canceled" : "");
-    if (*error) fprintf(f, " error=\"%s\"", error);
+    if (*error) print_quoted(f, " error", error);
     if (fclose(f) == 0) fprintf(stderr, "%s\n", line);
     f = NULL;
 done:
