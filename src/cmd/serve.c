@@ -189,6 +189,10 @@ static int serve(serving *s)
     advice ignored = advice_of(&s->model);
     sp_context *c = model_options_open(&s->model);
     if (!c) return 1;
+    if (strcmp(sp_context_describe(c).tokenizer, "none") == 0) {
+        cli_fail_with("%s: has no tokenizer, which answers need", s->model.ctx.model);
+        return sp_context_close(c), 1;
+    }
     if (!open_encoders(s)) return close_encoders(s), sp_context_close(c), 1;
     advice_print(&ignored);
     s->o.model = s->model.ctx.model;

@@ -12,6 +12,7 @@ import openai
 import pytest
 
 from conftest import ROOT, refuse, succeed
+from reference import random_model
 from serving import LONG, MODEL, busy, chat, documents
 
 # -- OpenAI's client -----------------------------------------------------------------------------
@@ -405,6 +406,13 @@ def test_refusals(tmp_path):
     refuse("serve", "-m", MODEL, "--host", "256.1.1.1", naming=["256.1.1.1"])
     with socket.create_server(("127.0.0.1", 0)) as taken:
         refuse("serve", "-m", MODEL, "--port", taken.getsockname()[1], naming=[taken.getsockname()[1]])
+
+
+def test_a_model_without_a_tokenizer_is_not_served(tmp_path):
+    folder = tmp_path / "model"
+    random_model.write_folder(folder, random_model.PRESETS["tiny-llama"], "f16")
+    (folder / "tokenizer.json").unlink()
+    refuse("serve", "-m", folder, "--port", 0, naming=[folder, "no tokenizer"])
 
 
 # -- shutdown --------------------------------------------------------------------------------------
