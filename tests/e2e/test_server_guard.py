@@ -88,6 +88,8 @@ def test_preflight_needs_no_key(start, tmp_path):
     assert status == 204 and headers["Access-Control-Allow-Origin"] == page["Origin"]
     status, headers, _ = send(s, "GET", "/v1/models", **page)
     assert status == 401 and headers["Access-Control-Allow-Origin"] == page["Origin"]  # the page can read why
+    for path in ("/v1/models", "/v1/documents", "/v1/collections"):
+        assert send(s, "HEAD", path)[0] == 401
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", None,

@@ -125,6 +125,92 @@ static void each_root_has_its_own(void **state)
     assert_null(strstr(tags_of(f), "there"));
 }
 
+/* -- searches among some documents ------------------------------------------------------------ */
+
+/* found -- names of the hits for "fruit" among these files and tags (comma-separated, NULL: all), best first. */
+static const char *found(const folder *f, const char *file, const char *tag, int k)
+{
+    static char out[4096];
+    sp_retriever *r;
+    sp_hits hits;
+    size_t n = 0;
+    *out = '\0';
+    assert_int_equal(sp_retriever_open(f->index, NULL, &r), SP_OK);
+    const sp_retrieve_query q = {
+        .text = "fruit", .k = k, .files = &file, .n_files = file != NULL, .tags = &tag, .n_tags = tag != NULL};
+    assert_int_equal(sp_retriever_search(r, &q, &hits), SP_OK);
+    for (int i = 0; i < hits.n; i++) {
+        if (i) assert_true(hits.v[i].score <= hits.v[i - 1].score);
+        n += (size_t)snprintf(out + n, sizeof out - n, "%s%s", i ? " " : "", hits.v[i].file);
+    }
+    sp_hits_fini(&hits);
+    sp_retriever_close(r);
+    return out;
+}
+
+static void a_search_is_among_what_is_allowed(void **state)
+{
+    folder *f = *state;
+    folder_write(f, "a.txt", "Fruit, fruit and fruit.");
+    folder_write(f, "b.txt", "Fruit that was kept for a long time, with bananas.");
+    folder_write(f, "old/c.txt", "Fruit and cherries.");
+    folder_write(f, "older.txt", "Fruit of all kinds, pears and plums, and what else there is.");
+    build(f, "a.txt: red\nb.txt: long, kept\nold/: kept\n");
+    assert_string_equal(found(f, NULL, NULL, 9), "a.txt old/c.txt b.txt older.txt");
+    assert_string_equal(found(f, "old", NULL, 9), "old/c.txt");
+    assert_string_equal(found(f, "old/", NULL, 9), "old/c.txt");
+    assert_string_equal(found(f, "b.txt", NULL, 9), "b.txt");
+    assert_string_equal(found(f, "ol", NULL, 9), "");
+    assert_string_equal(found(f, "no such", NULL, 9), "");
+    assert_string_equal(found(f, NULL, "kept", 9), "old/c.txt b.txt");
+    assert_string_equal(found(f, NULL, "kep", 9), "");
+    assert_string_equal(found(f, "old", "kept", 9), "old/c.txt");
+    assert_string_equal(found(f, "b.txt", "red", 9), "");
+    assert_string_equal(found(f, "b.txt", "no such", 9), "");
+}
+
+/* The best of all chunks are not allowed: as many as were asked for are found nevertheless. */
+static void others_do_not_take_the_places_of_what_is_allowed(void **state)
+{
+    folder *f = *state;
+    for (int i = 0; i < 60; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "best%02d.txt", i);
+        folder_write(f, name, "Fruit, fruit and fruit.");
+    }
+    folder_write(f, "old/c.txt", "Fruit and cherries, and what else the garden has in summer.");
+    folder_write(f, "old/d.txt", "Fruit and cherries, and what else the wood has in late autumn, and winter.");
+    build(f, "old/: kept\n");
+    assert_string_equal(found(f, "old", NULL, 2), "old/c.txt old/d.txt");
+    assert_string_equal(found(f, NULL, "kept", 2), "old/c.txt old/d.txt");
+    assert_string_equal(found(f, NULL, "kept", 1), "old/c.txt");
+}
+
+static void files_are_listed_in_pages(void **state)
+{
+    folder *f = *state;
+    static const char *const pages[] = {"a.txt b.txt", "old/c.txt", ""};
+    sp_index *ix;
+    char after[64] = "";
+    build(f, "a.txt: red\n");
+    assert_int_equal(sp_index_open(f->index, &ix), SP_OK);
+    for (size_t i = 0; i < SP_COUNT(pages); i++) {
+        sp_file_list l;
+        char names[128] = "";
+        assert_int_equal(sp_index_list(ix, &(sp_file_query){.after = i ? after : NULL, .limit = 2}, &l), SP_OK);
+        for (int k = 0; k < l.n; k++) {
+            snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", k ? " " : "", l.v[k].name);
+            snprintf(after, sizeof after, "%s", l.v[k].name);
+        }
+        assert_string_equal(names, pages[i]);
+        sp_file_list_fini(&l);
+    }
+    sp_file_list l = {.n = 77};
+    assert_int_equal(sp_index_list(ix, &(sp_file_query){.name = "c.txt"}, &l), SP_E_NOTFOUND);
+    assert_int_equal(l.n, 77);
+    sp_index_close(ix);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +220,9 @@ int main(void)
         TAGS_TEST(limits_are_those_of_uploaded_documents),
         TAGS_TEST(bad_lines_are_counted_or_errors),
         TAGS_TEST(each_root_has_its_own),
+        TAGS_TEST(a_search_is_among_what_is_allowed),
+        TAGS_TEST(others_do_not_take_the_places_of_what_is_allowed),
+        TAGS_TEST(files_are_listed_in_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

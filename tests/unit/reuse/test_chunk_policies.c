@@ -401,6 +401,69 @@ static void random_takes_other_tokens_with_another_seed(void **state)
 }
 
 /* Chunks take part by their size; within one the most attended go first. */
+/* n_looked_at -- tokens of the pieces in the sight of a todo, up to itself, without the first four. */
+static int32_t n_looked_at(const sp_plan *p, const sp_todo *t, int first_piece)
+{
+    const sp_sight *see = &p->sights[t->see];
+    int32_t n = 0;
+    for (int32_t k = 0; k < see->n; k++) {
+        const int s = see->list ? see->list[k] : k;
+        if (s >= first_piece && s < t->span) n += p->spans[s].n;
+    }
+    return n + t->index + 1;
+}
+
+static void a_window_is_as_wide_as_it_says(void **state)
+{
+    enum { WINDOW = 8 * SP_BLOCK_TOKENS, SINK = 4 };
+    bench b;
+    sp_plan_role role;
+    bench_begin(&b, "ttt", (const int32_t[]){70, 70, 70});
+    find_as(&b, &sp_reuse_window, (sp_reuse_input){.n_layers = 4, .window = WINDOW, .answer_room = ROOM});
+    sp_plan_init(&b.plan, b.pool);
+    assert_ok(sp_reuse_window.next_plan(&b.in, &b.plan, &role));
+    const int first_piece = b.n_segs + 1;
+    for (int i = 0; i < b.plan.n_todo; i++) {
+        const sp_todo *t = &b.plan.todo[i];
+        const sp_sight *see = &b.plan.sights[t->see];
+        if (t->span < first_piece) continue;
+        const int32_t n = n_looked_at(&b.plan, t, first_piece), all = t->pos + 1 - SINK;
+        assert_true(n <= WINDOW && n >= SP_MIN(all, WINDOW - SP_BLOCK_TOKENS));
+        assert_true(see->list && see->list[0] == first_piece - 1); /* the first tokens */
+    }
+    bench_end(&b);
+}
+
+static void h2o_finds_what_is_measured_alone(void **state)
+{
+    static const char *const names[] = {"h2o", "full"};
+    for (int i = 0; i < 2; i++) {
+        bench b;
+        bench_begin(&b, "sccq", (const int32_t[]){20, 18, 33, 9});
+        know_head(&b, 1);
+        know_chunk(&b, 1, 20);
+        find_as(&b, policy(names[i]), (sp_reuse_input){.n_layers = 4});
+        assert_int_equal(b.found[1].copy != NULL, i);
+        bench_end(&b);
+    }
+}
+
+/* What a chunk's tokens receive is summed over all layers. */
+static void h2o_measures_what_it_fills(void **state)
+{
+    bench b;
+    sp_plan_role role;
+    bench_begin(&b, "sccq", (const int32_t[]){20, 18, 33, 9});
+    find_as(&b, policy("h2o"), (sp_reuse_input){.n_layers = 4});
+    sp_plan_init(&b.plan, b.pool);
+    assert_ok(policy("h2o")->next_plan(&b.in, &b.plan, &role));
+    assert_int_equal(role, SP_PLAN_FILL);
+    assert_int_equal(b.plan.probe.kind, SP_PROBE_COLUMNS);
+    assert_int_equal(b.plan.probe.layer, SP_EVERY_LAYER);
+    assert_true(!b.plan.probe.columns[0] && b.plan.probe.columns[1] && b.plan.probe.columns[2]);
+    bench_end(&b);
+}
+
 static void h2o_takes_the_heavy(void **state)
 {
     uint64_t seed = 3;
@@ -548,6 +611,9 @@ int main(void)
         cmocka_unit_test(without_a_probe_the_earlier_tokens_go_first),
         cmocka_unit_test(random_is_spread_and_repeatable),
         cmocka_unit_test(random_takes_other_tokens_with_another_seed),
+        cmocka_unit_test(a_window_is_as_wide_as_it_says),
+        cmocka_unit_test(h2o_finds_what_is_measured_alone),
+        cmocka_unit_test(h2o_measures_what_it_fills),
         cmocka_unit_test(h2o_takes_the_heavy),
         cmocka_unit_test(fusion_probes_with_the_question),
         cmocka_unit_test(blend_probes_with_all_chunk_tokens),

@@ -121,6 +121,90 @@ static void chunks_that_are_not_kept_are_not_filled(void **state)
     }
 }
 
+/* A fill whose copies found no room is not tried for ever: what is missing is computed with the answer. */
+static void what_was_filled_once_is_not_filled_again(void **state)
+{
+    bench b;
+    bench_begin(&b, "sccq", (const int32_t[]){20, 18, 18, 9});
+    look_up(&b, 0);
+    assert_true(sp_reuse_wants_fill(&b.in));
+    b.in.n_done[SP_PLAN_FILL] = 1;
+    assert_false(sp_reuse_wants_fill(&b.in));
+    bench_end(&b);
+}
+
+static void the_head_is_the_system_text_or_what_precedes_the_chunks(void **state)
+{
+    static const struct {
+        const char *kinds;
+        int n;
+    } all[] = {{"scq", 1}, {"sscq", 2}, {"stcq", 1}, {"tccq", 1}, {"cq", 0}, {"sq", 2}, {"tcsq", 1}};
+    for (size_t i = 0; i < SP_COUNT(all); i++) {
+        bench b;
+        bench_begin(&b, all[i].kinds, (const int32_t[]){20, 5, 18, 33});
+        assert_int_equal(sp_reuse_n_head(b.segs, b.n_segs), all[i].n);
+        bench_end(&b);
+    }
+}
+
+/* A warm-up leaves a plain copy of every chunk, also where a path would serve it. */
+static void a_warm_up_does_not_take_paths_for_copies(void **state)
+{
+    for (int warm = 0; warm < 2; warm++) {
+        bench b;
+        bench_begin(&b, "sccq", (const int32_t[]){20, 18, 33, 9});
+        know_head(&b, 2);
+        find_as(&b, policy("full"), (sp_reuse_input){.exact_first = true, .warm = warm, .n_layers = 4});
+        assert_non_null(b.found[0].copy);
+        assert_int_equal(b.found[1].copy != NULL, !warm);
+        bench_end(&b);
+    }
+}
+
+static void what_a_fill_leaves_says_what_it_was_computed_after(void **state)
+{
+    bench b;
+    sp_kept v[8];
+    sp_kept_list kept = {.v = v};
+    bench_begin(&b, "sscq", (const int32_t[]){20, 5, 18, 9});
+    look_up(&b, 0);
+    fill(&b);
+    assert_ok(sp_reuse_keep_fill(&b.in, &b.plan, SP_PLAN_FILL, &kept));
+    assert_int_equal(kept.n, 3);
+    for (int i = 0; i < kept.n; i++) {
+        const sp_copy_facts *f = &v[i].spec.facts;
+        assert_int_equal(v[i].seg, i);
+        assert_true(f->exact);
+        assert_int_equal(f->kind, i < 2 ? SP_COPY_PATH : SP_COPY_PLAIN);
+        assert_int_equal(f->at, i == 0 ? 0 : i == 1 ? 20 : 25);
+    }
+    assert_int_equal(v[2].spec.facts.n_head, 2);
+    assert_int_equal(v[2].spec.facts.n_before, 2);
+    assert_memory_equal(v[2].spec.facts.before, b.ids, 2 * sizeof *b.ids);
+    kept.n = 0;
+    assert_ok(sp_reuse_keep_fill(&b.in, &b.plan, SP_PLAN_ANSWER, &kept));
+    assert_int_equal(kept.n, 0);
+    bench_end(&b);
+}
+
+/* What follows an approximate copy on a path is no exact copy of the path. */
+static void nothing_is_kept_as_exact_after_what_is_not(void **state)
+{
+    for (int exact = 0; exact < 2; exact++) {
+        bench b;
+        sp_kept v[8];
+        sp_kept_list kept = {.v = v};
+        bench_begin(&b, "sscq", (const int32_t[]){20, 5, 18, 9});
+        know_head(&b, 1);
+        look_up(&b, 0);
+        fill(&b);
+        b.found[0].exact = exact;
+        sp_reuse_keep_path(&b.in, &b.plan, 2, &kept);
+        assert_int_equal(kept.n, exact);
+        bench_end(&b);
+    }
+}
+
 static void a_known_prompt_fills_nothing(void **state)
 {
     bench b;
@@ -154,6 +238,11 @@ int main(void)
         cmocka_unit_test(only_what_is_missing_is_filled),
         cmocka_unit_test(a_chunk_that_a_path_serves_after_the_head_is_not_filled),
         cmocka_unit_test(chunks_that_are_not_kept_are_not_filled),
+        cmocka_unit_test(what_was_filled_once_is_not_filled_again),
+        cmocka_unit_test(the_head_is_the_system_text_or_what_precedes_the_chunks),
+        cmocka_unit_test(a_warm_up_does_not_take_paths_for_copies),
+        cmocka_unit_test(what_a_fill_leaves_says_what_it_was_computed_after),
+        cmocka_unit_test(nothing_is_kept_as_exact_after_what_is_not),
         cmocka_unit_test(a_known_prompt_fills_nothing),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -74,9 +74,51 @@ static void a_line_before_a_key_says_what_it_may(void **state)
     unlink(path);
 }
 
+/* Tenants are apart by their salts: a salt that is that of another key is another one's cache. */
+static void each_key_has_a_salt_of_its_own(void **state)
+{
+    enum { KEYS = 300 };
+    static char text[KEYS * 16];
+    static char salts[KEYS][SRV_SALT_SIZE];
+    srv_keys *k;
+    size_t n = 0;
+    for (int i = 0; i < KEYS; i++) n += (size_t)snprintf(text + n, sizeof text - n, "key%d\n", i);
+    write_file(text);
+    assert_true(srv_keys_open(path, &k));
+    for (int i = 0; i < KEYS; i++) {
+        char header[32];
+        srv_tenant t;
+        snprintf(header, sizeof header, "Bearer key%d", i);
+        assert_true(srv_keys_check(k, header, NULL, &t));
+        strcpy(salts[i], t.salt);
+        for (int j = 0; j < i; j++) assert_string_not_equal(salts[i], salts[j]);
+    }
+    srv_keys_close(k);
+    unlink(path);
+}
+
+static void a_file_without_a_key_lets_nobody_in(void **state)
+{
+    srv_keys *k;
+    static const char *const none[] = {"", "\n\n", "# name: anna\n", "  \r\n# may: priority"};
+    write_file("one\n");
+    assert_true(srv_keys_open(path, &k));
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        srv_keys *other = NULL;
+        write_file(none[i]);
+        assert_false(srv_keys_open(path, &other));
+        assert_false(srv_keys_reload(k));
+        assert_int_equal(srv_keys_count(k), 1);
+    }
+    srv_keys_close(k);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(keys_are_read_and_checked),
-                                       cmocka_unit_test(a_line_before_a_key_says_what_it_may)};
+                                       cmocka_unit_test(a_line_before_a_key_says_what_it_may),
+                                       cmocka_unit_test(each_key_has_a_salt_of_its_own),
+                                       cmocka_unit_test(a_file_without_a_key_lets_nobody_in)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

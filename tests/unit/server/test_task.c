@@ -97,6 +97,42 @@ static void what_asks_for_nothing_is_no_error(void **state)
     json_decref(body);
 }
 
+static void what_is_not_supported_is_refused_where_it_asks_for_something(void **state)
+{
+    json_t *body;
+    good("{\"top_n_sigma\": 0, \"thinking_budget\": -1, \"typical_p\": 1, \"length_penalty\": 1.0, "
+         "\"detokenize\": true, \"modalities\": [\"text\"], \"mirostat\": 0}",
+         &body);
+    json_decref(body);
+    bad("{\"top_n_sigma\": 1}", "top_n_sigma");
+    bad("{\"thinking_budget\": 0.5}", "thinking_budget");
+    bad("{\"typical_p\": 0}", "typical_p");
+    bad("{\"typical_p\": 2}", "typical_p");
+    bad("{\"detokenize\": false}", "detokenize");
+    bad("{\"modalities\": [\"audio\"]}", "modalities");
+    bad("{\"modalities\": [\"text\", \"audio\"]}", "modalities");
+    bad("{\"mirostat\": 2}", "mirostat");
+}
+
+/* nested -- "{"x": [[...]]}" of this depth, with a string of brackets in it. */
+static const char *nested(int depth)
+{
+    static char text[4 * SRV_MAX_DEPTH + 256];
+    size_t n = (size_t)snprintf(text, sizeof text, "{\"s\": \"\\\"[[[[{{{{\\\\\", \"x\": ");
+    for (int i = 1; i < depth; i++) text[n++] = '[';
+    for (int i = 1; i < depth; i++) text[n++] = ']';
+    memcpy(text + n, "}", 2);
+    return text;
+}
+
+static void bodies_have_a_depth_at_most(void **state)
+{
+    json_t *body;
+    good(nested(SRV_MAX_DEPTH), &body);
+    json_decref(body);
+    bad(nested(SRV_MAX_DEPTH + 1), "");
+}
+
 static void lists_are_read_whole(void **state)
 {
     json_t *body;
@@ -313,6 +349,8 @@ int main(void)
         cmocka_unit_test(fields_have_defaults),
         cmocka_unit_test(fields_have_values),
         cmocka_unit_test(what_asks_for_nothing_is_no_error),
+        cmocka_unit_test(what_is_not_supported_is_refused_where_it_asks_for_something),
+        cmocka_unit_test(bodies_have_a_depth_at_most),
         cmocka_unit_test(lists_are_read_whole),
         cmocka_unit_test(parameters_of_a_policy_are_fields),
         cmocka_unit_test(errors_name_their_field),
