@@ -93,7 +93,8 @@ sp_err sp_shelf_doom_expired(sp_shelf *s, int64_t now_s) SP_MUST_CHECK;
 typedef struct sp_doomed {
     SP_VEC(int64_t) rows; /* empty: nothing is doomed */
     sp_digests ids;       /* sorted */
-    sp_hits texts;
+    sp_hits texts;        /* of chunks that no other document has with this title */
+    SP_VEC(bool) shared;  /* [texts.n] whether one has the text with another title */
 } sp_doomed;
 sp_err sp_shelf_doomed(sp_shelf *s, const char *tenant, sp_doomed *out) SP_MUST_CHECK;
 void sp_doomed_fini(sp_doomed *d);

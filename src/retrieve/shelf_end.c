@@ -12,7 +12,7 @@ enum { LOOKUPS = 256 /* in a row, before others have their turn */ };
 
 /* A content id of a doomed chunk. */
 typedef struct lost {
-    sp_digest id;
+    sp_digest id, bare; /* bare: of the text alone */
     int64_t document, at;
     int which; /* 0: with its title, which the text is told for; 1: the text alone */
 } lost;
@@ -44,11 +44,15 @@ static sp_err read_rows(sp_shelf *s, const char *tenant, sp_doomed *out)
 static sp_err take_chunk(sqlite3_stmt *q, int64_t document, losses *out)
 {
     SP_TRY(sp_vec_reserve(out, SP_SHELF_IDS));
+    sp_digest ids[SP_SHELF_IDS] = {0};
+    for (int i = 0; i < SP_SHELF_IDS; i++)
+        if (sqlite3_column_bytes(q, 1 + i) == sizeof ids->b)
+            memcpy(ids[i].b, sqlite3_column_blob(q, 1 + i), sizeof ids->b);
     for (int i = 0; i < SP_SHELF_IDS; i++) {
         lost *l = &out->v[out->n];
-        const void *blob = sqlite3_column_blob(q, 1 + i);
         if (sqlite3_column_bytes(q, 1 + i) != sizeof l->id.b) continue; /* somebody else's row */
-        memcpy(l->id.b, blob, sizeof l->id.b);
+        l->id = ids[i];
+        l->bare = ids[SP_SHELF_IDS - 1];
         l->document = document;
         l->at = sqlite3_column_int64(q, 0);
         l->which = i;
@@ -133,29 +137,31 @@ static sp_err is_kept(sp_shelf *s, sqlite3_stmt *q, const sp_digest *id, bool *k
 }
 
 static sp_err look_up(sp_shelf *s, sqlite3_stmt *q[N_LOOKUPS], const lost *l, sp_shelf_hits *texts,
-                      sp_digests *ids)
+                      sp_doomed *out)
 {
-    bool kept;
+    bool kept, shared;
     SP_TRY(is_kept(s, q[KEPT], &l->id, &kept));
     if (kept) return SP_OK;
-    SP_TRY(sp_vec_reserve(ids, 1));
-    ids->v[ids->n++] = l->id;
+    SP_TRY(sp_vec_reserve(&out->ids, 1));
+    out->ids.v[out->ids.n++] = l->id;
     if (l->which != 0) return SP_OK;
+    SP_TRY(is_kept(s, q[KEPT], &l->bare, &shared));
+    SP_TRY(sp_vec_reserve(&out->shared, 1));
+    out->shared.v[out->shared.n++] = shared;
     sqlite3_bind_int64(q[TEXT], 1, l->document);
     sqlite3_bind_int64(q[TEXT], 2, l->at);
     return sp_shelf_hits_take(s, q[TEXT], texts);
 }
 
 /* look_up_some -- from *at, at most LOOKUPS. */
-static sp_err look_up_some(sp_shelf *s, const losses *l, size_t *at, sp_shelf_hits *texts,
-                           sp_digests *ids)
+static sp_err look_up_some(sp_shelf *s, const losses *l, size_t *at, sp_shelf_hits *texts, sp_doomed *out)
 {
     sqlite3_stmt *q[N_LOOKUPS] = {0};
     sp_err err = SP_OK;
     for (int i = 0; i < N_LOOKUPS && err == SP_OK; i++)
         err = sp_shelf_prepare(s, lookup_sql[i], &q[i]);
     size_t end = SP_MIN(l->n, *at + LOOKUPS);
-    for (; *at < end && err == SP_OK; ++*at) err = look_up(s, q, &l->v[*at], texts, ids);
+    for (; *at < end && err == SP_OK; ++*at) err = look_up(s, q, &l->v[*at], texts, out);
     for (int i = 0; i < N_LOOKUPS; i++) sqlite3_finalize(q[i]);
     return err;
 }
@@ -167,7 +173,7 @@ static sp_err look_up_all(sp_shelf *s, const losses *l, sp_doomed *out)
     sp_err err = SP_OK;
     for (size_t at = 0; at < l->n && err == SP_OK;) {
         sp_shelf_enter(s);
-        err = look_up_some(s, l, &at, &texts, &out->ids);
+        err = look_up_some(s, l, &at, &texts, out);
         sp_shelf_leave(s);
     }
     return sp_shelf_hits_end(&texts, err, &out->texts);
@@ -197,6 +203,7 @@ void sp_doomed_fini(sp_doomed *d)
     sp_vec_fini(&d->rows);
     sp_vec_fini(&d->ids);
     sp_hits_fini(&d->texts);
+    sp_vec_fini(&d->shared);
 }
 
 /* -- forgetting -------------------------------------------------------------------------------- */

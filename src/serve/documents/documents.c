@@ -114,6 +114,19 @@ static sp_err know(sp_documents *d, const sp_hit *chunk, bool known)
     return SP_OK;
 }
 
+/* forget_texts -- of chunks that no document has any more. A text that another one has with another title is found
+ * again. */
+static sp_err forget_texts(sp_documents *d, const sp_doomed *doomed)
+{
+    sp_known *k = d->ctx->texts.prompts.known;
+    for (int i = 0; i < doomed->texts.n; i++) {
+        const sp_hit *chunk = &doomed->texts.v[i];
+        SP_TRY(know(d, chunk, false));
+        if (doomed->shared.v[i]) sp_known_add(k, tenant_number(chunk->root), chunk->text, strlen(chunk->text));
+    }
+    return SP_OK;
+}
+
 /* -- opening ----------------------------------------------------------------------------------- */
 
 static sp_err know_all(sp_documents *d)
@@ -485,8 +498,7 @@ static sp_err erase_now(sp_documents *d, const sp_doomed *doomed, sp_documents_r
 static sp_err list_doomed(sp_documents *d, const char *tenant, sp_doomed *out)
 {
     SP_TRY(sp_shelf_doomed(d->shelf, tenant, out));
-    sp_err err = SP_OK;
-    for (int i = 0; i < out->texts.n && err == SP_OK; i++) err = know(d, &out->texts.v[i], false);
+    sp_err err = forget_texts(d, out);
     if (err == SP_OK && out->rows.n) err = hold_pinned(d); /* no longer theirs */
     return err;
 }

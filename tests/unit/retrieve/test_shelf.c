@@ -102,6 +102,31 @@ static void a_text_of_a_live_document_is_not_lost(void **state)
     assert_string_equal(d.texts.v[0].text, "own");
     assert_string_equal(d.texts.v[1].title, "U");
     assert_string_equal(d.texts.v[1].root, "t");
+    assert_int_equal(d.shared.n, 2);
+    assert_true(!d.shared.v[0] && d.shared.v[1]); /* "shared" is b's, too */
+    sp_doomed_fini(&d);
+    sp_shelf_close(s);
+}
+
+/* Ids are looked up some at a time: these are more. */
+static void all_ids_of_a_document_are_lost(void **state)
+{
+    enum { N = 300 };
+    static char texts[N][16];
+    static sp_shelf_chunk v[N];
+    sp_shelf *s = open_shelf();
+    sp_doomed d;
+    for (int i = 0; i < N; i++) {
+        snprintf(texts[i], sizeof texts[i], "text %d", i);
+        v[i] = chunk("T", texts[i]);
+    }
+    assert_int_equal(put(s, "a", false, v, N), SP_OK);
+    assert_int_equal(put(s, "b", false, v, 1), SP_OK);
+    assert_int_equal(sp_shelf_doom(s, "t", "a"), SP_OK);
+    assert_int_equal(sp_shelf_doomed(s, NULL, &d), SP_OK);
+    assert_int_equal(d.ids.n, 2 * (N - 1));
+    assert_int_equal(d.texts.n, N - 1);
+    for (size_t i = 1; i < d.ids.n; i++) assert_true(memcmp(d.ids.v[i - 1].b, d.ids.v[i].b, sizeof d.ids.v->b) < 0);
     sp_doomed_fini(&d);
     sp_shelf_close(s);
 }
@@ -395,6 +420,7 @@ int main(void)
         cmocka_unit_test(a_file_that_was_no_database_is_not_rebuilt),
         cmocka_unit_test(a_text_that_a_document_repeats_is_looked_up_once),
         cmocka_unit_test(a_text_of_a_live_document_is_not_lost),
+        cmocka_unit_test(all_ids_of_a_document_are_lost),
         cmocka_unit_test(only_documents_whose_copies_were_listed_are_forgotten),
         cmocka_unit_test(a_replaced_document_of_many_slices_is_whole_or_absent),
         cmocka_unit_test(long_documents_are_worked_on_in_many_turns),

@@ -172,12 +172,11 @@ static void a_search_is_among_what_is_allowed(void **state)
 /* The best of all chunks are not allowed: as many as were asked for are found nevertheless. */
 static void others_do_not_take_the_places_of_what_is_allowed(void **state)
 {
+    static const char line[] = "{\"text\": \"Fruit, fruit and fruit.\"}\n";
+    static char lines[700 * sizeof line];
     folder *f = *state;
-    for (int i = 0; i < 60; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "best%02d.txt", i);
-        folder_write(f, name, "Fruit, fruit and fruit.");
-    }
+    for (int i = 0; i < 700; i++) strcat(lines + (size_t)i * (sizeof line - 1), line);
+    folder_write(f, "best.jsonl", lines);
     folder_write(f, "old/c.txt", "Fruit and cherries, and what else the garden has in summer.");
     folder_write(f, "old/d.txt", "Fruit and cherries, and what else the wood has in late autumn, and winter.");
     build(f, "old/: kept\n");

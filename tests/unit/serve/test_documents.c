@@ -549,6 +549,24 @@ static void what_another_document_has_stays(void **state)
     bench_end(&b);
 }
 
+/* The other one has it with another title: a message with the text alone still finds it. */
+static void a_text_that_another_document_has_is_still_found(void **state)
+{
+    bench b;
+    sp_document_list l;
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    assert_ok(sp_documents_put(b.d, NULL, &(sp_document_new){.id = "two", .title = "Other", .text = story}, &l));
+    sp_document_list_fini(&l);
+    compute(&b, NULL, "two", 0);
+    assert_string_equal(ask_about(&b, NULL, "full", NULL, story).from, "memory");
+    assert_ok(sp_documents_remove(b.d, NULL, "one", 0, NULL));
+    assert_string_equal(ask_about(&b, NULL, "full", NULL, story).from, "memory");
+    assert_ok(sp_documents_remove(b.d, NULL, "two", 0, NULL));
+    assert_string_equal(ask_about(&b, NULL, "full", NULL, story).from, "no chunk");
+    bench_end(&b);
+}
+
 static ino_t found_inode;
 
 static int find_index(const char *path, const struct stat *st, int kind, struct FTW *w)
@@ -843,6 +861,7 @@ int main(void)
         cmocka_unit_test(placed_copies_and_patches_go_too),
         cmocka_unit_test(what_is_registered_again_is_stored_again),
         cmocka_unit_test(what_another_document_has_stays),
+        cmocka_unit_test(a_text_that_another_document_has_is_still_found),
         cmocka_unit_test(a_running_request_keeps_its_copies),
         cmocka_unit_test(a_deletion_knows_nothing_of_another_tenants),
         cmocka_unit_test(a_deletion_that_cannot_read_continues),
