@@ -847,6 +847,59 @@ static void a_search_stays_with_its_tenant_and_its_documents(void **state)
     bench_end(&b);
 }
 
+static void put_in_c(const bench *b, const char *salt, const char *id, const char *text)
+{
+    sp_document_list l;
+    const sp_document_new one = {.collection = "c", .id = id, .title = "T", .text = text};
+    assert_ok(sp_documents_put(b->d, salt, &one, &l));
+    sp_document_list_fini(&l);
+}
+
+static int64_t n_retrieved(const bench *b, const char *salt)
+{
+    int64_t n = -1;
+    assert_ok(sp_collection_n_retrieved(b->d, salt, "c", &n));
+    return n;
+}
+
+/* count_all -- as if all passages of the collection had been put into `times` prompts. */
+static void count_all(const bench *b, const char *salt, int times)
+{
+    sp_hits hits;
+    const sp_retrieve_query q = {.text = "lighthouse harbour boat", .k = 5};
+    assert_ok(sp_documents_search(b->d, salt, "c", &q, &hits));
+    for (int i = 0; i < times; i++) {
+        assert_ok(sp_collection_count(b->d, salt, "c", &hits));
+        assert_ok(sp_counts_flush(b->d));
+    }
+    sp_hits_fini(&hits);
+}
+
+static void counts_of_passages_are_its_tenants_and_end_with_them(void **state)
+{
+    static const char *const salts[] = {"red", "blue"};
+    bench b;
+    bench_begin(&b);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(sp_collection_create(b.d, salts[i], "c"));
+        put_in_c(&b, salts[i], "one", story);
+        put_in_c(&b, salts[i], "two", other);
+    }
+    assert_int_equal(sp_collection_create(b.d, "red", "c"), SP_E_ARG);
+    count_all(&b, "red", 3);
+    count_all(&b, "blue", 1);
+    assert_int_equal(n_retrieved(&b, "red"), 6);
+    assert_int_equal(n_retrieved(&b, "blue"), 2);
+    assert_ok(sp_documents_remove(b.d, "red", "c/one", 0, NULL));
+    assert_int_equal(n_retrieved(&b, "red"), 3);
+    assert_int_equal(n_retrieved(&b, "blue"), 2);
+    assert_ok(sp_collection_remove(b.d, "red", "c", 0, NULL));
+    assert_ok(sp_collection_create(b.d, "red", "c"));
+    assert_int_equal(n_retrieved(&b, "red"), 0);
+    assert_int_equal(n_retrieved(&b, "blue"), 2);
+    bench_end(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -872,6 +925,7 @@ int main(void)
         cmocka_unit_test(null_is_allowed),
         cmocka_unit_test(a_search_sees_what_is_registered_now),
         cmocka_unit_test(a_search_stays_with_its_tenant_and_its_documents),
+        cmocka_unit_test(counts_of_passages_are_its_tenants_and_end_with_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
