@@ -51,6 +51,51 @@ static void fill(sp_plan *p, const int32_t *lengths, int n_spans)
     }
 }
 
+/* add_joined -- a span that is computed whole; packed: it may begin in the last block of the one before. */
+static int add_joined(sp_plan *p, int32_t n, int32_t at, bool joined, bool packed)
+{
+    static const int32_t tokens[64];
+    int span, see;
+    assert_ok(sp_plan_add_span(p, &(sp_span_spec){.n = n, .at = at, .joined = joined, .packed = packed}, &span));
+    assert_ok(sp_plan_add_sight(p, NULL, span + 1, &see));
+    const sp_todo first = {.pos = at, .span = (uint16_t)span, .see = (uint16_t)see};
+    assert_ok(sp_plan_add_run(p, first, tokens, n));
+    return span;
+}
+
+static void packed_spans_share_a_block_and_both_hold_it(void **state)
+{
+    bench b;
+    bench_begin(&b, 8);
+    const int first = add_joined(&b.plan, 5, 0, true, false), second = add_joined(&b.plan, 20, 5, true, true);
+    assert_int_equal(b.plan.spans[second].first, 5);
+    assert_int_equal(sp_plan_n_fresh(&b.plan), 2);
+    assert_ok(sp_plan_bind(&b.plan));
+    const uint32_t shared = b.plan.spans[first].blocks[0];
+    assert_int_equal(b.plan.spans[second].blocks[0], shared);
+    assert_int_equal(sp_kv_refs(b.pool, shared), 2);
+    assert_int_equal(sp_kv_refs(b.pool, b.plan.spans[second].blocks[1]), 1);
+    assert_int_equal(sp_kv_pool_n_free(b.pool), 8 - 2);
+    assert_ok(sp_plan_check(&b.plan));
+    bench_end(&b);
+}
+
+static void whole_blocks_are_sealed_unless_others_write_to_them(void **state)
+{
+    for (int joined = 0; joined < 2; joined++) {
+        bench b;
+        bench_begin(&b, 8);
+        const int span = add_joined(&b.plan, 40, 0, joined, false);
+        assert_ok(sp_plan_bind(&b.plan));
+        const uint32_t *blocks = b.plan.spans[span].blocks;
+        sp_plan_seal_done(&b.plan, 0, B - 1);
+        assert_false(sp_kv_is_sealed(b.pool, blocks[0]));
+        sp_plan_seal_done(&b.plan, B - 1, 40);
+        for (int i = 0; i < 3; i++) assert_int_equal(sp_kv_is_sealed(b.pool, blocks[i]), i < 2 && !joined);
+        bench_end(&b);
+    }
+}
+
 /* -- holding blocks ------------------------------------------------------------------------- */
 
 static void known_blocks_are_retained_until_the_end(void **state)
@@ -616,6 +661,8 @@ static void the_sight_of_a_segment(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(packed_spans_share_a_block_and_both_hold_it),
+        cmocka_unit_test(whole_blocks_are_sealed_unless_others_write_to_them),
         cmocka_unit_test(the_sight_of_a_segment),
         cmocka_unit_test(known_blocks_are_retained_until_the_end),
         cmocka_unit_test(binding_takes_what_it_said),

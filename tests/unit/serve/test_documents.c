@@ -323,16 +323,51 @@ static void what_is_registered_again_is_stored_again(void **state)
     bench_end(&b);
 }
 
-/* hosted -- copies in the host tier. */
-static int64_t hosted(const bench *b)
-{
-    return sp_tier_stats_of(sp_tiers_host(b->c->tiers)).n_copies;
-}
-
 static void evict_all(const bench *b)
 {
     tiers_rest(b->c->tiers);
     assert_true(sp_ledger_free_up(b->c->ledger, sp_kv_pool_n_blocks(b->c->pool)));
+}
+
+/* n_stored -- copies on disk that have seen the document, or that have not. */
+static int n_stored(const bench *b, const sp_digests *ids, bool seen)
+{
+    int n = 0;
+    for (const sp_copy *c = NULL; (c = sp_ledger_next(b->c->ledger, c));)
+        n += c->places & SP_AT_DISK && sp_copy_has_seen(c, ids->v, ids->n) == seen;
+    return n;
+}
+
+/* Requests that run while a document is erased read it still: what they compute stays on the device, to go from there. */
+static void nothing_that_has_seen_it_is_written_while_it_is_erased(void **state)
+{
+    bench b;
+    sp_digests ids = {0};
+    char tenant[SP_TENANT_BYTES];
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    assert_ok(sp_tenant_name(NULL, tenant));
+    assert_ok(sp_shelf_ids(b.d->shelf, tenant, "one", &ids));
+    sp_digests_sort(ids.v, ids.n);
+    assert_ok(sp_tiers_erasing(b.c->tiers, ids.v, ids.n));
+    for (int over = 0; over < 2; over++) {
+        ask_about(&b, NULL, "full", story, NULL);
+        ask_about(&b, NULL, "full", other, NULL);
+        ask_about(&b, NULL, "prefix", story, NULL);
+        tiers_rest(b.c->tiers);
+        assert_true(n_stored(&b, &ids, false) > 1);
+        assert_int_equal(n_stored(&b, &ids, true) > 0, over);
+        assert_ok(sp_tiers_erasing(b.c->tiers, NULL, 0));
+        evict_all(&b);
+    }
+    sp_vec_fini(&ids);
+    bench_end(&b);
+}
+
+/* hosted -- copies in the host tier. */
+static int64_t hosted(const bench *b)
+{
+    return sp_tier_stats_of(sp_tiers_host(b->c->tiers)).n_copies;
 }
 
 static void nothing_is_left_on_the_host(void **state)
@@ -913,6 +948,7 @@ int main(void)
         cmocka_unit_test(what_was_computed_after_it_goes_too),
         cmocka_unit_test(placed_copies_and_patches_go_too),
         cmocka_unit_test(what_is_registered_again_is_stored_again),
+        cmocka_unit_test(nothing_that_has_seen_it_is_written_while_it_is_erased),
         cmocka_unit_test(what_another_document_has_stays),
         cmocka_unit_test(a_text_that_another_document_has_is_still_found),
         cmocka_unit_test(a_running_request_keeps_its_copies),

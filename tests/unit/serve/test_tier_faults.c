@@ -286,6 +286,11 @@ static void a_write_that_hangs_is_given_up(void **state)
     assert_true(sp_tiers_n_failed(c->tiers) > n_failed); /* nothing queues up */
     sp_prompt *p = prompt_of(c, "01", NULL);
     assert_fails(sp_chunk_fuse(c, p, &fresh), SP_E_IO, "does not answer");
+    int64_t n_store;
+    const sp_digest id = p->segs.v[p->segs.n - 1].id;
+    assert_fails(sp_context_erase_tiers(c, &id, 1, &n_store), SP_E_IO, "does not answer");
+    assert_int_equal(c->tiers->sweeps.n_left, 0); /* no sweep has begun */
+    assert_ok(sp_tiers_erasing(c->tiers, NULL, 0));
     sp_prompt_destroy(p);
     c->tiers->timeout_us = LONG_MS * INT64_C(1000);
     barrier_open(&b);
@@ -369,7 +374,9 @@ static void a_deletion_holds_up_nobody(void **state)
     }
     pthread_join(thread, NULL);
     assert_int_equal(d.err, SP_E_IO);
+    assert_int_equal(c->tiers->sweeps.n_left, 1);
     assert_fails(sp_context_erase_tiers(c, &d.id, 1, &n), SP_E_IO, "does not answer"); /* at once */
+    assert_int_equal(c->tiers->sweeps.n_left, 1); /* and no other sweep waits behind it */
     barrier_open(&b);
     barrier_end(&b);
     for (int i = 0; i < 30000 && sp_context_erase_tiers(c, &d.id, 1, &n) != SP_OK; i++) usleep(10000);

@@ -79,6 +79,19 @@ static void the_memory_of_the_index_is_counted(void **state)
     sp_tier_close(t);
 }
 
+static void entries_of_dropped_copies_are_used_again(void **state)
+{
+    sp_tier *t = open_host(64 << 20, NULL);
+    assert_ok(noise_put(t, 0, 1));
+    const int64_t bytes = sp_tier_stats_of(t).index_bytes;
+    for (uint32_t i = 0; i < 300; i++) {
+        assert_ok(noise_put(t, i + 1, 1));
+        assert_ok(noise_drop(t, i));
+    }
+    assert_true(sp_tier_stats_of(t).index_bytes <= 2 * bytes);
+    sp_tier_close(t);
+}
+
 static void the_budget_is_kept(void **state)
 {
     sp_tier *t = open_host(10 * (64 << 10), NULL);
@@ -491,6 +504,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_round_trips),
         cmocka_unit_test(the_memory_of_the_index_is_counted),
+        cmocka_unit_test(entries_of_dropped_copies_are_used_again),
         cmocka_unit_test(the_budget_is_kept),
         cmocka_unit_test(the_budget_is_exact),
         cmocka_unit_test(trimming_keeps_what_was_used_last),

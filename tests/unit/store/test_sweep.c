@@ -431,6 +431,33 @@ static void a_sweep_may_be_left(void **state)
     }
 }
 
+static void a_cancelled_sweep_drops_nothing_more(void **state)
+{
+    bench b;
+    sp_sweep *sweep;
+    size_t n_gone;
+    gate g = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 256 << 10});
+    for (uint32_t i = 0; i < 3; i++) assert_ok(noise_put(b.tier, i, 1));
+    for (int i = 0; i < 2; i++) /* all threads that read */
+        assert_ok(
+            sp_tier_submit(b.tier, &(sp_tier_job){.verb = SP_TIER_LIST, .each = wait_at, .user = &g}, NULL));
+    const sp_digest id = id_of(1);
+    assert_ok(sp_sweep_begin(b.tier, &(sp_sweep_opts){.ids = &id, .n = 1}, &sweep));
+    sp_sweep_cancel(sweep);
+    pthread_mutex_lock(&g.lock);
+    g.open = true;
+    pthread_cond_broadcast(&g.changed);
+    pthread_mutex_unlock(&g.lock);
+    assert_true(sp_sweep_wait(sweep, 60000000));
+    assert_int_equal(sp_sweep_result(sweep), SP_E_CANCELED);
+    sp_sweep_gone(sweep, &n_gone);
+    assert_int_equal(n_gone, 0);
+    assert_int_equal(sp_tier_stats_of(b.tier).n_copies, 3);
+    sp_sweep_release(sweep);
+    bench_end(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -448,6 +475,7 @@ int main(void)
         cmocka_unit_test(a_put_that_needs_a_file_deleted_fails),
         cmocka_unit_test(bytes_of_a_put_that_failed_are_erased),
         cmocka_unit_test(a_sweep_may_be_left),
+        cmocka_unit_test(a_cancelled_sweep_drops_nothing_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
