@@ -338,7 +338,7 @@ static int n_stored(const bench *b, const sp_digests *ids, bool seen)
     return n;
 }
 
-/* Requests that run while a document is erased read it still: what they compute stays on the device, to go from there. */
+/* Requests that run while a document is erased still read it: what they compute stays on the device alone. */
 static void nothing_that_has_seen_it_is_written_while_it_is_erased(void **state)
 {
     bench b;
