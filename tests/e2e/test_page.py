@@ -126,7 +126,7 @@ def test_texts_are_all_used_and_all_there():
 
 
 BRIEF = {"role": "system", "content": "Answer briefly."}
-N_COPIES, AT_ONCE = 10_000, 100
+N_COPIES, AT_ONCE, N_DOCUMENTS = 10_000, 100, 3_000
 
 
 def resident(s):
@@ -136,14 +136,14 @@ def resident(s):
 
 @pytest.fixture(scope="module")
 def many():
-    """A server with 10,000 copies of short documents below one system prompt, and 10,000 registered documents."""
+    """A server with 10,000 copies of short documents below one system prompt, and 3,000 registered documents."""
     s = Server("--reuse", "full", "--kv-memory", 1024)
     for i in range(0, N_COPIES, AT_ONCE):
         given = [{"text": f"Boat {k} is at pier {k * 7919 % N_COPIES}."} for k in range(i, i + AT_ONCE)]
         body = {"model": "any", "messages": [BRIEF, {"role": "user", "content": "Where?"}], "documents": given, "max_tokens": 1}
         status, o = s.call("/v1/chat/completions", body)
         assert status == 200, o
-    for k in range(N_COPIES):
+    for k in range(N_DOCUMENTS):
         status, o = s.call("/v1/documents", {"id": f"crane-{k}", "title": f"Crane {k}", "text": f"Crane {k} lifts {k % 97} tons."})
         assert status in (200, 201), o
     yield s

@@ -4,7 +4,7 @@
 
 URL, as http://127.0.0.1:8080, has a collection "velm" and the graph of demo/graph. KEYED has API keys, one of which is
 "the-key". PREFIXED reaches URL through a proxy, below a prefix; - skips its flow. MANY has 10,000 copies below one
-system prompt, and 10,000 registered documents. Prints a line of JSON for each flow: {"flow", "error"}. With a folder
+system prompt, and 3,000 registered documents. Prints a line of JSON for each flow: {"flow", "error"}. With a folder
 PICTURES, writes the screenshots of docs/page.md there.
 
 A flow is a function of page_asking.py or page_watching.py whose only parameter is f, a Flow of page_tools.py.
@@ -22,7 +22,7 @@ from page_tools import CHROMIUM, KEYED, MANY, PREFIXED, URL, Flow
 FLOWS = [x for room in (page_asking, page_watching) for x in vars(room).values()
          if inspect.isfunction(x) and [*inspect.signature(x).parameters] == ["f"]]
 SERVERS = {page_watching.a_key_is_asked_for_once: KEYED, page_watching.it_works_below_a_prefix: PREFIXED,
-           page_watching.ten_thousand_copies: MANY, page_asking.ten_thousand_documents: MANY} # all others: URL
+           page_watching.ten_thousand_copies: MANY, page_asking.thousands_of_documents: MANY} # all others: URL
 
 
 def main():
