@@ -32,4 +32,26 @@ static inline void read_all(FILE *f, char *text, size_t size)
     fclose(f);
 }
 
+typedef struct caught {
+    FILE *stream, *to;
+    int before;
+} caught;
+
+static inline caught catch_begin(FILE *stream)
+{
+    caught c = {.stream = stream, .to = tmpfile()};
+    assert_non_null(c.to);
+    c.before = catch(stream, c.to);
+    return c;
+}
+
+/* catch_end -- what was printed since; valid until the next call. */
+static inline const char *catch_end(caught *c)
+{
+    static char said[1 << 15];
+    give_back(c->stream, c->before);
+    read_all(c->to, said, sizeof said);
+    return said;
+}
+
 #endif

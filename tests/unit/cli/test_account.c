@@ -1,60 +1,27 @@
 /* The line that a person sees after an answer. */
-#include "support/check.h"
-
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "cli/account.h"
 
-typedef struct capture {
-    FILE *of, *to;
-    int before;
-} capture;
-
-/* capture_begin -- what is printed to the stream goes into a file. */
-static capture capture_begin(FILE *of)
-{
-    capture c = {.of = of, .to = tmpfile()};
-    assert_non_null(c.to);
-    fflush(of);
-    c.before = dup(fileno(of));
-    assert_true(c.before >= 0 && dup2(fileno(c.to), fileno(of)) >= 0);
-    return c;
-}
-
-/* capture_end -- what was printed, in a buffer of its own. */
-static const char *capture_end(capture *c)
-{
-    static char said[2048];
-    fflush(c->of);
-    assert_true(dup2(c->before, fileno(c->of)) >= 0);
-    close(c->before);
-    rewind(c->to);
-    said[fread(said, 1, sizeof said - 1, c->to)] = '\0';
-    fclose(c->to);
-    return said;
-}
+#include "support/caught.h"
 
 static const char *summary(const sp_result *r, int64_t n_computed)
 {
-    capture c = capture_begin(stderr);
+    caught c = catch_begin(stderr);
     account_summary(r, n_computed);
-    return capture_end(&c);
+    return catch_end(&c);
 }
 
 static const char *line(const sp_result *r)
 {
-    capture c = capture_begin(stderr);
+    caught c = catch_begin(stderr);
     account_line(r);
-    return capture_end(&c);
+    return catch_end(&c);
 }
 
 static const char *json(const sp_result *r, json_t *extra)
 {
-    capture c = capture_begin(stdout);
+    caught c = catch_begin(stdout);
     account_json(r, extra);
-    return capture_end(&c);
+    return catch_end(&c);
 }
 
 /* What was recomputed takes longer for each token than a prompt does: it is no measure of one. */
@@ -190,9 +157,9 @@ static void a_line_explains_how_it_was_decoded(void **state)
 
 static void errors_are_json_too(void **state)
 {
-    capture c = capture_begin(stdout);
+    caught c = catch_begin(stdout);
     account_error("format", "bad\nfile", json_pack("{s:i}", "line", 3));
-    assert_string_equal(capture_end(&c), "{\"error\":{\"code\":\"format\",\"message\":\"bad file\"},\"line\":3}\n");
+    assert_string_equal(catch_end(&c), "{\"error\":{\"code\":\"format\",\"message\":\"bad file\"},\"line\":3}\n");
 }
 
 int main(void)
