@@ -69,8 +69,8 @@ static void what_is_wrong_is_named_with_its_line(void **state)
         const char *text, *said;
         size_t n;
     } cases[] = {
-        {"[a]\nk = 1\n k-2 = 2\n", ":3: an indented line continues the value above; write a setting without blanks before it",
-         18},
+        {"[a]\nk = 1\n k-2 = 2\n",
+         ":3: an indented line continues the value above; write a setting without blanks before it", 18},
         {"[a]\nk\n", ":2: neither \"[command]\" nor \"option = value\"", 6},
         {"[a]\n= 1\n", ":2: the name of an option is missing before its value", 8},
         {"[a]\n\0\n", ":2: a NUL byte: this is no text file", 6},
