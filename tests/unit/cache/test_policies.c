@@ -320,6 +320,34 @@ static void hazard_keeps_what_saves_time(void **state)
     sp_evict_fini(&e);
 }
 
+/* A copy that goes while it is expected, the first or another, is not expected any more. */
+static void what_goes_is_not_expected(void **state)
+{
+    for (int gone = 0; gone < 3; gone++) {
+        sp_copy c[3];
+        sp_evict e = {0};
+        assert_ok(sp_evict_init(&e, &(sp_evict_opts){.name = "hazard", .max_copies = 8}));
+        assert_ok(sp_evict_reserve(&e, 3));
+        sp_evict_look(&e);
+        for (int i = 0; i < 3; i++) {
+            c[i] = (sp_copy){.facts.kind = SP_COPY_PLAIN, .state = SP_COPY_READY, .n = B, .name = 1 + 2 * (uint64_t)i};
+            sp_evict_add(&e, &c[i], 1, 1 + i);
+            sp_evict_expect(&e, &c[i], 0.5f);
+        }
+        sp_evict_drop(&e, &c[gone]);
+        assert_int_equal(e.expected.n, 2);
+        sp_evict_look(&e);
+        for (int left = 2; left > 0; left--) {
+            sp_copy *victim = sp_evict_victim(&e);
+            assert_non_null(victim);
+            assert_ptr_not_equal(victim, &c[gone]);
+            sp_evict_drop(&e, victim);
+        }
+        assert_null(sp_evict_victim(&e));
+        sp_evict_fini(&e);
+    }
+}
+
 /* -- what they are made of ------------------------------------------------------------------- */
 
 static void the_past_forgets_what_is_oldest(void **state)
@@ -377,6 +405,7 @@ int main(void)
         cmocka_unit_test(policies_equal_their_definitions),
         cmocka_unit_test(hazard_learns_what_matters),
         cmocka_unit_test(hazard_keeps_what_saves_time),
+        cmocka_unit_test(what_goes_is_not_expected),
         cmocka_unit_test(the_past_forgets_what_is_oldest),
         cmocka_unit_test(costs_are_interpolated),
         cmocka_unit_test(names_may_ask_for_ghosts),
