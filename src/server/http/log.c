@@ -1,10 +1,10 @@
 #include "server/http/log.h"
 
 #include <jansson.h>
-#include <openssl/rand.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
 #include "cli/show.h"
@@ -37,8 +37,9 @@ static bool is_sane(const char *id)
 
 static void make_id(char out[SRV_ID_SIZE])
 {
-    unsigned char bytes[12] = {0};
-    RAND_bytes(bytes, sizeof bytes);
+    unsigned char bytes[12];
+    /* libcrypto's generator would start with the first request, and can crash if memory is short then. */
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) memset(bytes, 0, sizeof bytes);
     for (size_t i = 0; i < sizeof bytes; i++) snprintf(out + 2 * i, 3, "%02x", bytes[i]);
 }
 
