@@ -39,12 +39,45 @@ WEAK void *__interceptor_malloc(size_t n);
 WEAK void *__interceptor_calloc(size_t n, size_t size);
 WEAK void *__interceptor_realloc(void *p, size_t n);
 WEAK int __interceptor_posix_memalign(void **p, size_t at, size_t n);
+WEAK void __lsan_ignore_object(const void *p);
 
 enum { MOST_FILES = 4096 };
 static control none, *c = &none;
 static unsigned char watched[MOST_FILES]; /* descriptors of files below the folder */
 static const char *folder;
 static uint64_t n_calls;
+
+/* Two leaks of libcrypto (3.0). If it has no memory to copy an algorithm's name for a look-up in its map of names, it
+ * takes the name for unknown, adds it again, and forgets the first entry. If a list cannot grow while the store of
+ * providers is made, the store is lost. LeakSanitizer ignores what these two files allocate, and nothing else. */
+static void *known_leak(void *p, const char *file)
+{
+    if (p && file && (strstr(file, "core_namemap.c") || strstr(file, "provider_core.c"))) __lsan_ignore_object(p);
+    return p;
+}
+
+static void *crypto_malloc(size_t n, const char *file, int line)
+{
+    return known_leak(malloc(n), file);
+}
+
+static void *crypto_realloc(void *p, size_t n, const char *file, int line)
+{
+    return known_leak(realloc(p, n), file);
+}
+
+static void crypto_free(void *p, const char *file, int line)
+{
+    free(p);
+}
+
+static void watch_libcrypto(void)
+{
+    int (*set)(void *(*)(size_t, const char *, int), void *(*)(void *, size_t, const char *, int),
+               void (*)(void *, const char *, int));
+    *(void **)&set = __lsan_ignore_object ? dlsym(RTLD_DEFAULT, "CRYPTO_set_mem_functions") : NULL;
+    if (set) set(crypto_malloc, crypto_realloc, crypto_free);
+}
 
 __attribute__((constructor)) static void begin(void)
 {
@@ -54,6 +87,7 @@ __attribute__((constructor)) static void begin(void)
     void *p = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (p != MAP_FAILED) c = p;
     if (fd >= 0) close(fd);
+    watch_libcrypto();
 }
 
 static int fails(enum kind k)
