@@ -122,6 +122,20 @@ def test_smaller_forms_are_read_by_everybody(redis, replica):
     assert (done["copies"], done["damaged"]) == (4, 0)
 
 
+def test_heads_that_q8_0_cannot_have_are_shared_as_they_are(redis, make_model):
+    model = make_model("tiny-llama-mha")  # 16 values a head
+    with servers("--reuse", "full", "--cpu", "ref", "--remote", redis.url) as run:
+        one, two = (run(model=model) for _ in range(2))
+        document = [{"text": "Two boats leave at nine."}]
+        status, first = one.call("/v1/chat/completions", chat(documents=document))
+        assert status == 200, first
+        wait_until_known(two, 1)
+        answers = [first, two.call("/v1/chat/completions", chat(documents=document))[1]]
+        assert [sources(a) for a in answers] == [["never seen"], ["remote"]]
+        assert answers[0]["choices"] == answers[1]["choices"]
+    refuse("run", "-m", model, "--remote", redis.url, "--remote-kv", "q8_0", "-p", "x", naming=["q8_0", "32"])
+
+
 def test_a_deleted_document_leaves_the_remote_tier(redis, replica):
     one = replica()
     register(one, "velm", text_of("Velm"))

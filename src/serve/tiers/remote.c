@@ -47,6 +47,10 @@ static sp_err choose_form(sp_tiers *t, const sp_tiers_opts *o, const sp_kv_packi
         return sp_fail(SP_E_ARG, "remote_kv: type \"%s\" is not supported; copies are packed in q8_0", o->remote_kv);
     if (o->remote_compress < 0 || o->remote_compress > MOST_COMPRESS)
         return sp_fail(SP_E_ARG, "remote_compress: level %d, not 0 to %d", o->remote_compress, MOST_COMPRESS);
+    sp_kv_shape small = *sp_kv_pool_shape(o->pool);
+    small.type = SP_Q8_0;
+    *packing = NULL;
+    if (!o->remote_kv && sp_kv_shape_check(&small) != SP_OK) return SP_OK; /* nobody has this model's in q8_0 */
     return sp_host_kv_init(&t->remote_kv, sp_kv_pool_shape(o->pool), "q8_0", packing);
 }
 
