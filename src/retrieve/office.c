@@ -24,6 +24,7 @@ typedef enum role {
     ROLE_ITEM,        /* ODT: what is inside is an item */
     ROLE_TEXT,        /* DOCX: only text in here counts */
     ROLE_BLANK,
+    ROLE_HYPHEN,
     ROLE_TABLE,
     ROLE_ROW,
     ROLE_CELL,
@@ -38,7 +39,7 @@ typedef struct element {
 static const element docx_elements[] = {
     {"p", ROLE_PARAGRAPH},     {"pStyle", ROLE_STYLE},    {"outlineLvl", ROLE_LEVEL},
     {"numPr", ROLE_LIST},      {"t", ROLE_TEXT},          {"tab", ROLE_BLANK},
-    {"br", ROLE_BLANK},        {"cr", ROLE_BLANK},        {"noBreakHyphen", ROLE_BLANK},
+    {"br", ROLE_BLANK},        {"cr", ROLE_BLANK},        {"noBreakHyphen", ROLE_HYPHEN},
     {"tbl", ROLE_TABLE},       {"tr", ROLE_ROW},          {"tc", ROLE_CELL},
     {"Fallback", ROLE_HIDDEN}, {"moveFrom", ROLE_HIDDEN}, {"del", ROLE_HIDDEN},
     {NULL, ROLE_NONE},
@@ -236,6 +237,8 @@ static sp_err open_element(writer *w, role r)
         return SP_OK;
     case ROLE_BLANK:
         return add_text(w, " ");
+    case ROLE_HYPHEN:
+        return add_text(w, "-");
     case ROLE_ROW:
         return w->n_tables == 1 ? add(&w->out, "| ") : SP_OK;
     default:

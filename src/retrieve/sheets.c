@@ -3,7 +3,8 @@
  *
  *   xl/workbook.xml              names of sheets, in order  --r:id-->  its relations (relations.c)  -->  files
  *   xl/sharedStrings.xml         texts, by number
- *   xl/styles.xml                which cell formats are dates: those are days since 1899-12-30
+ *   xl/styles.xml                which cell formats are dates: those are days since 1899-12-30, or since 1904-01-01 if
+ *                                the workbook says so
  *
  * These names are the usual ones; the relations may say others.
  */
@@ -22,6 +23,7 @@
 #define MAX_COLUMN    16384
 #define MAX_EMPTY     1000 /* consecutive empty rows that are written, so that rows keep their numbers */
 #define CUSTOM_FORMAT 164  /* the first number of a format that the file defines */
+#define DAYS_TO_1904  1462
 
 typedef struct named {
     char *id, *value;
@@ -40,9 +42,11 @@ typedef struct sheet_reader {
     names sheets;        /* id of the relation -> name */
     sp_relations files;  /* of the workbook */
     sp_bytes out, cell;  /* the table; the text of the current cell */
+    size_t size;         /* is_reading */
     int64_t row;         /* lines written */
     int column;          /* of the last cell written in this row, from 1 */
     int at;              /* column of the current cell */
+    bool from_1904;      /* days count from then */
     char type[12];       /* of the current cell: "s", "inlineStr", "b", ... */
     int style;
 } sheet_reader;
@@ -117,11 +121,25 @@ static void free_names(names *n)
 
 static sp_err take_sheet(sheet_reader *s, bool begins, const char *name)
 {
+    if (begins && strcmp(name, "workbookPr") == 0) {
+        SP_TRY(attribute(s, "date1904"));
+        s->from_1904 = strcmp(s->value.v, "1") == 0 || strcmp(s->value.v, "true") == 0;
+    }
     return begins && strcmp(name, "sheet") == 0 ? add_named(s, &s->sheets, "id", "name") : SP_OK;
+}
+
+/* is_reading -- how Japanese is read aloud (rPh) is no part of a text. s->size: its end before that. */
+static bool is_reading(sheet_reader *s, bool begins, const char *name, sp_bytes *text)
+{
+    if (strcmp(name, "rPh") != 0) return false;
+    if (begins) s->size = text->n;
+    if (!begins) text->n = s->size;
+    return true;
 }
 
 static sp_err take_string(sheet_reader *s, bool begins, const char *name)
 {
+    if (is_reading(s, begins, name, &s->strings)) return SP_OK;
     if (begins || strcmp(name, "si") != 0) return SP_OK;
     SP_TRY(sp_vec_reserve(&s->ends, 1));
     s->ends.v[s->ends.n++] = s->strings.n;
@@ -144,6 +162,15 @@ static bool is_date(const char *format)
     return false;
 }
 
+/* is_date_number -- of the formats that no file defines; from 27 on those of East Asia (ECMA-376, 18.8.30). */
+static bool is_date_number(int number)
+{
+    static const int ranges[][2] = {{14, 17}, {22, 22}, {27, 31}, {36, 36}, {50, 54}, {57, 58}};
+    for (size_t i = 0; i < SP_COUNT(ranges); i++)
+        if (number >= ranges[i][0] && number <= ranges[i][1]) return true;
+    return false;
+}
+
 /* take_style -- the cell formats are the elements xf inside cellXfs; s->at counts whether inside. */
 static sp_err take_style(sheet_reader *s, bool begins, const char *name)
 {
@@ -155,7 +182,7 @@ static sp_err take_style(sheet_reader *s, bool begins, const char *name)
     int number = atoi(s->value.v);
     const char *own = number >= CUSTOM_FORMAT ? find(&s->formats, s->value.v) : NULL;
     SP_TRY(sp_vec_reserve(&s->dates, 1));
-    s->dates.v[s->dates.n++] = own ? is_date(own) : (number >= 14 && number <= 17) || number == 22;
+    s->dates.v[s->dates.n++] = own ? is_date(own) : is_date_number(number);
     return SP_OK;
 }
 
@@ -200,11 +227,12 @@ static sp_err add_text(sheet_reader *s, const char *text, size_t n)
     return s->out.n > SP_DOC_MAX_BYTES ? sp_fail(SP_E_LIMIT, "a sheet with too much text") : SP_OK;
 }
 
-/* add_date -- days since 1899-12-30, with the time of day if there is one. */
+/* add_date -- of days, with the time of day if there is one. */
 static sp_err add_date(sheet_reader *s, double days)
 {
     struct tm t;
     char text[32];
+    if (s->from_1904) days += DAYS_TO_1904;
     time_t seconds = (time_t)llround((days - 25569) * 86400);
     if (!(days > 0 && days < 2958466) || !gmtime_r(&seconds, &t))
         return sp_bytes_addf(&s->out, "%.15g", days);
@@ -271,9 +299,8 @@ static sp_err take_cell(sheet_reader *s, bool begins, const char *name)
         return sp_bytes_add(&s->out, "\n", 1);
     }
     if (strcmp(name, "c") == 0) return begins ? begin_cell(s) : end_cell(s);
-    bool value = strcmp(name, "v") == 0 || strcmp(name, "t") == 0;
-    if (begins && !value) s->cell.n = 0; /* a formula ends where its value begins */
-    if (begins && strcmp(name, "v") == 0) s->cell.n = 0;
+    if (is_reading(s, begins, name, &s->cell)) return SP_OK;
+    if (strcmp(name, begins ? "v" : "f") == 0) s->cell.n = 0; /* a formula is no text, and comes before its value */
     return SP_OK;
 }
 

@@ -300,6 +300,27 @@ static void parts_of_a_workbook_are_where_its_relations_say(void **state)
         "e.xlsx > Boats|Sea Gull\n#");
 }
 
+/* What only programs of East Asia, or of a Mac, write. */
+static void dates_and_texts_of_other_programs_are_read(void **state)
+{
+    gives_archive(*state, "f.xlsx",
+                  (entry[]){{"xl/workbook.xml",
+                             "<w xmlns:r='urn:r'><workbookPr date1904='1'/><sheet name='Boats' r:id='a'/></w>"},
+                            {"xl/_rels/workbook.xml.rels", "<R><Relationship Id='a' Target='s.xml'/></R>"},
+                            {"xl/sharedStrings.xml", "<s><si><t>東京</t><rPh sb='0' eb='2'><t>トウキョウ</t></rPh></si>"
+                                                     "<si><t>built</t></si></s>"},
+                            {"xl/styles.xml", "<s><cellXfs><xf numFmtId='0'/><xf numFmtId='31'/></cellXfs></s>"},
+                            {"xl/s.xml", "<w><row><c t='s'><v>0</v></c><c t='s'><v>1</v></c></row>"
+                                         "<row><c t='inlineStr'><is><r><t>Sea</t></r><r><t> Gull</t></r>"
+                                         "<rPh sb='0' eb='1'><t>si</t></rPh></is></c>"
+                                         "<c s='1'><f>1+1</f><v>24107</v></c><c><f>A1</f></c></row></w>"},
+                            {0}},
+                  "f.xlsx > Boats|東京: Sea Gull; built: 1970-01-01\n#");
+    gives_archive(*state, "c.docx",
+                  (entry[]){{"word/document.xml", "<d><p><r><t>e</t><noBreakHyphen/><t>mail</t></r></p></d>"}, {0}},
+                  "c.docx|e-mail\n\n#");
+}
+
 static void a_document_is_where_the_relations_say(void **state)
 {
     gives_archive(*state, "b.docx",
@@ -401,6 +422,7 @@ int main(void)
         FOLDER_TEST(spreadsheets_are_tables_with_the_names_of_their_columns),
         FOLDER_TEST(cells_without_a_place_follow_each_other),
         FOLDER_TEST(parts_of_a_workbook_are_where_its_relations_say),
+        FOLDER_TEST(dates_and_texts_of_other_programs_are_read),
         FOLDER_TEST(a_document_is_where_the_relations_say),
         FOLDER_TEST(slides_are_pages_with_their_titles),
         FOLDER_TEST(slides_are_in_the_order_of_the_presentation),
