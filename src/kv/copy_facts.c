@@ -21,6 +21,7 @@ static size_t pack_all(const sp_copy_facts *f, int32_t n, uint8_t *memory, sp_co
     size_t used = 0;
     *out = *f;
     out->before = pack(memory, &used, f->before, b * sizeof *f->before);
+    out->below = pack(memory, &used, f->below, (size_t)f->n_below * sizeof *f->below);
     out->stats.inter = pack(memory, &used, f->stats.inter, b * sizeof *f->stats.inter);
     out->stats.order = pack(memory, &used, f->stats.order, tokens);
     out->heavy = pack(memory, &used, f->heavy, tokens);

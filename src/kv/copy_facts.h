@@ -29,6 +29,8 @@ typedef struct sp_copy_facts {
     uint64_t head; /* sp_head_key of the first n_head of `before`; in the ledger 0 of a path copy */
     const sp_digest *before; /* [n_before] segments that it was computed after, in order */
     int n_before, n_head;    /* the first n_head of them precede the first chunk */
+    const sp_digest *below;  /* [n_below] what the copy below a patch was computed after and the patch was not */
+    int n_below;
     int32_t at;              /* position that the first key was rotated for */
     float cost_us;           /* time to compute it; 0: unknown */
     sp_copy_stats stats;

@@ -24,7 +24,6 @@ struct sp_sweep {
     sp_tier *tier;
     sp_sweep_opts o;
     sp_digest *ids;    /* o.ids */
-    sp_tier_key *keys; /* o.keys */
     atomic_int refs;   /* the walk's and the owner's */
     atomic_bool cancelled;
 
@@ -83,16 +82,6 @@ static bool is_unwanted(const sp_sweep *s, const sp_tier_key *key)
            !sp_digest_among(&key->id, s->ids, s->o.n);
 }
 
-/* is_named -- by its key; they are few. */
-static bool is_named(const sp_sweep *s, const sp_tier_key *key)
-{
-    for (size_t i = 0; i < s->o.n_keys; i++) {
-        const sp_tier_key *k = &s->keys[i];
-        if (k->kind == key->kind && k->head == key->head && sp_digest_eq(&k->id, &key->id)) return true;
-    }
-    return false;
-}
-
 static sp_err take_key(void *user, const sp_tier_info *info)
 {
     sp_sweep *s = user;
@@ -101,7 +90,7 @@ static sp_err take_key(void *user, const sp_tier_info *info)
         SP_TRY(sp_vec_reserve(&s->going, 1));
         s->going.v[s->going.n++] = key->id;
     }
-    if (is_unwanted(s, key) || (!s->o.keep && goes(s, &key->id)) || is_named(s, key)) {
+    if (is_unwanted(s, key) || (!s->o.keep && goes(s, &key->id))) {
         SP_TRY(sp_vec_reserve(&s->doomed, 1));
         s->doomed.v[s->doomed.n++] = *key;
     } else if (key->kind < 32 && s->o.after & 1u << key->kind) {
@@ -117,6 +106,8 @@ static sp_err take_header(void *user, const sp_record *head)
     x->depends = goes(x->of, &head->facts.id); /* a get may be retried */
     for (int32_t i = 0; i < head->facts.n_before && !x->depends; i++)
         x->depends = goes(x->of, &head->facts.before[i]);
+    for (int32_t i = 0; i < head->facts.n_below && !x->depends; i++)
+        x->depends = goes(x->of, &head->facts.below[i]);
     return SP_OK;
 }
 
@@ -303,10 +294,8 @@ sp_err sp_sweep_begin(sp_tier *t, const sp_sweep_opts *o, sp_sweep **out)
     if (!s) return sp_fail_nomem("a sweep");
     set_up(s, t, o);
     s->ids = sp_alloc(o->n + 1, sizeof *s->ids);
-    s->keys = sp_alloc(o->n_keys + 1, sizeof *s->keys);
-    sp_err err = s->ids && s->keys ? SP_OK : sp_fail_nomem("a sweep");
+    sp_err err = s->ids ? SP_OK : sp_fail_nomem("a sweep");
     if (err == SP_OK && o->n) memcpy(s->ids, o->ids, o->n * sizeof *s->ids);
-    if (err == SP_OK && o->n_keys) memcpy(s->keys, o->keys, o->n_keys * sizeof *s->keys);
     if (err == SP_OK && !step(s)) err = sp_fail(s->err, "%s", s->detail);
     if (err != SP_OK) {
         sp_sweep_release(s);
@@ -355,7 +344,6 @@ void sp_sweep_release(sp_sweep *s)
     sp_vec_fini(&s->gone);
     sp_vec_fini(&s->going);
     sp_free(s->ids);
-    sp_free(s->keys);
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
     sp_free(s);

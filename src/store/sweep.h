@@ -18,8 +18,6 @@ typedef struct sp_sweep sp_sweep;
 typedef struct sp_sweep_opts {
     const sp_digest *ids; /* [n] segments, sorted by their bytes; copied */
     size_t n;
-    const sp_tier_key *keys; /* [n_keys] copies that are dropped, too; copied */
-    size_t n_keys;
     bool keep;      /* keep the plain and fused copies of `ids` and drop all others */
     unsigned after; /* set of 1 << kind: also drop copies of these kinds that were computed after a
                        dropped segment. Their headers are read */

@@ -29,6 +29,7 @@ static void check_lists(const sp_record *r, const uint8_t *data, size_t size)
     if ((const uint8_t *)(r->tokens + r->n) > end) abort();
     for (int i = 0; i < r->n_layers; i++) sum += r->sums[i].low;
     for (int i = 0; i < r->facts.n_before; i++) sum += r->facts.before[i].b[31];
+    for (int i = 0; i < r->facts.n_below; i++) sum += r->facts.below[i].b[31];
     for (int i = 0; i < r->n; i++) sum += (uint64_t)r->tokens[i];
     check_tokens(r->facts.heavy, r->n);
     check_tokens(r->facts.stats.order, r->n);

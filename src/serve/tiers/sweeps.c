@@ -49,12 +49,12 @@ sp_err sp_tiers_erasing(sp_tiers *t, const sp_digest *ids, size_t n)
 
 bool sp_copy_has_seen(const sp_copy *c, const sp_digest *ids, size_t n)
 {
-    for (; c; c = c->base) {
-        for (const sp_copy *p = c; p; p = p->parent)
-            if (sp_digest_among(&p->facts.id, ids, n)) return true;
-        for (int i = 0; i < c->facts.n_before; i++)
-            if (sp_digest_among(&c->facts.before[i], ids, n)) return true;
-    }
+    for (const sp_copy *p = c; p; p = p->parent)
+        if (sp_digest_among(&p->facts.id, ids, n)) return true;
+    for (int i = 0; i < c->facts.n_before; i++)
+        if (sp_digest_among(&c->facts.before[i], ids, n)) return true;
+    for (int i = 0; i < c->facts.n_below; i++)
+        if (sp_digest_among(&c->facts.below[i], ids, n)) return true;
     return false;
 }
 
@@ -102,19 +102,6 @@ static sp_err may_sweep(const sp_tiers *t)
     return answers ? SP_OK : sp_fail(SP_E_IO, "the store does not answer");
 }
 
-/* list_patches -- the names of patches over a copy that is erased: their headers do not say what that was computed
- * after. */
-static sp_err list_patches(sp_tiers *t, key_list *out)
-{
-    for (const sp_copy *c = NULL; t->sweeps.erasing.n && (c = sp_ledger_next(t->ledger, c));) {
-        if (!c->base || !sp_tiers_is_erasing(t, c)) continue;
-        SP_TRY(sp_vec_reserve(out, 1));
-        SP_TRY(sp_tiers_key_of(t, c, &out->v[out->n]));
-        out->n++;
-    }
-    return SP_OK;
-}
-
 /* begin_all -- what has begun when it fails is cancelled. */
 static sp_err begin_all(sp_tiers_sweep *s, const sp_sweep_opts *o, unsigned places)
 {
@@ -130,19 +117,13 @@ static sp_err begin_all(sp_tiers_sweep *s, const sp_sweep_opts *o, unsigned plac
 sp_err sp_tiers_sweep_begin(sp_tiers *t, const sp_sweep_opts *o, unsigned places,
                             sp_tiers_sweep **out)
 {
-    key_list patches = {0};
     SP_TRY(may_sweep(t));
     sp_tiers_sweep *s = SP_NEW(sp_tiers_sweep);
     if (!s) return sp_fail_nomem("a sweep");
     *s = (sp_tiers_sweep){.tiers = t, .timeout_us = t->timeout_us, .n_refs = 1};
     sp_tiers_cancel_erased(t);
     sp_tiers_cancel_erased_shares(t);
-    sp_err err = list_patches(t, &patches);
-    sp_sweep_opts all = *o;
-    all.keys = patches.v;
-    all.n_keys = patches.n;
-    if (err == SP_OK) err = begin_all(s, &all, places);
-    sp_vec_fini(&patches);
+    sp_err err = begin_all(s, o, places);
     if (err == SP_OK)
         *out = s;
     else

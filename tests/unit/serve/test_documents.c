@@ -533,26 +533,39 @@ static void sample_patch(const bench *b, const sp_digests *ids, uint8_t out[48])
     fail_msg("the document has no patch");
 }
 
+/* begin_with_patches -- documents "one", ids [sorted], and "two", read in both orders. */
+static void begin_with_patches(bench *b, sp_digests *ids)
+{
+    char tenant[SP_TENANT_BYTES];
+    bench_begin(b);
+    put(b, NULL, "one", story);
+    put(b, NULL, "two", other);
+    assert_ok(sp_tenant_name(NULL, tenant));
+    assert_ok(sp_shelf_ids(b->d->shelf, tenant, "one", ids));
+    sp_digests_sort(ids->v, ids->n);
+    for (int i = 0; i < 2; i++) { /* what was measured first is patched then */
+        read_with_craft(b, story, other);
+        read_with_craft(b, other, story);
+    }
+    tiers_rest(b->c->tiers);
+    assert_true(n_over(b, ids) > 0); /* a patch that has not seen it, over a copy that has */
+}
+
+/* reopen_with_craft -- which reads the headers of placed copies; memory then has none of them. */
+static void reopen_with_craft(bench *b)
+{
+    bench_close(b);
+    bench_open(b, (sp_context_opts){.reuse.policy = "craft:focus=0"});
+}
+
 static void placed_copies_and_patches_go_too(void **state)
 {
     bench b;
     sp_digests ids = {0};
     static uint8_t seen[MOST_BYTES];
     uint8_t patch[48];
-    char tenant[SP_TENANT_BYTES];
     sp_documents_removed n;
-    bench_begin(&b);
-    put(&b, NULL, "one", story);
-    put(&b, NULL, "two", other);
-    assert_ok(sp_tenant_name(NULL, tenant));
-    assert_ok(sp_shelf_ids(b.d->shelf, tenant, "one", &ids));
-    sp_digests_sort(ids.v, ids.n);
-    for (int i = 0; i < 2; i++) { /* what was measured first is patched then */
-        read_with_craft(&b, story, other);
-        read_with_craft(&b, other, story);
-    }
-    tiers_rest(b.c->tiers);
-    assert_true(n_over(&b, &ids) > 0); /* a patch that has not seen it, over a copy that has */
+    begin_with_patches(&b, &ids);
     sample_patch(&b, &ids, patch);
     assert_true(pool_has(&b, patch, sizeof patch));
     const size_t n_seen_bytes = bytes_of_base(&b, &ids, seen);
@@ -563,8 +576,27 @@ static void placed_copies_and_patches_go_too(void **state)
         assert_int_equal(n_placed(&b), 0);
         assert_int_equal(n_pieces_in_files(&b, seen, n_seen_bytes), 0);
         assert_false(pool_has(&b, patch, sizeof patch));
-        bench_close(&b);
-        bench_open(&b, (sp_context_opts){.reuse.policy = "craft:focus=0"}); /* which reads their headers */
+        reopen_with_craft(&b);
+    }
+    sp_vec_fini(&ids);
+    bench_end(&b);
+}
+
+static void patches_that_have_left_memory_go_too(void **state)
+{
+    bench b;
+    sp_digests ids = {0};
+    static uint8_t seen[MOST_BYTES];
+    begin_with_patches(&b, &ids);
+    const size_t n_seen_bytes = bytes_of_base(&b, &ids, seen);
+    reopen_with_craft(&b);
+    assert_true(n_placed(&b) > 0);
+    assert_true(n_pieces_in_files(&b, seen, n_seen_bytes) > 10);
+    assert_ok(sp_documents_remove(b.d, NULL, "one", 0, NULL));
+    for (int reopened = 0; reopened < 2; reopened++) {
+        assert_int_equal(n_placed(&b), 0);
+        assert_int_equal(n_pieces_in_files(&b, seen, n_seen_bytes), 0);
+        reopen_with_craft(&b);
     }
     sp_vec_fini(&ids);
     bench_end(&b);
@@ -947,6 +979,7 @@ int main(void)
         cmocka_unit_test(what_saw_it_goes_too),
         cmocka_unit_test(what_was_computed_after_it_goes_too),
         cmocka_unit_test(placed_copies_and_patches_go_too),
+        cmocka_unit_test(patches_that_have_left_memory_go_too),
         cmocka_unit_test(what_is_registered_again_is_stored_again),
         cmocka_unit_test(nothing_that_has_seen_it_is_written_while_it_is_erased),
         cmocka_unit_test(what_another_document_has_stays),

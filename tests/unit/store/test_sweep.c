@@ -12,6 +12,12 @@
 enum { SAMPLE = 64, COPIES = 24 };
 
 /* put_as -- a copy of a kind; id, earlier: its own, and one that it was computed after; NULL: as noise has them. */
+static void put(bench *b, noise *c)
+{
+    assert_ok(sp_tier_run(
+        b->tier, &(sp_tier_job){.verb = SP_TIER_PUT, .record = &c->record, .source = noise_source, .user = c}));
+}
+
 static void put_as(bench *b, uint32_t number, sp_copy_kind kind, const sp_digest *id, const sp_digest *earlier)
 {
     noise c;
@@ -19,10 +25,7 @@ static void put_as(bench *b, uint32_t number, sp_copy_kind kind, const sp_digest
     c.record.facts.kind = kind;
     if (id) c.record.facts.id = *id;
     if (earlier) c.before[2] = *earlier;
-    assert_ok(sp_tier_run(b->tier, &(sp_tier_job){.verb = SP_TIER_PUT,
-                                                  .record = &c.record,
-                                                  .source = noise_source,
-                                                  .user = &c}));
+    put(b, &c);
 }
 
 /* put_after -- a copy of kind 1 that was computed after another. */
@@ -168,22 +171,24 @@ static void all_batches_are_swept(void **state)
     bench_end(&b);
 }
 
-/* Copies can also be named: not all headers say all that a copy has seen. */
-static void named_copies_go_too(void **state)
+/* A patch has not seen what the copy below it was computed after; its other tokens have. */
+static void what_was_below_a_patch_counts(void **state)
 {
     bench b;
     int64_t n_gone = 0;
     bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 256 << 10});
-    for (uint32_t i = 0; i < 6; i++) assert_ok(noise_put(b.tier, i, 1));
-    const sp_digest id = id_of(0), of_3 = id_of(3);
-    put_as(&b, 60, SP_COPY_PLAIN, &of_3, NULL); /* of that segment, and of another kind */
-    const sp_tier_key keys[] = {noise_key(3), noise_key(4), noise_key(77)};
-    const sp_sweep_opts o = {.ids = &id, .n = 1, .keys = keys, .n_keys = 3, .overwrite = true};
-    assert_ok(sp_sweep_run(b.tier, &o, &n_gone));
+    const sp_digest id = id_of(2), below[] = {id_of(3), id_of(4), id};
+    for (int i = 0; i < 4; i++) { /* 50: below nothing; 53: the last of three */
+        noise c;
+        noise_init(&c, 50 + (uint32_t)i, 1);
+        c.record.facts.kind = SP_COPY_FUSED;
+        c.record.facts.below = below + 3 - i;
+        c.record.facts.n_below = i;
+        put(&b, &c);
+    }
+    assert_ok(erase(&b, &id, 1, &n_gone));
     assert_int_equal(n_gone, 3);
-    for (uint32_t i = 0; i < 6; i++)
-        assert_int_equal(noise_get(b.tier, i, 1), i == 0 || i == 3 || i == 4 ? SP_E_NOTFOUND : SP_OK);
-    assert_int_equal(n_layers_seen(&b, 60, 1), NOISE_LAYERS);
+    for (uint32_t i = 0; i < 4; i++) assert_int_equal(n_layers_seen(&b, 50 + i, 1), i ? 0 : NOISE_LAYERS);
     bench_end(&b);
 }
 
@@ -465,7 +470,7 @@ int main(void)
         cmocka_unit_test(the_other_copies_stay),
         cmocka_unit_test(it_stays_gone_without_the_index),
         cmocka_unit_test(all_batches_are_swept),
-        cmocka_unit_test(named_copies_go_too),
+        cmocka_unit_test(what_was_below_a_patch_counts),
         cmocka_unit_test(paths_of_what_is_not_kept_go_with_it),
         cmocka_unit_test(a_header_that_cannot_be_read_is_an_error),
         cmocka_unit_test(a_damaged_header_is_erased),

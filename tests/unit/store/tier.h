@@ -65,6 +65,8 @@ static inline void noise_init(noise *c, uint32_t number, uint32_t version)
                             .facts.before = c->before,
                             .facts.n_before = NOISE_BEFORE,
                             .facts.n_head = 1,
+                            .facts.below = c->before + 1,
+                            .facts.n_below = number % 4 == 1 ? 2 : 0,
                             .tokens = c->tokens,
                             .n = NOISE_TOKENS,
                             .facts.at = (int32_t)version,
@@ -99,7 +101,8 @@ static inline sp_err noise_head(void *user, const sp_record *r)
         r->facts.n_head == is->facts.n_head && r->facts.cost_us == is->facts.cost_us &&
         r->facts.stats.cci == is->facts.stats.cci && r->layer_bytes == is->layer_bytes &&
         r->n_layers == is->n_layers && memcmp(r->tokens, is->tokens, sizeof c->tokens) == 0 &&
-        memcmp(r->facts.before, is->facts.before, sizeof c->before) == 0 &&
+        memcmp(r->facts.before, is->facts.before, sizeof c->before) == 0 && r->facts.n_below == is->facts.n_below &&
+        memcmp(r->facts.below, is->facts.below, sizeof *c->before * (size_t)is->facts.n_below) == 0 &&
         !r->facts.stats.inter == !is->facts.stats.inter && !r->facts.heavy == !is->facts.heavy;
     if (same && is->facts.stats.inter)
         same = memcmp(r->facts.stats.inter, is->facts.stats.inter, sizeof c->inter) == 0 &&
