@@ -60,6 +60,12 @@ static void rows_at_once(void **state)
         sp_device_rmsnorm(d, &norm);
         assert_same_bits(y, expected, m * n);
         assert_rounded(d, y, m, n);
+        sp_layernorm_args layer = {x, w, i % 2 ? w : NULL, expected, m, n, 1e-5f, true};
+        ops->layernorm(&layer, 0, 1);
+        layer.y = y;
+        sp_device_layernorm(d, &layer);
+        assert_same_bits(y, expected, m * n);
+        assert_rounded(d, y, m, n);
         sp_act_mul_args gated = {x, y, expected, m * n, m};
         ops->act_mul(&gated, 0, 1);
         gated.y = x; /* in place */
@@ -221,6 +227,9 @@ static void changed_rows_are_rounded_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        ON_VARIANT("ref", rows_at_once),
+        ON_VARIANT("ref", products_at_once),
+        ON_VARIANT("ref", changed_rows_are_rounded_again),
         ON_EVERY_VARIANT(rows_at_once),
         ON_EVERY_VARIANT(products_at_once),
         ON_EVERY_VARIANT(changed_rows_are_rounded_again),
