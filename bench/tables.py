@@ -61,6 +61,8 @@ TABLES = {
                        ["-k", "6", "--cold"]),
     "trained": Table("SQuAD as a stream, with models that train/judge.py has fine-tuned", "squad_v1", TRAINED,
                      ["-k", "6", "--cold"]),
+    "trained-shares": Table("The same, more of it recomputed", "squad_v1", "inplace@0.3,inplace@0.5",
+                            ["-k", "6", "--cold"]),
     "trained-hotpotqa": Table("HotpotQA, all paragraphs known, with the same models", "hotpotqa", TRAINED,
                               ["--order", "shuffled"]),
     "hotpotqa": Table("HotpotQA, all paragraphs known", "hotpotqa", CURVE, ["--order", "shuffled"]),
