@@ -967,6 +967,43 @@ static void counts_of_passages_are_its_tenants_and_end_with_them(void **state)
     bench_end(&b);
 }
 
+static int64_t n_documents(const bench *b)
+{
+    sp_collection_list l;
+    assert_ok(sp_collections(b->d, NULL, "c", &l));
+    const int64_t n = l.v[0].n_documents;
+    sp_collection_list_fini(&l);
+    return n;
+}
+
+/* Its copies are read still; it is in no list. */
+static void a_document_that_waits_for_its_end_is_not_listed(void **state)
+{
+    bench b;
+    sp_documents_removed n;
+    sp_document_list l;
+    bool busy = true;
+    bench_begin(&b);
+    assert_ok(sp_collection_create(b.d, NULL, "c"));
+    put_in_c(&b, NULL, "one", story);
+    put_in_c(&b, NULL, "two", other);
+    compute(&b, NULL, "c/one", 0);
+    assert_int_equal(n_documents(&b), 2);
+    sp_request *r = begin_reading(&b, NULL);
+    assert_ok(sp_documents_remove(b.d, NULL, "c/one", 0, &n));
+    assert_true(n.n_pending > 0);
+    assert_int_equal(n_documents(&b), 1);
+    assert_ok(sp_collection_documents(b.d, NULL, "c", NULL, 9, &l));
+    assert_int_equal(l.n, 1);
+    assert_string_equal(l.v[0].id, "c/two");
+    sp_document_list_fini(&l);
+    while (busy) assert_ok(sp_context_step(b.c, &busy));
+    sp_request_destroy(r);
+    assert_ok(sp_documents_tick(b.d, 0));
+    assert_int_equal(n_documents(&b), 1);
+    bench_end(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -995,6 +1032,7 @@ int main(void)
         cmocka_unit_test(a_search_sees_what_is_registered_now),
         cmocka_unit_test(a_search_stays_with_its_tenant_and_its_documents),
         cmocka_unit_test(counts_of_passages_are_its_tenants_and_end_with_them),
+        cmocka_unit_test(a_document_that_waits_for_its_end_is_not_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -265,6 +265,44 @@ static void one_that_waits_is_withdrawn_cancelled_or_late(void **state)
     }
 }
 
+/* A get that is cancelled at its second layer. */
+typedef struct cancelling {
+    sp_tier_op *_Atomic op; /* once its submitter knows it */
+    _Atomic int n_layers;
+} cancelling;
+
+static sp_err cancel_at_second(void *user, int layer, const void *from)
+{
+    cancelling *g = user;
+    SP_UNUSED(layer);
+    SP_UNUSED(from);
+    while (!atomic_load(&g->op)) usleep(1000);
+    if (++g->n_layers == 2) sp_tier_op_cancel(atomic_load(&g->op));
+    return SP_OK;
+}
+
+static void after_a_cancellation_no_layer_is_delivered(void **state)
+{
+    for (size_t k = 0; k < SP_COUNT(kinds); k++) {
+        bench b;
+        sp_tier_op *op;
+        cancelling g = {0};
+        if (kinds[k].open == open_far) continue; /* a tier of the tests, which knows nothing of it */
+        if (!bench_begin(&b, k)) continue;
+        assert_ok(noise_put(b.tier, 3, 1));
+        const sp_tier_job job = {.verb = SP_TIER_GET, .key = noise_key(3), .n_layers = NOISE_LAYERS,
+                                 .sink = cancel_at_second, .user = &g};
+        assert_ok(sp_tier_submit(b.tier, &job, &op));
+        atomic_store(&g.op, op);
+        assert_true(sp_tier_op_wait(op, 60000000));
+        assert_int_equal(sp_tier_op_result(op), SP_E_CANCELED);
+        assert_int_equal(g.n_layers, 2);
+        sp_tier_op_release(op);
+        assert_ok(noise_get(b.tier, 3, 1)); /* it is as it was */
+        bench_end(&b);
+    }
+}
+
 /* -- a tier that fails ---------------------------------------------------------------------- */
 
 static void a_sweep_of_a_failing_tier_says_so_until_it_has_all(void **state)
@@ -299,6 +337,7 @@ int main(void)
         cmocka_unit_test(a_sweep_drops_copies_and_what_was_computed_after_them),
         cmocka_unit_test(operations_of_one_batch_are_all_done),
         cmocka_unit_test(one_that_waits_is_withdrawn_cancelled_or_late),
+        cmocka_unit_test(after_a_cancellation_no_layer_is_delivered),
         cmocka_unit_test(a_sweep_of_a_failing_tier_says_so_until_it_has_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -359,6 +359,73 @@ static void the_order_of_use_outlives_a_restart(void **state)
     bench_end(&b);
 }
 
+static sp_err head_only(void *user, const sp_record *r)
+{
+    SP_UNUSED(user);
+    SP_UNUSED(r);
+    return SP_OK;
+}
+
+static void reading_a_header_is_no_use(void **state)
+{
+    bench b;
+    assert_true(bench_begin(&b, (sp_disk_tier_opts){0}));
+    put_all(b.tier, 3, 1);
+    assert_ok(sp_tier_run(b.tier, &(sp_tier_job){.verb = SP_TIER_GET, .key = noise_key(0), .head = head_only}));
+    uses u = {0};
+    assert_ok(sp_tier_run(b.tier, &(sp_tier_job){.verb = SP_TIER_LIST, .each = note_uses, .user = &u}));
+    assert_int_equal(u.n, 3);
+    assert_int_equal(u.number[0], 0); /* the oldest still */
+    bench_end(&b);
+}
+
+enum { NOTES = 64 };
+
+/* with_notes -- layers whose notes are all 7. */
+static sp_err with_notes(void *user, int layer, void *to)
+{
+    const noise *c = user;
+    memset((uint8_t *)to + c->record.layer_bytes, 7, NOTES);
+    return noise_source(user, layer, to);
+}
+
+/* take_notes -- user: the first byte of the notes of each layer. */
+static sp_err take_notes(void *user, int layer, const void *from)
+{
+    ((uint8_t *)user)[layer] = ((const uint8_t *)from)[NOISE_BYTES + NOTES - 1];
+    return SP_OK;
+}
+
+/* Notes can be derived again: damaged ones come as zeros, and the copy is no miss. */
+static void damaged_notes_are_left_out(void **state)
+{
+    bench b;
+    noise c;
+    char path[600];
+    uint8_t got[NOISE_LAYERS] = {0};
+    assert_true(bench_begin(&b, (sp_disk_tier_opts){0}));
+    noise_init(&c, 3, 1);
+    assert_int_equal(c.record.layer_bytes, NOISE_BYTES);
+    c.record.facts.note_bytes = NOTES;
+    const sp_record_layout l = sp_record_layout_of(&c.record);
+    sp_tier_job job = noise_put_job(&c);
+    job.source = with_notes;
+    assert_ok(sp_tier_run(b.tier, &job));
+    FILE *f = fopen(file_in(b.dir, "00000001.kv", path), "r+");
+    assert_non_null(f);
+    const long at = (long)(l.head_pages + 2 * l.layer_pages) * SP_PAGE + NOISE_BYTES + NOTES - 1;
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    assert_int_equal(fgetc(f), 7);
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    assert_int_equal(fputc(8, f), 8);
+    fclose(f);
+    const sp_tier_job get = {.verb = SP_TIER_GET, .key = sp_tier_key_of(&c.record), .n_layers = NOISE_LAYERS,
+                             .sink = take_notes, .user = got};
+    assert_ok(sp_tier_run(b.tier, &get));
+    for (int i = 0; i < NOISE_LAYERS; i++) assert_int_equal(got[i], i == 2 ? 0 : 7);
+    bench_end(&b);
+}
+
 /* Trimming once is no budget: what was used longest ago goes, and later puts stay. */
 static void trimming_drops_the_least_used(void **state)
 {
@@ -554,6 +621,8 @@ int main(void)
         cmocka_unit_test(the_budget_is_kept),
         cmocka_unit_test(a_reserve_stays_free),
         cmocka_unit_test(the_order_of_use_outlives_a_restart),
+        cmocka_unit_test(reading_a_header_is_no_use),
+        cmocka_unit_test(damaged_notes_are_left_out),
         cmocka_unit_test(trimming_drops_the_least_used),
         cmocka_unit_test(the_policy_chooses_the_victim),
         cmocka_unit_test(space_comes_back),
