@@ -117,6 +117,8 @@ static void a_segment_may_look_at_all(void **state)
     assert_int_equal(sp_segment_at(segs, 4), 11);
     assert_int_equal(sp_segments_end(segs, 3), 9);
     assert_int_equal(sp_segments_end(segs, 5), 17);
+    const sp_segment short_last[] = {{.n = 5}, {.n = 30, .parent = 1 + 0}, {.n = 3, .parent = 1 + 0}};
+    assert_int_equal(sp_segments_end(short_last, 3), 35); /* of the longest branch */
     const sp_segment moved[] = {{.n = 5}, {.n = 3, .parent = 1 + 0, .place = 1 + 6}};
     assert_false(sp_segment_on_path(moved, 1));
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/api/retain.h"
 #include "server/api/task.h"
 #include "support/check.h"
 
@@ -131,6 +132,53 @@ static void bodies_have_a_depth_at_most(void **state)
     good(nested(SRV_MAX_DEPTH), &body);
     json_decref(body);
     bad(nested(SRV_MAX_DEPTH + 1), "");
+}
+
+#define MARKED(role, mark) "{\"role\": \"" role "\", \"content\": [{\"text\": \"a\", \"cache_control\": " mark "}]}"
+#define MARK(ttl)          "{\"type\": \"ephemeral\", \"ttl\": " ttl "}"
+
+/* retained -- the milliseconds that a body asks for, n segments of them (0: all); -1: it is refused. */
+static int64_t retained(const char *text, int *n)
+{
+    srv_fields f;
+    srv_task t = {.chat = true};
+    json_t *body = srv_fields_parse(&f, text, strlen(text));
+    srv_retain_read(&t, &f);
+    *n = t.retain.n;
+    json_decref(body);
+    return f.failed ? -1 : t.retain.ms;
+}
+
+static void marks_say_how_long_what_is_kept(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t ms;
+        int n;
+    } all[] = {
+        {"{}", 0, 0},
+        {"{\"cache_control\": null}", 0, 0},
+        {"{\"cache_control\": {\"type\": \"ephemeral\"}}", 300000, 0},
+        {"{\"cache_control\": " MARK("\"90s\"") "}", 90000, 0},
+        {"{\"cache_control\": " MARK("\"24h\"") "}", 86400000, 0},
+        {"{\"messages\": [" MARKED("system", MARK("\"1h\"")) "]}", 3600000, 1},
+        {"{\"messages\": [" MARKED("developer", MARK("\"1h\"")) "]}", 3600000, 1},
+        {"{\"messages\": [" MARKED("user", MARK("\"5m\"")) "]}", 300000, 0},
+        {"{\"messages\": [" MARKED("system", MARK("\"1h\"")) ", " MARKED("user", MARK("\"5m\"")) "]}", 3600000, 0},
+        {"{\"messages\": [" MARKED("user", MARK("\"5m\"")) ", " MARKED("system", MARK("\"1h\"")) "]}", 3600000, 0},
+    };
+    static const char *const bad[] = {"\"25h\"", "\"0s\"", "\"5\"", "\"5m \"", "\"m\"", "\"-5m\"", "5", "\"1441m\""};
+    int n;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        assert_int_equal(retained(all[i].text, &n), all[i].ms);
+        assert_int_equal(n, all[i].n);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char text[96];
+        snprintf(text, sizeof text, "{\"cache_control\": {\"ttl\": %s}}", bad[i]);
+        assert_int_equal(retained(text, &n), -1);
+    }
+    assert_int_equal(retained("{\"cache_control\": {\"type\": \"for ever\"}}", &n), -1);
 }
 
 static void lists_are_read_whole(void **state)
@@ -351,6 +399,7 @@ int main(void)
         cmocka_unit_test(what_asks_for_nothing_is_no_error),
         cmocka_unit_test(what_is_not_supported_is_refused_where_it_asks_for_something),
         cmocka_unit_test(bodies_have_a_depth_at_most),
+        cmocka_unit_test(marks_say_how_long_what_is_kept),
         cmocka_unit_test(lists_are_read_whole),
         cmocka_unit_test(parameters_of_a_policy_are_fields),
         cmocka_unit_test(errors_name_their_field),

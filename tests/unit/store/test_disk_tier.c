@@ -507,6 +507,42 @@ static void space_comes_back(void **state)
     bench_end(&b);
 }
 
+/* keep_info -- of copy 1; user: sp_tier_info. */
+static sp_err keep_info(void *user, const sp_tier_info *info)
+{
+    const sp_tier_key key = noise_key(1);
+    if (sp_digest_eq(&key.id, &info->key.id)) *(sp_tier_info *)user = *info;
+    return SP_OK;
+}
+
+/* Room is made by moving it out of a segment that is mostly dropped copies. */
+static void what_is_known_of_a_copy_moves_with_it(void **state)
+{
+    bench b;
+    const sp_tier_key key = noise_key(1);
+    const sp_tier_job list = {.verb = SP_TIER_LIST, .each = keep_info};
+    sp_tier_info info[2] = {0};
+    assert_true(bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 1 << 20}));
+    put_all(b.tier, 30, 1);
+    for (int i = 0; i < 3; i++) sp_tier_use(b.tier, &key);
+    for (int moved = 0; moved < 2; moved++) {
+        sp_tier_job job = list;
+        job.user = &info[moved];
+        assert_ok(sp_tier_run(b.tier, &job));
+        assert_int_equal(info[moved].n_uses, 3);
+        assert_true(info[moved].cost_us == 12.5f);
+        assert_true(info[moved].facts & SP_FACT_STATS && info[moved].facts & SP_FACT_HEAVY);
+        assert_int_equal(info[moved].facts, info[0].facts);
+        assert_int_equal(info[moved].n, NOISE_TOKENS);
+        for (uint32_t i = 2; i < 30 && !moved; i++) assert_ok(noise_drop(b.tier, i));
+        for (int i = 0; i < 30000 && !sp_tier_stats_of(b.tier).bytes_moved && !moved; i++) usleep(10000);
+        assert_true(sp_tier_stats_of(b.tier).bytes_moved > 0);
+    }
+    assert_int_equal(sp_tier_stats_of(b.tier).n_evicted, 0); /* dropped copies are none */
+    assert_int_equal(sp_tier_stats_of(b.tier).n_dropped, 28);
+    bench_end(&b);
+}
+
 /* The index does not grow with history. */
 static void the_index_stays_short(void **state)
 {
@@ -626,6 +662,7 @@ int main(void)
         cmocka_unit_test(trimming_drops_the_least_used),
         cmocka_unit_test(the_policy_chooses_the_victim),
         cmocka_unit_test(space_comes_back),
+        cmocka_unit_test(what_is_known_of_a_copy_moves_with_it),
         cmocka_unit_test(the_index_stays_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
