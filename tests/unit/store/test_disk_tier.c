@@ -426,6 +426,47 @@ static void damaged_notes_are_left_out(void **state)
     bench_end(&b);
 }
 
+enum { SAME, OTHER_ID, OTHER_HEAD, OTHER_KIND, OTHER_SPACE, N_VARIANTS };
+
+/* write_variant -- the first segment of a store that has copy 3, or one of the same size, there. */
+static void write_variant(const char *dir, int variant)
+{
+    noise c;
+    sp_tier *t;
+    const sp_digest *in = variant == OTHER_SPACE ? &other_noise_space : &noise_space;
+    noise_init(&c, variant == OTHER_ID ? 63 : 3, 1);
+    if (variant == OTHER_HEAD) c.before[0].b[0] ^= 1;
+    if (variant == OTHER_KIND) c.record.facts.kind = 0;
+    c.record.space = *in;
+    assert_ok(sp_disk_tier_open(&(sp_disk_tier_opts){.dir = dir, .space = in}, &t));
+    const sp_tier_job job = noise_put_job(&c);
+    assert_ok(sp_tier_run(t, &job));
+    sp_tier_close(t);
+}
+
+/* Whole and with right checksums, but not what the index names. */
+static void a_segment_of_another_store_is_damage(void **state)
+{
+    for (int variant = 0; variant < N_VARIANTS; variant++) {
+        bench b;
+        char dir[128], from[300], to[600];
+        assert_true(bench_begin(&b, (sp_disk_tier_opts){0}));
+        assert_ok(noise_put(b.tier, 3, 1));
+        sp_tier_close(b.tier);
+        make_folder(dir, sizeof dir);
+        write_variant(dir, variant);
+        snprintf(from, sizeof from, "%s/%s010000000000000000000000000000/00000001.kv", dir,
+                 variant == OTHER_SPACE ? "5b" : "5a");
+        assert_int_equal(rename(from, file_in(b.dir, "00000001.kv", to)), 0);
+        bench_open(&b);
+        assert_int_equal(noise_get(b.tier, 3, 1), variant == SAME ? SP_OK : SP_E_FORMAT);
+        assert_int_equal(sp_tier_stats_of(b.tier).n_failed, 0);
+        assert_int_equal(sp_tier_stats_of(b.tier).n_copies, variant == SAME);
+        bench_end(&b);
+        remove_folder(dir);
+    }
+}
+
 /* Trimming once is no budget: what was used longest ago goes, and later puts stay. */
 static void trimming_drops_the_least_used(void **state)
 {
@@ -659,6 +700,7 @@ int main(void)
         cmocka_unit_test(the_order_of_use_outlives_a_restart),
         cmocka_unit_test(reading_a_header_is_no_use),
         cmocka_unit_test(damaged_notes_are_left_out),
+        cmocka_unit_test(a_segment_of_another_store_is_damage),
         cmocka_unit_test(trimming_drops_the_least_used),
         cmocka_unit_test(the_policy_chooses_the_victim),
         cmocka_unit_test(space_comes_back),
