@@ -206,6 +206,73 @@ static void damaged_values_are_misses(void **state)
     redis_stop(&r);
 }
 
+/* holds -- a condition of the keys, as Lua; `k` is the only copy's. */
+static void holds(const redis *r, const char *condition)
+{
+    char script[600];
+    snprintf(script, sizeof script, ONLY_COPY "if not (%s) then return redis.error_reply('it does not hold') end",
+             condition);
+    damage(r, script);
+}
+
+#define INDEX_IS_EMPTY "(#redis.call('KEYS', 'SPOLIA:*:index') == 0)"
+
+static void keys_live_as_long_as_they_should(void **state)
+{
+    redis r;
+    if (!start(&r)) skip();
+    for (int64_t ttl_s = 0; ttl_s <= 1000; ttl_s += 1000) {
+        sp_tier *t;
+        redis_do(&r, "FLUSHALL");
+        const sp_remote_tier_opts o = {.url = r.url, .space = &noise_space, .timeout_us = 30000000, .ttl_s = ttl_s};
+        assert_ok(sp_remote_tier_open(&o, &t));
+        assert_ok(noise_put(t, 1, 1));
+        holds(&r, ttl_s ? "redis.call('TTL', k) > 600 and redis.call('TTL', k) <= 1000"
+                        : "redis.call('TTL', k) == -1");
+        holds(&r, "redis.call('EXISTS', k .. ':lock') == 0");
+        assert_ok(noise_get(t, 1, 1));
+        sp_tier_close(t);
+    }
+    redis_stop(&r);
+}
+
+static void a_drop_leaves_no_key(void **state)
+{
+    redis r;
+    if (!start(&r)) skip();
+    sp_tier *one = open_with(&r, NULL, 30000000), *two = open_with(&r, NULL, 30000000);
+    assert_ok(noise_put(one, 1, 1));
+    holds(&r, "k and not " INDEX_IS_EMPTY);
+    assert_true(knows(two, 1, true));
+    assert_ok(noise_drop(two, 1));
+    holds(&r, "k == nil and " INDEX_IS_EMPTY);
+    assert_int_equal(sp_tier_stats_of(two).n_dropped, 1);
+    assert_true(knows(one, 1, false)); /* it was told */
+    sp_tier_close(one);
+    sp_tier_close(two);
+    redis_stop(&r);
+}
+
+/* The other one may be at work, or may have died: then its lock expires. */
+static void a_copy_that_another_writes_is_left_to_it(void **state)
+{
+    redis r;
+    if (!start(&r)) skip();
+    sp_tier *t = open_with(&r, NULL, 30000000);
+    assert_ok(noise_put(t, 1, 1));
+    damage(&r, ONLY_COPY "redis.call('FLUSHALL'); redis.call('SET', k .. ':lock', 'another', 'EX', 60)");
+    assert_ok(noise_drop(t, 1));
+    assert_ok(noise_put(t, 1, 1));
+    assert_int_equal(sp_tier_stats_of(t).n_put, 1); /* the first */
+    damage(&r, "for _, k in ipairs(redis.call('KEYS', 'SPOLIA:*:lock')) do "
+               "if redis.call('GET', k) == 'another' then redis.call('DEL', k) return end end "
+               "return redis.error_reply('the lock is gone')");
+    assert_ok(noise_put(t, 1, 1));
+    assert_int_equal(sp_tier_stats_of(t).n_put, 2);
+    sp_tier_close(t);
+    redis_stop(&r);
+}
+
 static void what_is_no_notice_is_not_believed(void **state)
 {
     redis r;
@@ -425,6 +492,9 @@ int main(void)
         cmocka_unit_test(a_copy_is_written_once_for_all),
         cmocka_unit_test(a_copy_of_somebody_without_the_key_is_a_miss),
         cmocka_unit_test(damaged_values_are_misses),
+        cmocka_unit_test(keys_live_as_long_as_they_should),
+        cmocka_unit_test(a_drop_leaves_no_key),
+        cmocka_unit_test(a_copy_that_another_writes_is_left_to_it),
         cmocka_unit_test(what_is_no_notice_is_not_believed),
         cmocka_unit_test(a_server_that_is_gone_costs_nothing_and_comes_back),
         cmocka_unit_test(a_lost_server_costs_the_look_at_a_flag),
