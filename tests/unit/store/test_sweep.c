@@ -73,7 +73,8 @@ static int n_layers_seen(const bench *b, uint32_t number, uint32_t version)
     uint8_t *layer = malloc(c.record.layer_bytes);
     for (int i = 0; i < NOISE_LAYERS; i++) {
         noise_layer(&c, i, layer);
-        n += occurrences(b, layer + 1000, SAMPLE) > 0;
+        n += occurrences(b, layer + 1000, SAMPLE) > 0 ||
+             occurrences(b, layer + c.record.layer_bytes - SAMPLE, SAMPLE) > 0;
     }
     free(layer);
     return n;

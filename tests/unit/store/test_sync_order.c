@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 
 #include "store/disk/disk_int.h"
+#include "store/sweep.h"
 #include "tier.h"
 
 enum { MOST = 64 };
@@ -95,6 +96,29 @@ static void a_new_index_is_on_disk_before_it_has_its_name(void **state)
     remove_folder(dir);
 }
 
+/* What was confirmed as erased does not come back: its bytes are overwritten on disk before the sweep ends, and the
+ * index is there without it. */
+static void what_is_erased_is_erased_on_disk(void **state)
+{
+    char dir[128];
+    sp_tier *t = NULL;
+    noise c;
+    make_folder(dir, sizeof dir);
+    const sp_disk_tier_opts o = {.dir = dir, .space = &noise_space, .io = "threads"};
+    assert_ok(sp_disk_tier_open(&o, &t));
+    for (uint32_t i = 0; i < 3; i++) assert_ok(noise_put(t, i, 1));
+    noise_init(&c, 1, 1);
+    const sp_digest id = c.record.facts.id;
+    n_synced = 0;
+    assert_ok(sp_sweep_run(t, &(sp_sweep_opts){.ids = &id, .n = 1, .overwrite = true}, NULL));
+    const int dropped = first("index", 0);
+    assert_true(dropped >= 0 && first("00000001.kv", dropped) > dropped);
+    assert_true(first("index.new", dropped) > dropped);
+    sp_tier_close(t);
+    n_synced = 0;
+    remove_folder(dir);
+}
+
 /* A copy moves to another segment, and is found damaged where it was before the index names its new place: it is gone,
  * for this process and for others. */
 static void a_copy_found_damaged_while_it_moves_is_gone(void **state)
@@ -127,6 +151,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_is_on_disk_before_the_index_names_it),
         cmocka_unit_test(a_new_index_is_on_disk_before_it_has_its_name),
+        cmocka_unit_test(what_is_erased_is_erased_on_disk),
         cmocka_unit_test(a_copy_found_damaged_while_it_moves_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
