@@ -1,4 +1,4 @@
-/* table.c -- CSV (RFC 4180, with commas or semicolons) and TSV: a line of text for each row, which
+/* table.c -- CSV (RFC 4180, with commas, semicolons, tabs or bars) and TSV: a line of text for each row, which
  * says its columns' names, so that a row found alone can be understood:
  *
  *     name,height        ──>   name: Zugspitze; height: 2962
@@ -30,15 +30,29 @@ typedef struct table {
     sp_marks marks;
 } table;
 
+/* named_separator -- a first line sep=; is for spreadsheets. 0: there is none; else *skip is its length. */
+static char named_separator(const char *s, size_t n, size_t *skip)
+{
+    const bool named = n > 6 && memcmp(s, "sep=", 4) == 0;
+    const size_t end = named && s[5] == '\r' ? 6 : 5;
+    if (!named || s[end] != '\n') return 0;
+    *skip = end + 1;
+    return s[4];
+}
+
+/* pick_separator -- what the first line has most of, outside of quotes; tabs and bars if it has no other. */
 static char pick_separator(const char *s, size_t n)
 {
-    const char *end = n ? memchr(s, '\n', n) : NULL;
-    size_t length = end ? (size_t)(end - s) : n, commas = 0, semicolons = 0;
-    for (size_t i = 0; i < length; i++) {
-        commas += s[i] == ',';
-        semicolons += s[i] == ';';
+    static const char separators[] = ",;\t|";
+    size_t counts[4] = {0};
+    bool quoted = false;
+    for (size_t i = 0; i < n && s[i] != '\n'; i++) {
+        const char *at = s[i] ? strchr(separators, s[i]) : NULL;
+        quoted ^= s[i] == '"';
+        if (at && !quoted) counts[at - separators]++;
     }
-    return semicolons > commas ? ';' : ',';
+    if (counts[0] || counts[1]) return counts[1] > counts[0] ? ';' : ',';
+    return counts[2] ? '\t' : counts[3] ? '|' : ',';
 }
 
 static sp_err put(table *t, char c)
@@ -122,12 +136,13 @@ static sp_err write_row(table *t, int64_t line)
 
 static sp_err read_rows(table *t)
 {
+    const int64_t first = t->line;
     SP_TRY(sp_vec_reserve(&t->cells, 1)); /* so that an empty cell has an address, too */
     SP_TRY(sp_vec_reserve(&t->names, 1));
     SP_TRY(take_names(t));
     if (t->at == t->n || t->name.n < 2) { /* nothing but names, or a list: the first row is data */
         t->name.n = 0;
-        SP_TRY(write_row(t, 1));
+        SP_TRY(write_row(t, first));
     }
     while (t->at < t->n) {
         int64_t line = t->line;
@@ -137,10 +152,9 @@ static sp_err read_rows(table *t)
     return SP_OK;
 }
 
-static sp_err read_table(sp_reading *r, char separator, const sp_bytes *title, const char *s,
-                         size_t n)
+static sp_err read_table(sp_reading *r, char separator, const sp_bytes *title, const char *s, size_t n, int64_t line)
 {
-    table t = {.s = s, .n = n, .line = 1, .separator = separator};
+    table t = {.s = s, .n = n, .line = line, .separator = separator};
     sp_err err = n ? read_rows(&t) : SP_OK;
     if (err == SP_OK) {
         sp_document d = {.text = t.out.n ? t.out.v : "",
@@ -162,10 +176,13 @@ static sp_err read_table(sp_reading *r, char separator, const sp_bytes *title, c
 
 sp_err sp_table_read(sp_reading *r, bool tabs, const char *s, size_t n)
 {
-    return read_table(r, tabs ? '\t' : pick_separator(s, n), NULL, s, n);
+    size_t skip = 0;
+    char separator = tabs ? '\t' : named_separator(s, n, &skip);
+    if (!separator) separator = pick_separator(s, n);
+    return read_table(r, separator, NULL, s + skip, n - skip, skip ? 2 : 1);
 }
 
 sp_err sp_table_read_as(sp_reading *r, const sp_bytes *title, const char *s, size_t n)
 {
-    return read_table(r, '\t', title, s, n);
+    return read_table(r, '\t', title, s, n, 1);
 }

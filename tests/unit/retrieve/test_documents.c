@@ -158,6 +158,11 @@ static void tables_name_their_columns(void **state)
                 "0:a.csv|name: Zugspitze; height: 2962\nname: Watz mann; height: 27\"13\n");
     assert_read("a.csv", "a;b;c\n1;;3;4\n", "0:a.csv|a: 1; c: 3; 4\n");
     assert_read("a.tsv", "a\tb\n\"1\t2\n", "0:a.tsv|a: \"1; b: 2\n");
+    assert_read("a.csv", "sep=|\r\na;b|c\n1|2\n", "0:a.csv|a;b: 1; c: 2\n"); /* of a spreadsheet program */
+    assert_read("a.csv", "sep=one\nsep=;", "0:a.csv|sep=one\nsep=;\n");
+    assert_read("a.csv", "\"a, b, c\";d\n1;2\n", "0:a.csv|a, b, c: 1; d: 2\n");
+    assert_read("a.csv", "a\tb\n1\t2\n", "0:a.csv|a: 1; b: 2\n");
+    assert_read("a.csv", "a|b\n1|2\n", "0:a.csv|a: 1; b: 2\n");
     assert_read("a.csv", "only,names\n", "0:a.csv|only; names\n");
     assert_read("a.csv", "one\ntwo\n", "0:a.csv|one\ntwo\n");
     assert_read("a.csv", "a,b\n\"open, 1\n2", "0:a.csv|a: open, 1 2\n");
