@@ -152,25 +152,53 @@ static bool is_too_long(const asking *a, const sp_prompt *p, int answer_tokens)
 static void warn_dropped(const asking *a, int n_turns, int n_chunks, int n_found)
 {
     int n_ctx = sp_context_describe(a->ctx).n_ctx;
-    if (n_turns)
-        cli_warn("the context of %d tokens is full: the oldest %d questions are dropped", n_ctx,
-                 n_turns);
+    if (n_turns == 1) cli_warn("the context of %d tokens is full: the oldest question is dropped", n_ctx);
+    if (n_turns > 1) cli_warn("the context of %d tokens is full: the oldest %d questions are dropped", n_ctx, n_turns);
     if (n_chunks)
         cli_warn("%d of %d chunks are left out: they do not fit the context of %d tokens (-c N raises it, up to what "
                  "the model was trained for)",
                  n_chunks, n_found, n_ctx);
 }
 
+/* build_alone -- the prompt of the question without earlier turns and chunks. */
+static sp_err build_alone(asking *a, ask_turn *t, sp_prompt **out, int *first_segment)
+{
+    const int n_turns = a->n_turns, n_hits = t->hits.n;
+    a->n_turns = t->hits.n = 0;
+    const sp_err err = build_prompt(a, t, out, first_segment);
+    a->n_turns = n_turns;
+    t->hits.n = n_hits;
+    return err;
+}
+
+/* is_half -- turns are dropped down to half of the context, and not one by one: the next questions continue what is
+ * left, which is reused. */
+static bool is_half(const asking *a, const sp_prompt *p)
+{
+    return a->n_turns < 2 || 2 * sp_prompt_n_tokens(p) <= sp_context_describe(a->ctx).n_ctx;
+}
+
 /* fitting_prompt -- drops the oldest turns, then the chunks that fit the question least, until prompt and
- * answer fit the context. */
+ * answer fit the context. A question that does not fit alone drops nothing: it is refused when it is submitted. */
 static sp_err fitting_prompt(asking *a, ask_turn *t, sp_prompt **out, int *first_segment)
 {
     const int n_ctx = sp_context_describe(a->ctx).n_ctx, n_found = t->hits.n;
     const int wanted = a->sampling->max_tokens, least = wanted < n_ctx / 4 ? wanted : n_ctx / 4;
     int n_turns = 0;
     sp_err err = build_prompt(a, t, out, first_segment);
-    while (err == SP_OK && is_too_long(a, *out, a->n_turns ? wanted : least)) {
-        if (!a->n_turns && !t->hits.n) return SP_OK; /* it is refused when it is submitted */
+    if (err == SP_OK && is_too_long(a, *out, a->n_turns ? wanted : least)) {
+        sp_prompt *alone = NULL;
+        int first;
+        err = build_alone(a, t, &alone, &first);
+        if (err == SP_OK && is_too_long(a, alone, least)) {
+            sp_prompt_destroy(*out);
+            *out = alone;
+            *first_segment = first;
+            return SP_OK;
+        }
+        sp_prompt_destroy(alone);
+    }
+    while (err == SP_OK && (is_too_long(a, *out, a->n_turns ? wanted : least) || (n_turns && !is_half(a, *out)))) {
         sp_prompt_destroy(*out);
         *out = NULL;
         if (a->n_turns) {

@@ -69,6 +69,15 @@ def test_a_long_conversation_drops_its_beginning():
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0 and len(answers) == 20 and "questions are dropped" in done.stderr
     assert all(a["usage"]["prompt_tokens"] <= 128 for a in answers)
+    # what is left is continued: beginnings are dropped seldom, and most questions reuse what was said before
+    assert done.stderr.count("dropped") <= 10 and sum(a["usage"]["reused_tokens"] > 0 for a in answers) >= 10
+
+
+def test_a_message_that_is_too_long_costs_no_conversation():
+    done = run("chat", "-m", MODEL, "-c", "128", "-n", "8", "--json", input="Where?\nAnd when?\n" + "word " * 300 + "\nWho?\n")
+    first, second, long, last = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 1 and long["error"]["code"] == "E_CONTEXT" and "dropped" not in done.stderr
+    assert last["usage"]["prompt_tokens"] > second["usage"]["prompt_tokens"] and last["usage"]["reused_tokens"] > 0
 
 
 def test_ctrl_c_in_a_long_prompt_does_not_wait_for_the_step():
