@@ -1,6 +1,7 @@
 /* test_model_options.c -- the options that commands share: where each goes, and what they mean together. */
 #include "cli/model_options.h"
 
+#include <ctype.h>
 #include <math.h>
 
 #include "support/caught.h"
@@ -191,6 +192,27 @@ static const opt *row(const opt *table, const char *name)
     return NULL;
 }
 
+/* A letter or a name means one option. */
+static void rows_can_be_told_apart(void **state)
+{
+    model_options m;
+    sampling_options s;
+    char letters[64] = "";
+    model_options_init(&m);
+    sampling_options_init(&s, 1);
+    const opt *const tables[] = {m.table, s.table};
+    for (int i = 0; i < 2; i++)
+        for (const opt *o = tables[i]; o->kind != OPT_END; o++) {
+            if (o->kind == OPT_GROUP) continue;
+            assert_ptr_equal(row(tables[i], o->name), o);
+            assert_non_null(o->dest);
+            if (!o->letter) continue;
+            assert_true(isalpha(o->letter) && !strchr(letters, o->letter));
+            letters[strlen(letters)] = (char)o->letter;
+        }
+    assert_string_equal(letters, "mctbvns");
+}
+
 static void comparisons_hide_what_they_vary(void **state)
 {
     model_options m, all;
@@ -277,6 +299,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_together_is_refused),
         cmocka_unit_test(the_model_says_what_is_not_given),
         cmocka_unit_test(a_share_is_found_for_the_policy),
+        cmocka_unit_test(rows_can_be_told_apart),
         cmocka_unit_test(comparisons_hide_what_they_vary),
         cmocka_unit_test(numbers_of_sampling_have_limits),
         cmocka_unit_test(a_schema_is_a_file),
