@@ -267,6 +267,80 @@ static void stop_strings_end_the_answer(void **state)
     close_clean(c);
 }
 
+/* two_stops -- a piece of a text, and its end, which occurs nowhere before; false: there is none. */
+static bool two_stops(const char *text, char outer[5], char inner[3])
+{
+    for (size_t at = 3; at + 6 < strlen(text); at++) {
+        memcpy(outer, text + at, 4);
+        memcpy(inner, text + at + 2, 2);
+        outer[4] = inner[2] = '\0';
+        if (strstr(text, outer) == text + at && strstr(text, inner) == text + at + 2) return true;
+    }
+    return false;
+}
+
+static void of_two_stop_strings_the_one_that_begins_first_counts(void **state)
+{
+    sp_context *c = open_with(0, 0, NULL);
+    sp_prompt *p = rag_prompt(c, chunks, 1, "What?");
+    sp_request_opts o = opts_of(40, 9);
+    sp_request *whole = generate(c, p, &o);
+    const char *text = sp_request_result(whole)->text;
+    char outer[5], inner[3];
+    assert_true(two_stops(text, outer, inner));
+    for (int i = 0; i < 2; i++) {
+        o.stop = i ? (const char *const[]){outer, inner} : (const char *const[]){inner, outer};
+        o.n_stop = 2;
+        sp_request *r = generate(c, p, &o);
+        const sp_result *res = sp_request_result(r);
+        assert_int_equal(res->finish, SP_FINISH_STOP);
+        assert_int_equal(strlen(res->text), strstr(text, outer) - text);
+        assert_string_equal(res->stop, outer);
+        sp_request_destroy(r);
+    }
+    sp_request_destroy(whole);
+    sp_prompt_destroy(p);
+    close_clean(c);
+}
+
+/* note_first -- user: the id of the first token; -1 until then. */
+static void note_first(const sp_token_logprob *v, int n, void *user)
+{
+    int32_t *first = user;
+    SP_UNUSED(n);
+    if (*first < 0) *first = v[0].id;
+}
+
+static void before_min_tokens_nothing_ends_the_answer(void **state)
+{
+    enum { LEAST = 12 };
+    sp_context *c = open_with(0, 0, NULL);
+    sp_prompt *p = rag_prompt(c, chunks, 1, "What?");
+    sp_request_opts o = opts_of(20, 9);
+    int32_t first = -1;
+    o.on_token = note_first;
+    o.user = &first;
+    sp_request *whole = generate(c, p, &o);
+    char stop[3] = {0};
+    memcpy(stop, sp_request_result(whole)->text + 2, 2);
+    o.on_token = NULL;
+    for (int tokens = 0; tokens < 2; tokens++)
+        for (int least = 0; least <= LEAST; least += LEAST) {
+            o.stop = (const char *const[]){stop};
+            o.n_stop = !tokens;
+            o.stop_tokens = &first;
+            o.n_stop_tokens = tokens;
+            o.min_tokens = least;
+            sp_request *r = generate(c, p, &o);
+            const int n = sp_request_result(r)->n_generated;
+            assert_true(least ? n >= LEAST : n < LEAST);
+            sp_request_destroy(r);
+        }
+    sp_request_destroy(whole);
+    sp_prompt_destroy(p);
+    close_clean(c);
+}
+
 static void a_client_may_hang_up(void **state)
 {
     sp_context *c = open_with(0, 8, NULL);
@@ -463,6 +537,8 @@ int main(void)
         cmocka_unit_test(batched_equals_alone),
         cmocka_unit_test(little_memory_is_enough),
         cmocka_unit_test(stop_strings_end_the_answer),
+        cmocka_unit_test(of_two_stop_strings_the_one_that_begins_first_counts),
+        cmocka_unit_test(before_min_tokens_nothing_ends_the_answer),
         cmocka_unit_test(a_client_may_hang_up),
         cmocka_unit_test(a_request_may_be_canceled_in_every_state),
         cmocka_unit_test(what_a_canceled_prompt_has_computed_is_kept),
