@@ -96,6 +96,23 @@ static void whole_blocks_are_sealed_unless_others_write_to_them(void **state)
     }
 }
 
+static void a_span_that_shrinks_gives_back_whole_blocks(void **state)
+{
+    bench b;
+    bench_begin(&b, 8);
+    const int span = add_span(&b.plan, 40, 64, NULL, 0);
+    assert_ok(sp_plan_bind(&b.plan));
+    static const int32_t sizes[] = {40, 33, 32, 17, 16, 1, 0}, n_blocks[] = {3, 3, 2, 2, 1, 1, 0};
+    for (size_t i = 0; i < SP_COUNT(sizes); i++) {
+        const int64_t n_free = sp_kv_pool_n_free(b.pool);
+        const int32_t released = sp_plan_shrink(&b.plan, span, sizes[i]);
+        assert_int_equal(released, i ? n_blocks[i - 1] - n_blocks[i] : 0);
+        assert_int_equal(sp_kv_pool_n_free(b.pool), n_free + released);
+        assert_int_equal(b.plan.spans[span].n, sizes[i]);
+    }
+    bench_end(&b);
+}
+
 /* -- holding blocks ------------------------------------------------------------------------- */
 
 static void known_blocks_are_retained_until_the_end(void **state)
@@ -662,6 +679,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed_spans_share_a_block_and_both_hold_it),
+        cmocka_unit_test(a_span_that_shrinks_gives_back_whole_blocks),
         cmocka_unit_test(whole_blocks_are_sealed_unless_others_write_to_them),
         cmocka_unit_test(the_sight_of_a_segment),
         cmocka_unit_test(known_blocks_are_retained_until_the_end),

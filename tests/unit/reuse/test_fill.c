@@ -161,6 +161,23 @@ static void a_warm_up_does_not_take_paths_for_copies(void **state)
     }
 }
 
+/* A look-up that uses whole copies alone lets go of one that serves a part: else it could never leave memory. */
+static void a_head_that_is_known_in_part_stays_unpinned(void **state)
+{
+    static const char *const names[] = {"full", "set", "h2o"};
+    for (size_t i = 0; i < SP_COUNT(names); i++) {
+        bench b;
+        bench_begin(&b, "scq", (const int32_t[]){60, 18, 9});
+        const sp_segment part = small_segment(b.tokens[0], 40);
+        know_path(&b, &part, 1);
+        const sp_copy *known = sp_ledger_next(b.ledger, NULL);
+        find_as(&b, policy(names[i]), (sp_reuse_input){.n_layers = 4});
+        assert_null(b.found[0].copy);
+        assert_int_equal(known->n_pins, 0);
+        bench_end(&b);
+    }
+}
+
 static void what_a_fill_leaves_says_what_it_was_computed_after(void **state)
 {
     bench b;
@@ -241,6 +258,7 @@ int main(void)
         cmocka_unit_test(what_was_filled_once_is_not_filled_again),
         cmocka_unit_test(the_head_is_the_system_text_or_what_precedes_the_chunks),
         cmocka_unit_test(a_warm_up_does_not_take_paths_for_copies),
+        cmocka_unit_test(a_head_that_is_known_in_part_stays_unpinned),
         cmocka_unit_test(what_a_fill_leaves_says_what_it_was_computed_after),
         cmocka_unit_test(nothing_is_kept_as_exact_after_what_is_not),
         cmocka_unit_test(a_known_prompt_fills_nothing),
