@@ -67,6 +67,15 @@ def test_a_json_log(start, tmp_path):
     assert not any(word in s.said for word in ("secret", "sk-wrong", "keeper", "lighthouse"))
 
 
+def test_the_log_counts_tokens_as_the_usage_does(start):
+    s = start("--log-format", "json")
+    for n, (path, ask) in enumerate((("/v1/chat/completions", chat(n=3)), ("/v1/completions", {"prompt": ["a b", "c"], "n": 2, "max_tokens": 2}))):
+        usage = call(s, path, ask)[2]["usage"]
+        tokens = json.loads(logged(s, n + 1)[n])["tokens"]
+        assert (tokens["prompt"], tokens["generated"]) == (usage["prompt_tokens"], usage["completion_tokens"])
+        assert tokens.get("memory", 0) == usage["prompt_tokens_details"]["cached_tokens"]
+
+
 def test_a_text_log(start):
     s = start()
     for number, stream in enumerate((False, True)):

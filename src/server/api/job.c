@@ -299,7 +299,7 @@ void srv_job_destroy(srv_job *j)
         bool answered = r->finish == SP_FINISH_STOP || r->finish == SP_FINISH_LENGTH;
         srv_pace_end(&j->s->pace, j->choices[i].n_prompt, answered, srv_now_us());
         if (!j->is_wrong) srv_metrics_observe(&j->s->metrics, r);
-        if (!j->is_wrong) srv_record_add(j->record, r);
+        if (!j->is_wrong) srv_record_add(j->record, r, i % j->task.n == 0);
         sp_request_destroy(j->choices[i].request);
         free(j->choices[i].text);
         free(j->choices[i].tokens);

@@ -64,7 +64,7 @@ static void add_reused(srv_record *r, const char *from, int n)
         }
 }
 
-void srv_record_add(srv_record *r, const sp_result *result)
+void srv_record_add(srv_record *r, const sp_result *result, bool first)
 {
     if (!r) return;
     if (r->n_results++ == 0) {
@@ -72,10 +72,11 @@ void srv_record_add(srv_record *r, const sp_result *result)
         r->ttft_us = result->ttft_us;
     }
     r->canceled |= result->finish == SP_FINISH_CANCELED;
+    r->n_generated += result->n_generated;
+    if (!first) return;
     r->n_prompt += result->n_prompt;
     r->n_recomputed += result->n_recomputed;
     r->n_computed += result->n_computed - result->n_recomputed;
-    r->n_generated += result->n_generated;
     for (int i = 0; i < result->n_segments; i++)
         add_reused(r, result->segments[i].from, result->segments[i].n_reused);
 }

@@ -42,8 +42,8 @@ typedef struct srv_record {
 /* srv_record_begin -- a request with the client's X-Request-Id, or NULL. An id of up to 64 letters,
  * digits and "-_.:" is kept, else a random one is made. */
 void srv_record_begin(srv_record *r, const char *id, const char *method, const char *path);
-/* srv_record_add -- the tokens and times of a choice. NULL is allowed. */
-void srv_record_add(srv_record *r, const sp_result *result);
+/* srv_record_add -- the tokens and times of a choice; first: of its prompt, which counts once. NULL is allowed. */
+void srv_record_add(srv_record *r, const sp_result *result, bool first);
 
 /* srv_record_error -- why it was refused: the field, the code, the message; each may be NULL, and r. */
 void srv_record_error(srv_record *r, const char *param, const char *code, const char *message);
