@@ -213,7 +213,7 @@ static sp_err share_out(const sp_kv_shape *shape, int64_t n_blocks, const sp_off
         return sp_fail(
             SP_E_ARG,
             "context memory of %zu bytes: the index of %lld blocks and resident heads take %zu, "
-            "which leaves less than 8 blocks of %zu",
+            "which leaves less than 8 blocks of %zu; the index grows with the KV memory",
             opts->max_bytes, (long long)n_blocks, taken, block);
     o->seats.n = opts->n_seats ? opts->n_seats : (int32_t)SP_MIN(n - LEAST_NEAR, n_blocks / 2);
     if (o->seats.n >= n)
