@@ -70,6 +70,24 @@ static void roots_are_added(void **state)
     assert_found(f, expected);
 }
 
+/* Files without a reader are counted in every folder. */
+static void other_files_of_all_roots_are_counted(void **state)
+{
+    folder *f = *state;
+    sp_index_stats stats;
+    const char *roots[] = {f->docs, other};
+    folder_write(f, "a.png", "x");
+    folder_write(f, "../other/b.png", "x");
+    folder_write(f, "../other/c.gif", "x");
+    assert_int_equal(sp_index_build(roots, 2, f->index, &(sp_index_opts){0}, &stats), SP_OK);
+    assert_int_equal(stats.n_other, 3);
+    assert_string_equal(stats.other[0].suffix, ".png");
+    assert_int_equal(stats.other[0].n, 2);
+    assert_string_equal(stats.other[1].suffix, ".gif");
+    assert_int_equal(stats.other[1].n, 1);
+    assert_int_equal(stats.other[2].n, 0);
+}
+
 /* assert_kept -- a build with `moved` reads no file again. */
 static void assert_kept(folder *f, const char *to, int n)
 {
@@ -211,6 +229,7 @@ int main(void)
         ROOTS_TEST(a_moved_folder_is_still_the_same),
         ROOTS_TEST(another_root_replaces_nothing),
         ROOTS_TEST(roots_are_added),
+        ROOTS_TEST(other_files_of_all_roots_are_counted),
         ROOTS_TEST(several_roots_are_built_at_once),
         ROOTS_TEST(a_root_may_be_a_file),
         ROOTS_TEST(a_root_that_is_not_named_stays_as_it_is),
