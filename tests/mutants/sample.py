@@ -52,6 +52,8 @@ PYTHON_TESTS = ["test_json", "test_config", "test_index", "test_graph", "test_pr
 # Python tests for a bug that no C program has caught, beside those with a word of its path in their name.
 FALL_BACK = {"serve": ["test_server"], "server": ["test_server"], "cli": ["test_program"], "cmd": ["test_program"]}
 MOST_FALL_BACK = 3
+# Folders of tests beside those of the same name.
+ALSO = {"compute": "kernel", "doctor": "cmd"}
 # Programs that run again with AddressSanitizer, for a bug that no C program has caught, and their seconds without it.
 ASAN_TESTS, ASAN_S = 3, 5
 
@@ -267,8 +269,9 @@ def words_of(path):
 def tests_for(reach, file, number, most, seconds):
     """C programs that reach the line: of its folder first, then of its file's name, then the quickest; for about
     `seconds` of CPU together."""
-    near, words, taken, spent = f"/{folder_of(file)}/", words_of(file.split("/", 2)[2]), [], 0
-    found = [(near not in test, not words & words_of(test), r["seconds"], test)
+    folder, words, taken, spent = folder_of(file), words_of(file.split("/", 2)[2]), [], 0
+    near = {folder, ALSO.get(folder)}
+    found = [(not near & set(test.split("/")), not words & words_of(test), r["seconds"], test)
              for test, r in reach.items() if number in r["lines"].get(file, []) and not test.endswith(".py")]
     for _, _, cost, test in sorted(found):
         if len(taken) < most and (not taken or spent + cost <= seconds):
