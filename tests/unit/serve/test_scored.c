@@ -57,6 +57,8 @@ static void the_score_is_that_of_a_prescribed_answer(void **state)
         for (size_t i = 0; i < SP_COUNT(lengths); i++)
             for (int again = 0; again < 2; again++) {
                 sp_request *r = run(c, submit_scored(c, "02", ids, lengths[i]));
+                assert_ptr_equal(c->step.slices[0].logits, c->step.logits); /* each step has all of the rows */
+                assert_true(c->step.n_logits >= 1 && c->step.n_logits <= SP_SCORED_ROWS);
                 const sp_result *res = sp_request_result(r);
                 assert_int_equal(res->finish, SP_FINISH_LENGTH);
                 assert_int_equal(res->n_generated, 0);
