@@ -194,7 +194,7 @@ static int explain_unknown(const parser *p, const char *given)
     for (const struct option *o = p->longs; o->name; o++) names[n++] = o->name;
     bool is_long = strlen(word) > 1;
     const char *nearest = is_long ? cli_nearest(word, names, n) : NULL;
-    if (is_long && n_beginning(p, word) > 1)
+    if (strncmp(given, "--", 2) == 0 && n_beginning(p, word) > 1)
         cli_fail_with("%s: %s is the beginning of several options; spolia %s --help-all lists them",
                       p->command, given, p->command);
     else if (nearest)
