@@ -2,6 +2,8 @@
  *
  * On a random model Full Reuse diverges by its nature, so a small bound is always left and a huge
  * one never. */
+#include <math.h>
+
 #include "serve/check/guard_check.h"
 #include "serve/guard/checks.h"
 #include "support/check.h"
@@ -264,6 +266,124 @@ static void four_sparse_tokens_are_noted(void **state)
     sp_guard_destroy(g);
 }
 
+/* -- without a model ------------------------------------------------------------------------ */
+
+static const int32_t three[] = {1, 2, 3};
+static const sp_segment one_seg = {.kind = SP_SEG_TEXT, .tokens = three, .n = 3};
+static const float even[2] = {0, 0}, first[2] = {1, 0}, second[2] = {0, 1};
+
+#define KL_EVEN_FIRST 0.12011 /* KL of (1/2, 1/2) and (e, 1) / (e + 1), nats */
+
+static sp_guarded guarded_by(const char *policy)
+{
+    sp_guarded of = {.segs = &one_seg, .n_segs = 1, .n_tokens = 3, .n_vocab = 2};
+    if (policy) assert_ok(sp_reuse_policy_find(policy, &of.policy, NULL));
+    return of;
+}
+
+/* take -- the oldest note is what is checked, as serve/check does. */
+static void take(sp_guard *g)
+{
+    assert_true(g->n_waiting > 0);
+    g->now = g->waiting[0];
+    memmove(g->waiting, g->waiting + 1, (size_t)--g->n_waiting * sizeof *g->waiting);
+    g->n_seen = 0;
+}
+
+static void give_back(sp_guard *g)
+{
+    sp_guard_free_noted(g->now);
+    g->now = NULL;
+}
+
+/* check_first -- n answers whose first token had the logits `noted` under reuse, and `full` without. */
+static void check_first(sp_guard *g, const char *policy, const float *noted, const float *full, int n)
+{
+    const sp_guarded of = guarded_by(policy);
+    for (int i = 0; i < n; i++) {
+        sp_guard_note(g, &of, noted);
+        take(g);
+        sp_guard_judge(g, full, 2);
+        give_back(g);
+    }
+}
+
+static void the_bound_is_of_the_mean_divergence(void **state)
+{
+    for (int above = 0; above < 2; above++) {
+        sp_guard *g;
+        int n;
+        assert_ok(sp_guard_create(1, (float)KL_EVEN_FIRST + (above ? 0.001f : -0.001f), &g));
+        check_first(g, "fusion", first, even, 7);
+        assert_int_equal(sp_guard_reports(g, &n)->n_raised, 0);
+        assert_true(fabs(sp_guard_reports(g, &n)->mean_kl - KL_EVEN_FIRST) < 1e-4);
+        check_first(g, "fusion", first, even, 1);
+        assert_int_equal(n, 1);
+        assert_int_equal(sp_guard_reports(g, &n)->n_raised, !above);
+        sp_guard_destroy(g);
+    }
+}
+
+static void answers_agree_if_their_best_token_is_the_same(void **state)
+{
+    sp_guard *g;
+    assert_ok(sp_guard_create(1, 9, &g));
+    check_first(g, "fusion", first, second, 3);
+    check_first(g, "fusion", first, first, 2);
+    assert_int_equal(sp_guard_reports(g, NULL)->n_checked, 5);
+    assert_int_equal(sp_guard_reports(g, NULL)->n_agreed, 2);
+    sp_guard_destroy(g);
+}
+
+/* What a request recomputes is never less than it asked for; a parameter that stands for a share does not count then. */
+static void steering_only_raises(void **state)
+{
+    sp_guard *g;
+    sp_reuse_choice c = {.recompute = 0.05f, .params = {7, 3}};
+    assert_ok(sp_guard_create(1, 0.01f, &g));
+    assert_ok(sp_reuse_policy_find("craft", &c.policy, NULL));
+    const sp_reuse_choice asked = c;
+    assert_true(c.policy->params[0].replaces_share && !c.policy->params[1].replaces_share);
+    sp_guard_steer(g, &c);
+    assert_true(c.recompute == 0.05f && c.params[0] == 7);
+    check_first(g, "craft", first, even, 8);
+    sp_guard_steer(g, &c);
+    assert_true(c.recompute == 0.15f && c.params[0] == 0 && c.params[1] == 3 && c.policy == asked.policy);
+    c = asked;
+    c.recompute = 0.4f;
+    sp_guard_steer(g, &c);
+    assert_true(c.recompute == 0.4f);
+    sp_guard_destroy(g);
+}
+
+/* The first token is never decoded sparsely, and the others count as their mean. */
+static void sparse_answers_count_as_the_mean_of_their_tokens(void **state)
+{
+    sp_guard *g;
+    const sp_guarded of = guarded_by(NULL);
+    assert_ok(sp_guard_create(1, 9, &g));
+    sp_guard_noted *n = sp_guard_begin_sparse(g, &of);
+    assert_non_null(n);
+    for (int i = 0; i < SP_GUARD_ROWS; i++) assert_true(sp_guard_add_sparse(n, 10 + i, first, 2));
+    take(g);
+    for (int i = 0; i <= SP_GUARD_ROWS; i++) sp_guard_judge(g, i == 0 ? second : i == 2 ? first : even, 2);
+    give_back(g);
+    assert_true(fabs(sp_guard_reports(g, NULL)->mean_kl - KL_EVEN_FIRST * 3 / 4) < 1e-4);
+    sp_guard_destroy(g);
+}
+
+static void so_many_answers_wait_for_a_check(void **state)
+{
+    sp_guard *g;
+    const sp_guarded of = guarded_by("full");
+    assert_ok(sp_guard_create(1, 9, &g));
+    for (int i = 1; i <= SP_GUARD_WAITING + 2; i++) {
+        sp_guard_note(g, &of, first);
+        assert_int_equal(g->n_waiting, SP_MIN(i, SP_GUARD_WAITING));
+    }
+    sp_guard_destroy(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -278,6 +398,11 @@ int main(void)
         cmocka_unit_test(a_policy_that_cannot_select_falls_at_once),
         cmocka_unit_test(a_context_closes_with_a_check_under_way),
         cmocka_unit_test(bad_settings_are_refused),
+        cmocka_unit_test(the_bound_is_of_the_mean_divergence),
+        cmocka_unit_test(answers_agree_if_their_best_token_is_the_same),
+        cmocka_unit_test(steering_only_raises),
+        cmocka_unit_test(sparse_answers_count_as_the_mean_of_their_tokens),
+        cmocka_unit_test(so_many_answers_wait_for_a_check),
     };
     return cmocka_run_group_tests_name("serve/guard", tests, NULL, NULL);
 }
