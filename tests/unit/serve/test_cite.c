@@ -59,6 +59,43 @@ static void looks_are_shares_and_change_no_exact_answer(void **state)
     }
 }
 
+/* Where the tokens of an answer begin in its text. */
+typedef struct begins {
+    const sp_request *r; /* NULL until it is known */
+    int at[16], n;
+} begins;
+
+static void note_begin(const sp_token_logprob *v, int n, void *user)
+{
+    begins *b = user;
+    SP_UNUSED(v);
+    SP_UNUSED(n);
+    b->at[b->n++] = (int)b->r->answer.text.n;
+}
+
+static void rows_say_where_their_tokens_begin(void **state)
+{
+    enum { N = 12 };
+    begins b = {0};
+    sp_request *r;
+    sp_request_opts o = sampled(N);
+    o.citations = true;
+    o.on_token = note_begin;
+    o.user = &b;
+    sp_context *c = open_policy(&policies[0]);
+    sp_prompt *p = prompt_of(c, "01", "Who?");
+    assert_ok(sp_request_submit(c, p, &o, &r));
+    sp_prompt_destroy(p);
+    b.r = r;
+    run(c, r);
+    const sp_result *res = sp_request_result(r);
+    assert_int_equal(b.n, N);
+    assert_true(b.at[N - 1] > N); /* some have several bytes */
+    for (int t = 0; t < N; t++) assert_int_equal(res->text_at[t], b.at[t]);
+    sp_request_destroy(r);
+    close_clean(c);
+}
+
 /* The same rows, computed by the attention of a plan in which nothing is cached. */
 static void cached_and_computed_prompts_have_equal_looks(void **state)
 {
@@ -119,6 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(looks_are_shares_and_change_no_exact_answer),
+        cmocka_unit_test(rows_say_where_their_tokens_begin),
         cmocka_unit_test(cached_and_computed_prompts_have_equal_looks),
         cmocka_unit_test(recomputed_tokens_belong_to_their_chunks),
         cmocka_unit_test(other_ways_of_decoding_have_none),

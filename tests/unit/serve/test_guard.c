@@ -335,7 +335,7 @@ static void answers_agree_if_their_best_token_is_the_same(void **state)
     sp_guard_destroy(g);
 }
 
-/* What a request recomputes is never less than it asked for; a parameter that stands for a share does not count then. */
+/* A request never recomputes less than it asked for; a parameter that stands for a share does not count then. */
 static void steering_only_raises(void **state)
 {
     sp_guard *g;
