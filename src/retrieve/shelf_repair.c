@@ -385,8 +385,8 @@ sp_err sp_shelf_is_whole(const char *path, bool *whole)
     return err == SP_E_FORMAT ? SP_OK : err;
 }
 
-/* check_damaged -- refuses to begin a file anew that nobody would take for a damaged database: one that does not begin
- * as such, and has no size in pages or is text. */
+/* check_damaged -- refuses to replace a file that was never a database: it neither begins like one nor is binary and
+ * of whole pages. */
 static sp_err check_damaged(const char *path)
 {
     enum { PAGE = 512 }; /* the smallest of SQLite */

@@ -80,7 +80,7 @@ sp_err sp_record_check(const sp_record *r)
         return sp_fail(SP_E_ARG, "a copy after %d segments, with a head of %d", r->facts.n_before,
                        r->facts.n_head);
     if (r->facts.n_below < 0 || r->facts.n_below > MAX_BEFORE)
-        return sp_fail(SP_E_ARG, "a copy over %d segments", r->facts.n_below);
+        return sp_fail(SP_E_ARG, "a copy with %d segments below it", r->facts.n_below);
     if (r->facts.at < 0) return sp_fail(SP_E_ARG, "a copy at position %d", r->facts.at);
     if (r->n_layers < 1 || r->n_layers > MAX_LAYERS)
         return sp_fail(SP_E_ARG, "a copy of %d layers", r->n_layers);
