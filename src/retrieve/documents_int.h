@@ -157,6 +157,10 @@ sp_err sp_gzip_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
 sp_err sp_text_convert(const char *encoding, const char *data, size_t n, size_t most_bad, sp_bytes *own,
                        bool *done) SP_MUST_CHECK;
 
+/* sp_text_repair -- text that is UTF-8 except for few bytes, which become U+FFFD: letters beyond ASCII are more than
+ * `ratio` times as many. *done is false for other text. That it ends within a character does not count. */
+sp_err sp_text_repair(const char *s, size_t n, size_t ratio, sp_bytes *own, bool *done) SP_MUST_CHECK;
+
 /* sp_page_decode -- sp_text_decode for HTML, which may declare its encoding. */
 sp_err sp_page_decode(const char *html, size_t n, sp_bytes *own, const char **text,
                       size_t *n_text) SP_MUST_CHECK;

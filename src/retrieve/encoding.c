@@ -21,6 +21,7 @@
 #define REPLACEMENT "\xEF\xBF\xBD"
 /* With fewer bytes outside ASCII, assuming Western Europe is better than a guess. */
 #define ENOUGH_BYTES 8
+#define MOST_GOOD    10 /* letters beyond ASCII for each bad byte, in a damaged file */
 
 sp_err sp_text_convert(const char *encoding, const char *data, size_t n, size_t most_bad, sp_bytes *own, bool *done)
 {
@@ -114,9 +115,7 @@ static size_t cut_length(const char *s, size_t n)
     return 0;
 }
 
-/* repair -- text that is UTF-8 except for few bytes, which are replaced; false for other text. That it ends within a
- * character does not count. */
-static sp_err repair(const char *s, size_t n, sp_bytes *own, bool *done)
+sp_err sp_text_repair(const char *s, size_t n, size_t ratio, sp_bytes *own, bool *done)
 {
     size_t n_good = 0, n_bad = 0, n_cut = cut_length(s, n), end = n - n_cut;
     for (size_t at = 0, length; at < end; at += length) {
@@ -125,7 +124,7 @@ static sp_err repair(const char *s, size_t n, sp_bytes *own, bool *done)
         n_bad += length == 0;
         length += length == 0;
     }
-    *done = n_good > 10 * n_bad;
+    *done = n_good > ratio * n_bad;
     if (!*done) return SP_OK;
     own->n = 0;
     for (size_t at = 0, length; at < end; at += length) {
@@ -180,7 +179,7 @@ sp_err sp_text_decode(const char *data, size_t n, sp_bytes *own, const char **te
     if (utf8 && nul) encoding = wide_encoding(s, left);
     if (encoding && !(utf8 && !nul)) SP_TRY(sp_text_convert(encoding, s, left, 0, own, &done));
     if (utf8 && !nul && !has_control_characters(s, left)) {
-        SP_TRY(repair(s, left, own, &done));
+        SP_TRY(sp_text_repair(s, left, MOST_GOOD, own, &done));
         if (!done) SP_TRY(guess(s, left, own, &done));
     }
     if (!done || (own->n && memchr(own->v, '\0', own->n)) || !sp_utf8_valid(own->v, own->n))

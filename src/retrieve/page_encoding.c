@@ -2,6 +2,7 @@
  * open if memory ends (libxml.c).
  *
  *     UTF-8                          ──> unchanged, whatever the page says
+ *     nearly UTF-8, and it says so   ──> U+FFFD for bad bytes
  *     <meta charset=...>, <?xml encoding=...?>  near its beginning
  *                                    ──> converted; U+FFFD for bad bytes, if they are few
  *     otherwise                      ──> as a text file (encoding.c)
@@ -76,7 +77,9 @@ sp_err sp_page_decode(const char *html, size_t n, sp_bytes *own, const char **te
     *text = html;
     *n_text = n;
     if (sp_utf8_valid(html, n)) return SP_OK;
-    if (declared(html, n, label) && strncasecmp(label, "utf", 3) != 0) {
+    const bool says = declared(html, n, label), utf8 = says && strncasecmp(label, "utf-8", 5) == 0;
+    if (utf8 && !memchr(html, '\0', n)) SP_TRY(sp_text_repair(html, n, 1, own, &done));
+    if (says && strncasecmp(label, "utf", 3) != 0) {
         const char *encoding = label;
         for (size_t i = 0; i < SP_COUNT(supersets); i++)
             if (strcasecmp(label, supersets[i][0]) == 0) encoding = supersets[i][1];

@@ -269,7 +269,9 @@ static void html_is_read_in_the_encoding_it_declares(void **state)
     /* few bad bytes in it cost no more than themselves */
     assert_read("a.html", "<meta charset=shift_jis><p>\x93\x8C\x8B\x9E \xFF \x93\x8C\x8B\x9E\x93\x8C\x8B\x9E",
                 "0:a.html|東京 \xEF\xBF\xBD 東京東京");
-    /* a page that says UTF-8, and is not */
+    /* a page that says UTF-8: few letters are enough to believe it, and it may not be true */
+    assert_read("a.html", "<meta charset=utf-8><p>d\u00E9j\u00E0 vu \xFF \u00E9t\u00E9",
+                "0:a.html|d\u00E9j\u00E0 vu \xEF\xBF\xBD \u00E9t\u00E9");
     assert_read("a.html", "<meta charset=utf-8><p>caf\xE9", "0:a.html|caf\xC3\xA9");
 }
 
