@@ -9,9 +9,10 @@ import time
 
 import pytest
 
-from conftest import ROOT, refuse, run, succeed
+from conftest import ROOT, refuse, succeed
 from test_json import valid
 from test_remote import ask, sources, text_of, wait_for, wait_until_known
+from test_remote_fill import cache, index, precompute  # noqa: F401 -- index is a fixture
 from serving import chat, servers
 from test_server_documents import register, send
 
@@ -50,25 +51,6 @@ def store(started, tmp_path_factory, monkeypatch):
 def replica(store):
     with servers("--reuse", "full", "--cpu", "ref", "--remote", store.url) as run:
         yield run
-
-
-@pytest.fixture(scope="module")
-def index(tmp_path_factory):
-    out = tmp_path_factory.mktemp("index") / "x.db"
-    succeed("index", ROOT / "demo/docs", "-o", out, "-q")
-    return out
-
-
-def precompute(store, index, *options):
-    return json.loads(succeed("precompute", index, "-m", MODEL, "--remote", store.url, "--fuse", "0", "--json", "-t", "1", *options))
-
-
-def cache(store, what, *options, code=0):
-    done = run("cache", what, "--remote", store.url, "--json", *options)
-    assert done.returncode == code, done.stderr
-    return json.loads(done.stdout)
-
-
 
 
 def test_what_one_computed_the_other_reuses(store, replica):
@@ -225,7 +207,7 @@ def test_tenants_and_keys_do_not_share(store, replica, tmp_path):
     assert "not authentic" in three.read_log()
 
 
-def test_parts_are_disjoint_and_together_they_are_all(store, index):
+def test_parts_are_disjoint_and_together_they_are_all(store, index):  # noqa: F811
     parts = [precompute(store, index, "--shard", f"{k}/3") for k in (1, 2, 3)]
     n = parts[0]["chunks"]
     assert all(p["complete"] and p["store"] is None and p["remote"] for p in parts)
@@ -235,7 +217,7 @@ def test_parts_are_disjoint_and_together_they_are_all(store, index):
     assert (again["fused"], again["unchanged"]) == (0, n)
 
 
-def test_copies_are_verified_listed_dropped_and_cleaned(store, index):
+def test_copies_are_verified_listed_dropped_and_cleaned(store, index):  # noqa: F811
     n = precompute(store, index)["fused"]
     assert cache(store, "verify")["copies"] == n
     copies = valid("cache-list", cache(store, "list"))["copies"]
@@ -256,7 +238,7 @@ def test_copies_are_verified_listed_dropped_and_cleaned(store, index):
     assert cache(store, "gc")["dropped"] == 0 and store.copies() == len(store.keys("index")) == n - 4
 
 
-def test_copies_computed_ahead_are_read(store, index):
+def test_copies_computed_ahead_are_read(store, index):  # noqa: F811
     precompute(store, index)
     options = ["ask", "-m", MODEL, "--index", index, "--reuse", "full", "-n", "4", "--json", "-t", "1", "What is the capital of Larbar?"]
     plain = json.loads(succeed(*options))
