@@ -48,6 +48,7 @@ static const struct {
     {"li", ROLE_ITEM},          {"main", ROLE_BLOCK},      {"nav", ROLE_HIDDEN},
     {"noscript", ROLE_HIDDEN},  {"object", ROLE_HIDDEN},   {"ol", ROLE_LIST},
     {"option", ROLE_LINE},      {"p", ROLE_BLOCK},         {"pre", ROLE_PRE},
+    {"rp", ROLE_HIDDEN},        {"rt", ROLE_HIDDEN},       {"rtc", ROLE_HIDDEN},
     {"script", ROLE_HIDDEN},    {"section", ROLE_BLOCK},   {"style", ROLE_HIDDEN},
     {"summary", ROLE_BLOCK},    {"svg", ROLE_HIDDEN},      {"table", ROLE_TABLE},
     {"td", ROLE_CELL},          {"template", ROLE_HIDDEN}, {"textarea", ROLE_HIDDEN},

@@ -222,6 +222,7 @@ static void html_becomes_markdown(void **state)
 {
     assert_markdown("<h1>A <em>b</em></h1><p>One&nbsp;two<br>three &amp; four.</p>tail",
                     "# A b\n\nOne two\nthree & four.\n\ntail");
+    assert_markdown("<p><ruby>東京<rp>(</rp><rt>とうきょう</rt><rp>)</rp></ruby>に", "東京に");
     assert_markdown("<ul><li>one<li><p>two</p><ul><li>in</ul></ul><ol><li>a<li>b</ol>",
                     "- one\n- two\n  - in\n\n1. a\n2. b");
     assert_markdown(
