@@ -4,6 +4,7 @@
  *   one      | before | run                        | after |
  *   joined   | before | 3 | 1 | 17 | ...           | after |   parts in slots of other blocks
  *
+ * Joined spans of two shifts are two runs: close to each span by itself.
  * Slots that no span has are NaN. */
 #include "compute/kernel/attend.h"
 #include "kernel/kernels.h"
@@ -59,6 +60,8 @@ static sp_span take(world *w, int32_t n, int32_t first, int32_t at, int32_t shif
     return s;
 }
 
+static int32_t window, apart; /* of the calls to come; apart: between the shifts of the run's two halves */
+
 /* lay_parts -- spans of the run; some share a block with the one before. */
 static void lay_parts(world *w, uint64_t *seed, int32_t shift)
 {
@@ -67,16 +70,17 @@ static void lay_parts(world *w, uint64_t *seed, int32_t shift)
         sp_span *s = &w->joined[1 + w->n_parts], *last = s - 1;
         int32_t n = 1 + below(seed, below(seed, 4) ? 9 : 40);
         if (n > w->n - at || w->n_parts == MOST - 1) n = w->n - at;
+        const int32_t own = at > w->n / 2 ? shift - apart : shift;
         const int32_t end = w->n_parts ? last->first + last->n : 0;
         if (w->n_parts && (w->in_place || below(seed, 2))) { /* after it */
-            *s = take(w, 0, 0, N_BEFORE + at, shift);
+            *s = take(w, 0, 0, N_BEFORE + at, own);
             s->n = n;
             s->first = end % B;
             s->blocks = last->blocks + end / B;
             w->next_block =
                 (uint32_t)(s->blocks - w->blocks) + (uint32_t)SP_DIV_UP(s->first + n, B);
         } else {
-            *s = take(w, n, w->in_place ? 0 : below(seed, B), N_BEFORE + at, shift);
+            *s = take(w, n, w->in_place ? 0 : below(seed, B), N_BEFORE + at, own);
         }
         s->joined = true;
         at += n;
@@ -138,8 +142,6 @@ static void world_close(world *w)
     sp_free(w->q);
 }
 
-static int32_t window; /* of the calls to come */
-
 static void attend(const sp_ops *ops, const world *w, bool joined, int n_parts, float *out,
                    float *mass)
 {
@@ -169,7 +171,7 @@ static void check(const sp_ops *ops, const world *w, bool is_ref)
     float *want = sp_alloc((size_t)n, 4), *got = sp_alloc((size_t)n, 4);
     float *mass = sp_alloc((size_t)n_mass, 4);
     assert_true(want && got && mass);
-    attend(ops, w, false, 1, want, NULL);
+    attend(ops, w, apart != 0, 1, want, NULL);
     attend(ops, w, true, 1, got, NULL);
     assert_same_bits(got, want, n);
     attend(ops, w, true, 3, got, NULL);
@@ -178,7 +180,11 @@ static void check(const sp_ops *ops, const world *w, bool is_ref)
     assert_close(got, want, n);
     for (int64_t qh = 0; qh < M * w->s.H; qh++) {
         double sum = 0;
-        for (int i = 0; i < w->n_parts + 2; i++) sum += (double)mass[qh * (w->n_parts + 2) + i];
+        for (int i = 0; i < w->n_parts + 2; i++) {
+            const float own = mass[qh * (w->n_parts + 2) + i];
+            if (!window) assert_int_equal(own > 0, sp_span_visible(&w->joined[i], w->pos[qh / w->s.H]) > 0);
+            sum += (double)own;
+        }
         assert_true(fabs(sum - 1) < 1e-5);
     }
     if (w->n < SLOW) {
@@ -211,11 +217,20 @@ static void joined_spans_are_one(void **state)
     }
 }
 
+static void shifts_part_a_run(void **state)
+{
+    apart = 60;
+    joined_spans_are_one(state);
+    apart = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         {"ref: joined_spans_are_one", joined_spans_are_one, NULL, NULL, "ref"},
         ON_EVERY_VARIANT(joined_spans_are_one),
+        {"ref: shifts_part_a_run", shifts_part_a_run, NULL, NULL, "ref"},
+        ON_EVERY_VARIANT(shifts_part_a_run),
     };
     return cmocka_run_group_tests_name("join", tests, NULL, NULL);
 }

@@ -28,6 +28,8 @@ typedef struct world {
     float *angles; /* of rope */
     float *q, *out, *mass, *lse;
     float columns[N_SPANS][SPAN_MAX], *wanted[N_SPANS];
+    float cap;      /* of columns(): what attend() left in lse is without them */
+    int32_t window;
 } world;
 
 /* -- making a prompt ------------------------------------------------------------------------- */
@@ -131,6 +133,8 @@ static void columns(world *w, int first, int m, int n_parts)
                          .rope = &w->rope,
                          .n_heads = w->s.H,
                          .scale = 1 / sqrtf((float)w->s.D),
+                         .cap = w->cap,
+                         .window = w->window,
                          .req = &req,
                          .columns = w->wanted,
                          .scratch = room};
@@ -189,12 +193,15 @@ static double probability(const world *w, int q, int h, const sp_span *s, int t)
     float k[SP_BLOCK_TOKENS * 16], v[SP_BLOCK_TOKENS * 16], query[SP_BLOCK_TOKENS * 16];
     const sp_kv_slot slot = {.block = s->blocks[t / B], .slot = (uint8_t)(t % B)};
     if (at(s, t) + s->shift > w->query_pos[q] || is_stale(s, t)) return 0;
+    if (w->window && at(s, t) + s->shift <= w->query_pos[q] - w->window) return 0;
     sp_kv_read(&w->kv, &slot, h * w->s.G / w->s.H, k, v);
     memcpy(query, w->q + (q * w->s.H + h) * w->s.D, (size_t)w->s.D * sizeof *query);
     sp_rope_rotate(&w->rope, query, w->query_pos[q] - s->shift);
     double score = 0;
     for (int d = 0; d < w->s.D; d++) score += (double)query[d] * k[d];
-    return exp(score / sqrt(w->s.D) - (double)w->lse[q * w->s.H + h]);
+    score /= sqrt(w->s.D);
+    if (w->cap > 0) score = w->cap * tanh(score / w->cap);
+    return exp(score - (double)w->lse[q * w->s.H + h]);
 }
 
 static bool sees(const world *w, int span)
@@ -222,6 +229,21 @@ static void check_keys(world *w, uint64_t *seed)
 static void every_key_by_the_definition(void **state)
 {
     for_every_world(check_keys);
+}
+
+static void check_window_and_cap(world *w, uint64_t *seed)
+{
+    w->window = 1 + below(seed, 100);
+    check_keys(w, seed);
+    w->cap = 0.5f + (float)below(seed, 3);
+    check_keys(w, seed);
+    w->window = 0;
+    check_keys(w, seed);
+}
+
+static void keys_out_of_the_window_and_capped_scores(void **state)
+{
+    for_every_world(check_window_and_cap);
 }
 
 /* Any number of parts gives the same bits; groups of queries add up to the whole, up to
@@ -319,6 +341,18 @@ static void unrotated(const world *w, const float *key, int32_t rot, double *out
     }
 }
 
+/* size_of -- |K|^2 + |V|^2 of one stored copy. */
+static double size_of(const world *w, const sp_kv_slot *x)
+{
+    float k[96], v[96];
+    double sum = 0;
+    for (int g = 0; g < w->s.G; g++) {
+        sp_kv_read(&w->kv, x, g, k, v);
+        for (int d = 0; d < w->s.D; d++) sum += (double)k[d] * k[d] + (double)v[d] * v[d];
+    }
+    return sum;
+}
+
 static double distance_of(const world *w, const sp_kv_slot *a, const sp_kv_slot *b)
 {
     float ka[96], kb[96], va[96], vb[96];
@@ -356,10 +390,14 @@ static void check_differ(const shape *s, sp_dtype type, uint64_t *seed, float ma
     }
     pairs(w, seed, a, b, 1);
     differ(w, a, b, N, out, 1);
-    differ(w, b, a, N, turned, 1);
     memset(parts, 0xff, sizeof parts);
     differ(w, a, b, N, parts, 4);
     assert_same_bits(parts, out, N);
+    sp_kv_differ_args sized = {&w->kv, &w->rope, a, b, N, turned, parts}; /* sizes into parts */
+    for (int part = 0; part < 3; part++) reference()->kv_differ(&sized, part, 3);
+    assert_same_bits(turned, out, N);
+    for (int i = 0; i < N; i++) assert_true(fabs(parts[i] / size_of(w, &b[i]) - 1) < 1e-5);
+    differ(w, b, a, N, turned, 1);
     for (int i = 0; i < N; i++) {
         double want = distance_of(w, &a[i], &b[i]);
         assert_true(want > 0);
@@ -467,6 +505,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sum_is_attention_mass),
         cmocka_unit_test(every_key_by_the_definition),
+        cmocka_unit_test(keys_out_of_the_window_and_capped_scores),
         cmocka_unit_test(parts_make_the_whole),
         cmocka_unit_test(spans_without_columns_are_passed_over),
         cmocka_unit_test(distance_of_copies),

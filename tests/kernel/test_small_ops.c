@@ -370,6 +370,48 @@ static void kv_store_equals_ref(void **state)
     }
 }
 
+/* -- rows -------------------------------------------------------------------------------------- */
+
+enum { BLENDED = 200 };
+
+/* What a blend keeps of y and adds of x; what is not kept is not read, NaN included. */
+static void blends_keep_and_add(void **state)
+{
+    const sp_ops *ops = variant(state);
+    float x[BLENDED], y[BLENDED];
+    for (int i = 0; i < BLENDED; i++) x[i] = y[i] = (float)i;
+    for (int part = 0; part < 3; part++)
+        ops->blend(&(sp_blend_args){.x = x, .y = y, .n = BLENDED, .keep = 0.5f, .scale = 4}, part, 3);
+    for (int i = 0; i < BLENDED; i++) assert_true(y[i] == 4.5f * (float)i);
+    ops->blend(&(sp_blend_args){.y = y, .n = BLENDED, .keep = 2}, 0, 1);
+    for (int i = 0; i < BLENDED; i++) assert_true(y[i] == 9 * (float)i);
+    for (int i = 0; i < BLENDED; i++) y[i] = i % 3 ? NAN : INFINITY;
+    ops->blend(&(sp_blend_args){.y = y, .n = BLENDED}, 0, 1);
+    for (int i = 0; i < BLENDED; i++) assert_true(y[i] == 0);
+}
+
+/* Rows are taken from where the list says, and spread with their weights onto what is there. */
+static void rows_are_taken_and_spread(void **state)
+{
+    enum { WIDE = 5, ROWS = 3, ALL = 6 };
+    static const int32_t row[ROWS] = {4, 0, 2};
+    static const float weight[ROWS] = {0.5f, 2, -1};
+    const sp_ops *ops = variant(state);
+    float all[ALL * WIDE], some[ROWS * WIDE];
+    for (int i = 0; i < ALL * WIDE; i++) all[i] = (float)i;
+    for (int part = 0; part < 2; part++)
+        ops->take(&(sp_take_args){all, some, row, ROWS, WIDE}, part, 2);
+    for (int i = 0; i < ROWS * WIDE; i++)
+        assert_true(some[i] == (float)(row[i / WIDE] * WIDE + i % WIDE));
+    for (int part = 0; part < 2; part++)
+        ops->spread(&(sp_spread_args){some, all, row, weight, ROWS, WIDE}, part, 2);
+    for (int i = 0; i < ALL * WIDE; i++) {
+        float times = 1;
+        for (int r = 0; r < ROWS; r++) times += i / WIDE == row[r] ? weight[r] : 0;
+        assert_true(all[i] == times * (float)i);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +423,7 @@ int main(void)
         ON_EVERY_WIDTH(gelu_is_accurate_everywhere),
         ON_EVERY_WIDTH(embed_takes_rows),    ON_EVERY_WIDTH(kv_store_keeps_the_layout),
         ON_EVERY_WIDTH(kv_store_equals_ref), cmocka_unit_test(rope_turns_pairs),
+        ON_EVERY_WIDTH(blends_keep_and_add), ON_EVERY_WIDTH(rows_are_taken_and_spread),
     };
     return cmocka_run_group_tests_name("small ops", tests, NULL, NULL);
 }

@@ -164,6 +164,52 @@ static void small_keys_have_the_bounds_of_large_ones(void **state)
         }
 }
 
+/* What a summary says of keys, against the stored keys themselves: keys in 4 bits are rounded to the nearest, and the
+ * scale of codes is the length of a block's longest key, wherever it is in the block. */
+static void summaries_are_of_the_stored_keys(void **state)
+{
+    enum { HEAD = 40, KV_HEADS = 2 };
+    float key[SP_HEAD_MAX], value[SP_HEAD_MAX];
+    for (int kind = SP_SUMMARY_HASH128; kind < SP_SUMMARY_N; kind++) {
+        scene s;
+        scene_open(&s, (sp_summary_kind)kind, HEAD, KV_HEADS, 1);
+        for (int at = 0; at < KV_HEADS * N_BLOCKS; at++) {
+            const uint8_t *of = s.view.base + (size_t)at * sp_summary_bytes((sp_summary_kind)kind, HEAD);
+            const float scale = s.view.scale[at];
+            float longest = 0;
+            for (int t = 0; t < B; t++) {
+                const sp_kv_slot slot = {.block = (uint32_t)(at % N_BLOCKS), .slot = (uint8_t)t};
+                float square = 0;
+                sp_kv_read(&s.kv, &slot, at / N_BLOCKS, key, value);
+                for (int d = 0; d < HEAD; d++) square += key[d] * key[d];
+                longest = SP_MAX(longest, square);
+                for (int d = 0; kind == SP_SUMMARY_KEYS4 && d < HEAD; d++) {
+                    const int rounded = (of[sp_keys4_at(d, t)] >> t / 8 * 4 & 15) - 8;
+                    assert_true(fabsf((float)rounded * scale - key[d]) <= 0.501f * scale);
+                }
+            }
+            if (kind != SP_SUMMARY_KEYS4) assert_true(fabsf(scale / sqrtf(longest) - 1) < 1e-5f);
+        }
+        scene_close(&s);
+    }
+}
+
+/* Slots of a last block that hold no key are summarized as its first key, whatever is in them. */
+static void slots_without_a_key_are_like_the_first(void **state)
+{
+    enum { HEAD = 32, KEYS = 5 };
+    scene s;
+    uint32_t block = 3;
+    uint8_t n = KEYS;
+    scene_open(&s, SP_SUMMARY_KEYS4, HEAD, 1, 1);
+    sp_summarize(&(sp_summarize_args){&s.kv, &s.view, &block, &n, 1}, 0, 1);
+    const uint8_t *of = s.view.base + block * sp_summary_bytes(SP_SUMMARY_KEYS4, HEAD);
+    for (int d = 0; d < HEAD; d++)
+        for (int t = KEYS; t < B; t++)
+            assert_int_equal(of[sp_keys4_at(d, t)] >> t / 8 * 4 & 15, of[sp_keys4_at(d, 0)] & 15);
+    scene_close(&s);
+}
+
 static void equals_ref(void **state)
 {
     static const struct {
@@ -352,6 +398,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bounds_hold),
         cmocka_unit_test(small_keys_have_the_bounds_of_large_ones),
+        cmocka_unit_test(summaries_are_of_the_stored_keys),
+        cmocka_unit_test(slots_without_a_key_are_like_the_first),
         ON_EVERY_VARIANT(equals_ref),
         ON_EVERY_VARIANT(stages),
         cmocka_unit_test(takes_the_best),
