@@ -173,6 +173,8 @@ static void rst_has_the_name_of_its_first_heading(void **state)
 {
     assert_read("a.rst", "Guide\n=====\n\ntext\n", "0:Guide|Guide\n=====\n\ntext\n");
     assert_read("a.rst", "~~~~~~\n Over\n~~~~~~\n", "0:Over|~~~~~~\n Over\n~~~~~~\n");
+    assert_read("a.rst", "Go\n==\n\ntext\n", "0:Go|Go\n==\n\ntext\n");
+    assert_read("a.rst", "C\n=\n\ntext\n", "0:a.rst|C\n=\n\ntext\n"); /* one mark is no line */
     assert_read("a.rst", "text\n\n----\n\ntext\n", "0:a.rst|text\n\n----\n\ntext\n");
     assert_read("a.rst", "too long\n---\n", "0:a.rst|too long\n---\n");
 }

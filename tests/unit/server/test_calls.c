@@ -124,6 +124,8 @@ static const answer answers[] = {
      {{"boats", "{\"n\": 3, \"port\": \"a'b\", \"far\": true}"}, {"tides", "{}"}}},
     {"<|python_start|>[boats(x=[1, -2.5, None], y={'k': (\"v\",)}, z='it\\'s\\n')]<|python_end|>", "",
      {{"boats", "{\"x\": [1, -2.5, null], \"y\": {\"k\": [\"v\"]}, \"z\": \"it's\\n\"}"}}},
+    {"[boats( x = { 'k' : 1 , 'm': [ 2 , 3 ] } , n = 3 )]", "",
+     {{"boats", "{\"x\": {\"k\": 1, \"m\": [2, 3]}, \"n\": 3}"}}},
     {"Well. <|tool_call_start|>[tides(day = 1)]<|tool_call_end|>", "Well.", {{"tides", "{\"day\": 1}"}}},
     {"<function_calls>\nboats(n=3)\ntides()\n</function_calls>", "", {{"boats", "{\"n\": 3}"}, {"tides", "{}"}}},
     {"[boats(n=3), other()]", "", {{"boats", "{\"n\": 3}"}}},
