@@ -178,6 +178,6 @@ const sp_craft_gate *sp_craft_gate_of(const sp_plan *plan)
 bool sp_craft_is_unfocused(const sp_plan *probe, int i)
 {
     const sp_craft_gate *w = sp_craft_gate_of(probe);
-    assert(w);
+    assert(w && i < w->n_segs);
     return w->stable && w->is_chunk[i] && !w->focused[i];
 }
