@@ -224,6 +224,57 @@ static void shifts_part_a_run(void **state)
     apart = 0;
 }
 
+/* attend_lists -- to the spans that each KV head has in lists, in three parts. */
+static void attend_lists(const sp_ops *ops, const world *w, const sp_span *const *lists, float *out)
+{
+    enum { PARTS = 3 };
+    const size_t bytes = sp_attend_scratch_bytes(w->s.H, w->s.G, w->s.D, 3);
+    uint8_t *scratch = sp_alloc_zero(PARTS, bytes);
+    assert_non_null(scratch);
+    const sp_sight sight = {.n = 3};
+    const sp_attend_req req = {.q = w->q, .out = out, .pos = w->pos, .see = w->see, .m = M, .spans = lists[0],
+                               .n_spans = 3, .sights = &sight, .spans_of_head = lists};
+    const sp_attend_args a = {&w->kv, &w->rope, w->s.H,  1 / sqrtf((float)w->s.D),
+                              &req,   1,        scratch, bytes, 0, 0};
+    for (int part = 0; part < PARTS; part++) ops->attend(&a, part, PARTS);
+    sp_free(scratch);
+}
+
+/* Each KV head attends to its own list, as if all had it: the first has the shortest. */
+static void heads_have_lists_of_their_own(void **state)
+{
+    const sp_ops *ops = variant(state);
+    uint64_t seed = 23;
+    for (int round = 0; round < 8; round++) {
+        world w;
+        world_open(&w, &seed, SP_F16, &shapes[round % 2]); /* of several KV heads */
+        const int64_t n = M * w.s.H * w.s.D, group = w.s.H / w.s.G;
+        sp_span spans[4][3];
+        const sp_span *lists[4], *same[4];
+        float *got = sp_alloc((size_t)n, sizeof *got), *want = sp_alloc((size_t)n, sizeof *want);
+        assert_true(got && want);
+        for (int g = 0; g < w.s.G; g++) {
+            memcpy(spans[g], w.one, sizeof spans[g]);
+            spans[g][1].n = SP_MAX(1, w.n * g / (w.s.G - 1));
+            lists[g] = spans[g];
+        }
+        attend_lists(ops, &w, lists, got);
+        for (int g = 0; g < w.s.G; g++) {
+            for (int k = 0; k < w.s.G; k++) same[k] = spans[g];
+            attend_lists(ops, &w, same, want);
+            for (int64_t q = 0; q < M; q++)
+                assert_close(got + (q * w.s.H + g * group) * w.s.D, want + (q * w.s.H + g * group) * w.s.D,
+                             group * w.s.D);
+            attend(ops, &w, false, 1, want, NULL);
+            const double off = nmse(got + g * group * w.s.D, want + g * group * w.s.D, group * w.s.D);
+            if (g == w.s.G - 1) assert_true(off < 1e-6); /* it has all there is */
+        }
+        sp_free(got);
+        sp_free(want);
+        world_close(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +282,8 @@ int main(void)
         ON_EVERY_VARIANT(joined_spans_are_one),
         {"ref: shifts_part_a_run", shifts_part_a_run, NULL, NULL, "ref"},
         ON_EVERY_VARIANT(shifts_part_a_run),
+        {"ref: heads_have_lists_of_their_own", heads_have_lists_of_their_own, NULL, NULL, "ref"},
+        ON_EVERY_VARIANT(heads_have_lists_of_their_own),
     };
     return cmocka_run_group_tests_name("join", tests, NULL, NULL);
 }

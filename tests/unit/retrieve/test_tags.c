@@ -210,6 +210,24 @@ static void files_are_listed_in_pages(void **state)
     sp_index_close(ix);
 }
 
+/* The scores of a chunk add up; the best comes first, and of equal ones the earlier. */
+static void rankings_add_up_and_fall(void **state)
+{
+    static const sp_ranked added[] = {{7, 1}, {3, 2}, {9, 4}, {7, 2.5}, {5, 2}, {3, 0.5}, {2, 3.5}};
+    static const sp_ranked want[] = {{9, 4}, {2, 3.5}, {7, 3.5}, {3, 2.5}, {5, 2}};
+    sp_ranking r = {0};
+    SP_UNUSED(state);
+    for (size_t i = 0; i < SP_COUNT(added); i++)
+        assert_int_equal(sp_ranking_add(&r, added[i].id, added[i].score), SP_OK);
+    sp_ranking_sort(&r);
+    assert_int_equal(r.n, SP_COUNT(want));
+    for (size_t i = 0; i < r.n; i++) {
+        assert_int_equal(r.v[i].id, want[i].id);
+        assert_true(r.v[i].score == want[i].score);
+    }
+    sp_vec_fini(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +240,7 @@ int main(void)
         TAGS_TEST(a_search_is_among_what_is_allowed),
         TAGS_TEST(others_do_not_take_the_places_of_what_is_allowed),
         TAGS_TEST(files_are_listed_in_pages),
+        cmocka_unit_test(rankings_add_up_and_fall),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
