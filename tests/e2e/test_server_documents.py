@@ -169,6 +169,15 @@ def register_file(server, name, data):
     return o
 
 
+def test_white_space_in_base64(server):
+    """Between lines, and after the padding, which says how many bytes there are."""
+    for i, data in enumerate(("VGhlIHBpZXIu", "VGhlIHBp\r\nZXI=", "VGhlIHBpZXI=\n", "VGhlIHBpZXI= \t")):
+        status, o = send(server, "POST", "/v1/documents", {"id": f"blank-{i}", "file": {"name": "a.txt", "data": data}})
+        assert status == 201, o
+        status, o = send(server, "POST", "/v1/search", {"query": "pier", "documents": [f"blank-{i}"]})
+        assert status == 200 and o["data"][0]["text"].rstrip(".") == "The pier", o
+
+
 def test_search(start):
     server = start("--reuse", "full")
     register(server, "north", STORY, title="North")

@@ -9,6 +9,7 @@
 #include "cli/cache_dir.h"
 #include "cli/cli.h"
 #include "server/api/messages.h"
+#include "server/http/memory.h"
 
 struct srv_collections {
     srv_collection *v;
@@ -148,10 +149,11 @@ static bool has_created(const srv_call *call, const char *name)
     char *salt;
     sp_collection_list l;
     if (!srv_salt_of(call, &salt)) return false;
-    const bool there = sp_collections(call->s->documents, salt, name, &l) == SP_OK;
-    if (there) sp_collection_list_fini(&l);
+    const sp_err err = sp_collections(call->s->documents, salt, name, &l);
+    if (err == SP_OK) sp_collection_list_fini(&l);
+    if (err == SP_E_NOMEM) srv_memory_lost();
     free(salt);
-    return there;
+    return err == SP_OK;
 }
 
 bool srv_collection_find(const srv_call *call, const char *name, size_t n, srv_found *out)

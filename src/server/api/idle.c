@@ -159,16 +159,17 @@ static bool take_places(srv_idle *i, round *r, uint64_t *n_notes)
 {
     *r = (round){.places = calloc(MOST_PLACES, sizeof *r->places), .hits = calloc(MOST_PLACES, sizeof *r->hits)};
     if (!r->places || !r->hits) return false;
+    bool good = true;
     pthread_mutex_lock(&i->lock);
     *n_notes = i->n_notes;
-    for (int k = 0; k < i->n; k++) {
-        r->places[r->n] = i->places[k];
-        r->places[r->n].last = (srv_idle_report){0};
-        if (i->places[k].salt) r->places[r->n].salt = strdup(i->places[k].salt);
-        r->n++;
+    for (int k = 0; k < i->n && good; k++) {
+        place *to = &r->places[r->n++];
+        *to = i->places[k];
+        to->last = (srv_idle_report){0};
+        if (to->salt) good = (to->salt = strdup(to->salt)) != NULL;
     }
     pthread_mutex_unlock(&i->lock);
-    return true;
+    return good;
 }
 
 /* plan -- the passages of all places. A collection that is gone has none. */

@@ -11,7 +11,7 @@
 
 /* -- base64 ------------------------------------------------------------------------------------ */
 
-/* decode -- false: not base64, or out of memory. Line ends are skipped. */
+/* decode -- false: not base64, or out of memory. White space is skipped. */
 static bool decode(srv_upload *u, const char *text)
 {
     size_t n = strlen(text), k = 0;
@@ -23,7 +23,7 @@ static bool decode(srv_upload *u, const char *text)
         return false;
     }
     for (size_t i = 0; i < n; i++)
-        if (text[i] != '\n' && text[i] != '\r') clean[k++] = text[i];
+        if (!strchr(" \t\r\n", text[i])) clean[k++] = text[i];
     clean[k] = '\0';
     int got = EVP_DecodeBlock((unsigned char *)u->data, (const unsigned char *)clean, (int)k);
     for (size_t i = k; got > 0 && i > 0 && clean[i - 1] == '=' && k - i < 2; i--) got--;
