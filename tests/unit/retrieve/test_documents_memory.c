@@ -18,11 +18,18 @@ void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t width);
 void *__libc_realloc(void *p, size_t n);
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1 /* the sanitizer has its own malloc, which a test cannot replace: all tests are skipped */
+#else
+#define SANITIZED 0
+#endif
+
 #define SEEN __attribute__((visibility("default"))) /* by libraries, too */
 
 /* Of the thread: an allocation of another one, such as the test's own, does not count. */
 static _Thread_local int until_failure = -1; /* allocations; -1: none fails */
 
+#if !SANITIZED
 static bool fails(void)
 {
     if (until_failure < 0 || until_failure-- > 0) return false;
@@ -44,6 +51,7 @@ SEEN void *realloc(void *p, size_t n)
 {
     return fails() ? NULL : __libc_realloc(p, n);
 }
+#endif
 
 static _Thread_local int n_converters; /* that are open, also libxml2's */
 
@@ -140,6 +148,7 @@ static void run(job *j, int at)
 static void check_whole_or_short(const char *path, const char *file, size_t n, size_t n_text, int n_needed)
 {
     static job right, j;
+    if (SANITIZED) skip();
     right = j = (job){.path = path, .file = file, .n = n};
     run(&right, -1);
     assert_int_equal(right.err, SP_OK);
