@@ -103,7 +103,9 @@ def main():
     args = parser.parse_args()
     if args.table:
         return table()
-    chosen = args.only.split(",") if args.only else targets()
+    chosen = ["fuzz_" + name.removeprefix("fuzz_") for name in args.only.split(",")] if args.only else targets()
+    if unknown := sorted(set(chosen) - set(targets())):
+        parser.error(f"--only: {', '.join(unknown)} not in tests/fuzz")
     end = time.monotonic() + 60 * args.minutes
     n_bad = 0
     for target in fewest_first(chosen, end if args.minutes else None):
