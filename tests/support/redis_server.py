@@ -46,7 +46,10 @@ class Redis:
         return int(self.do("EVAL", script, "0"))
 
     def copies(self):
-        return int(self.do("EVAL", "return #redis.call('KEYS', 'SPOLIA:*:copy:*')", "0").lstrip(":"))
+        """Those that are complete: one that is being written has a lock beside it, and no header."""
+        script = ("local n = 0 for _, k in ipairs(redis.call('KEYS', 'SPOLIA:*:copy:*')) do "
+                  "if not k:find(':lock$') then n = n + redis.call('HEXISTS', k, 'head') end end return n")
+        return int(self.do("EVAL", script, "0").lstrip(":"))
 
     def signal(self, number):
         self.process.send_signal(number)
