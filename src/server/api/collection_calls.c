@@ -106,12 +106,13 @@ static bool check_new(const srv_call *call, const char *salt, const char *name, 
 {
     srv_found found;
     sp_collection_list l;
-    if (srv_collection_find(call, name, strlen(name), &found)) {
+    sp_err err = srv_collection_find(call, name, strlen(name), &found);
+    if (err == SP_OK) {
         *sent = srv_reply_error(call->connection, 409, "name", "collection_exists",
                                 "there is a collection of this name");
         return false;
     }
-    sp_err err = sp_collections(call->s->documents, salt, NULL, &l);
+    if (err == SP_E_NOTFOUND) err = sp_collections(call->s->documents, salt, NULL, &l);
     if (err != SP_OK) return *sent = fail(call, err), false;
     const bool full = l.n >= SRV_MAX_CREATED;
     sp_collection_list_fini(&l);
@@ -214,7 +215,9 @@ srv_sent srv_collections_one(srv_call *call)
     take_salt(call);
     if (*rest && !with_id && strcmp(rest, documents) != 0)
         return srv_reply_error(call->connection, 404, NULL, "not_found", "there is no such path");
-    const bool there = srv_collection_find(call, name, (size_t)(rest - name), &c);
+    const sp_err err = srv_collection_find(call, name, (size_t)(rest - name), &c);
+    if (err != SP_OK && err != SP_E_NOTFOUND) return fail(call, err);
+    const bool there = err == SP_OK;
     if (there && *rest && c.served && reads(call))
         return srv_collection_files(call, c.served, with_id ? rest + strlen(documents) + 1 : NULL);
     if (there && *rest && c.served) return refuse_served(call);

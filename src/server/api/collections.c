@@ -143,34 +143,45 @@ static srv_collection *find_served(const srv_server *s, const char *name, size_t
     return NULL;
 }
 
-/* has_created -- whether the key has created one of this name. */
-static bool has_created(const srv_call *call, const char *name)
+/* check_created -- that the key has created one of this name. Errors: SP_E_NOTFOUND; what failed. */
+static sp_err check_created(const srv_call *call, const char *name)
 {
     char *salt;
     sp_collection_list l;
-    if (!srv_salt_of(call, &salt)) return false;
+    if (!srv_salt_of(call, &salt)) return SP_E_NOMEM;
     const sp_err err = sp_collections(call->s->documents, salt, name, &l);
     if (err == SP_OK) sp_collection_list_fini(&l);
     if (err == SP_E_NOMEM) srv_memory_lost();
     free(salt);
-    return err == SP_OK;
+    return err;
 }
 
-bool srv_collection_find(const srv_call *call, const char *name, size_t n, srv_found *out)
+sp_err srv_collection_find(const srv_call *call, const char *name, size_t n, srv_found *out)
 {
-    if (n == 0 || n > SRV_MAX_NAME) return false;
+    if (n == 0 || n > SRV_MAX_NAME) return SP_E_NOTFOUND;
     srv_found found = {.served = find_served(call->s, name, n)};
     memcpy(found.name, name, n);
     found.searches = found.served ? &found.served->searches : &call->s->collections->searches;
-    if (!found.served && !has_created(call, found.name)) return false;
-    *out = found;
-    return true;
+    const sp_err err = found.served ? SP_OK : check_created(call, found.name);
+    if (err == SP_OK) *out = found;
+    return err;
 }
 
-bool srv_collection_of_model(const srv_call *call, const char *model, srv_found *out)
+sp_err srv_collection_of_model(const srv_call *call, const char *model, srv_found *out)
 {
     const char *at = model ? strchr(model, '@') : NULL;
-    return at && srv_collection_find(call, model, (size_t)(at - model), out);
+    if (!at) return SP_E_NOTFOUND;
+    return srv_collection_find(call, model, (size_t)(at - model), out);
+}
+
+bool srv_collection_read(const srv_call *call, srv_fields *f, const char *name, srv_found *out)
+{
+    const sp_err err = srv_collection_find(call, name, strlen(name), out);
+    if (err == SP_E_NOTFOUND)
+        srv_fields_refuse(f, "collection", "there is no collection \"%.64s\"", name);
+    else if (err != SP_OK)
+        srv_fields_break(f, "collection", err);
+    return err == SP_OK;
 }
 
 static void add_model(const srv_server *s, const char *name, json_t *list)

@@ -5,6 +5,7 @@
 #define SP_SERVER_API_COLLECTIONS_H
 
 #include "server/api/ahead.h"
+#include "server/api/fields.h"
 #include "server/http/call.h"
 
 enum { SRV_MAX_NAME = 64, SRV_MAX_CREATED = 1000 /* of a key */ };
@@ -30,10 +31,12 @@ void srv_collections_close(srv_server *s);
 /* srv_collections_served -- those of --collection, [*n]. */
 const srv_collection *srv_collections_served(const srv_server *s, int *n);
 
-/* srv_collection_find -- by a name of n bytes. srv_collection_of_model -- the collection in "docs@model". False: there
- * is none, and out is unchanged. */
-bool srv_collection_find(const srv_call *call, const char *name, size_t n, srv_found *out);
-bool srv_collection_of_model(const srv_call *call, const char *model, srv_found *out);
+/* srv_collection_find -- by a name of n bytes. srv_collection_of_model -- the collection in "docs@model". Errors, with
+ * out unchanged: SP_E_NOTFOUND; what failed when the key's collections were looked up. */
+sp_err srv_collection_find(const srv_call *call, const char *name, size_t n, srv_found *out);
+sp_err srv_collection_of_model(const srv_call *call, const char *model, srv_found *out);
+/* srv_collection_read -- the same for the field "collection" of a body. False: after an error in *f. */
+bool srv_collection_read(const srv_call *call, srv_fields *f, const char *name, srv_found *out);
 /* srv_collections_models -- adds "NAME@MODEL" to a list of models for each collection that the caller may use. */
 void srv_collections_models(const srv_call *call, json_t *list);
 

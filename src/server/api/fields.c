@@ -39,6 +39,12 @@ void srv_fields_fail(srv_fields *f, const char *param, const char *prefix, sp_er
     srv_fields_refuse(f, param, "%s%s%s", prefix ? prefix : "", prefix ? ": " : "", why);
 }
 
+void srv_fields_break(srv_fields *f, const char *param, sp_err err)
+{
+    if (!f->failed) f->err = err;
+    srv_fields_fail(f, param, param, err);
+}
+
 srv_sent srv_fields_reply(const srv_call *call, const srv_fields *f)
 {
     const char *code = NULL;

@@ -30,6 +30,8 @@ void srv_fields_refuse(srv_fields *f, const char *param, const char *fmt, ...)
  * the detail that ends the prefix, too ("grammar: "), is left out. Missing memory or an unreadable file is not an
  * error of the body. */
 void srv_fields_fail(srv_fields *f, const char *param, const char *prefix, sp_err err);
+/* srv_fields_break -- records an error that is not of the body: what a field names could not be read. */
+void srv_fields_break(srv_fields *f, const char *param, sp_err err);
 /* srv_fields_reply -- the error, with the status of its cause. */
 srv_sent srv_fields_reply(const srv_call *call, const srv_fields *f);
 

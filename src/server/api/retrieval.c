@@ -27,6 +27,18 @@ static void read_inner(srv_fields *f, srv_fields *inner, bool own, srv_retrieval
     if (!own) json_object_del((json_t *)f->object, "top_k"); /* else it is that of sampling */
 }
 
+/* read_of_model -- without the field: the collection that the model's name has before an "@", if it has one. */
+static void read_of_model(const srv_call *call, srv_fields *f, srv_retrieval *out)
+{
+    const sp_err err = srv_collection_of_model(call, srv_field_string(f, "model"), &out->from);
+    if (err == SP_OK)
+        srv_filter_read(f, &out->filter);
+    else if (err != SP_E_NOTFOUND)
+        srv_fields_break(f, "model", err);
+    else if (srv_field(f, "filter") || srv_field(f, "filters"))
+        srv_fields_refuse(f, "filter", "filter needs a collection to choose documents from");
+}
+
 void srv_retrieval_read(const srv_call *call, srv_fields *f, srv_retrieval *out)
 {
     json_t *given = srv_field(f, "collection");
@@ -41,13 +53,9 @@ void srv_retrieval_read(const srv_call *call, srv_fields *f, srv_retrieval *out)
         name = srv_field_string(&inner, "name");
         if (!name) srv_fields_refuse(f, "collection.name", "collection.name must be a string");
     }
-    if (!given && srv_collection_of_model(call, srv_field_string(f, "model"), &out->from))
-        srv_filter_read(f, &out->filter);
-    else if (!given && (srv_field(f, "filter") || srv_field(f, "filters")))
-        srv_fields_refuse(f, "filter", "filter needs a collection to choose documents from");
+    if (!given) read_of_model(call, f, out);
     if (!name) return;
-    if (!srv_collection_find(call, name, strlen(name), &out->from))
-        srv_fields_refuse(f, "collection", "there is no collection \"%.64s\"", name);
+    srv_collection_read(call, f, name, &out->from);
     read_inner(f, &inner, own, out);
 }
 

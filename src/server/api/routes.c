@@ -63,15 +63,17 @@ static srv_sent models(srv_call *call)
 
 static srv_sent one_model(srv_call *call)
 {
-    const char *id = call->path + strlen("/v1/models/");
+    const char *id = call->path + strlen("/v1/models/"), *code;
     srv_found c;
-    if (strcmp(id, call->s->o.alias) == 0 || srv_collection_of_model(call, id, &c))
-        return srv_reply_json(call->connection, 200, model_json(call->s));
+    const sp_err err = strcmp(id, call->s->o.alias) == 0 ? SP_OK : srv_collection_of_model(call, id, &c);
+    if (err == SP_OK) return srv_reply_json(call->connection, 200, model_json(call->s));
     const srv_models *m = &call->s->o.models;
     if (m->embedder && strcmp(id, m->embedder_name) == 0)
         return srv_reply_json(call->connection, 200, srv_encoder_json(call->s, m->embedder, m->embedder_name));
     if (m->reranker && strcmp(id, m->reranker_name) == 0)
         return srv_reply_json(call->connection, 200, srv_encoder_json(call->s, m->reranker, m->reranker_name));
+    const int status = srv_error_status(err, &code);
+    if (err != SP_E_NOTFOUND) return srv_reply_error(call->connection, status, "model", code, sp_error_detail());
     return srv_reply_error(call->connection, 404, "model", "model_not_found",
                            "there is no such model");
 }

@@ -98,8 +98,7 @@ srv_sent srv_search(srv_call *call)
     const sp_retrieve_query q = read_query(&f, ids, n_ids, &filter);
     call->cache_salt = srv_field_string(&f, "cache_salt");
     const char *name = srv_field_string(&f, "collection");
-    const bool found = name && srv_collection_find(call, name, strlen(name), &in);
-    if (name && !found) srv_fields_refuse(&f, "collection", "there is no collection \"%.64s\"", name);
+    const bool found = name && srv_collection_read(call, &f, name, &in);
     srv_fields_only(&f, body, "", "query top_k by documents filter filters collection cache_salt");
     if (f.failed)
         sent = srv_fields_reply(call, &f);

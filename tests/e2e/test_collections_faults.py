@@ -1,0 +1,35 @@
+"""Collections on a disk that cannot be read: an error, and never that there is none."""
+import os
+
+import pytest
+
+from conftest import PROGRAM, ROOT
+from serving import MODEL, chat
+from support import faults
+
+pytestmark = pytest.mark.skipif(os.environ.get("SPOLIA_BUILD", "build") not in ("build", str(ROOT / "build")),
+                                reason="a sanitizer has its own malloc")
+CALLS = [("/v1/collections/docs", None), ("/v1/collections/docs/documents", None), (f"/v1/models/docs@{MODEL.name}", None),
+         ("/v1/collections", {"name": "docs"}), ("/v1/search", {"query": "boats", "collection": "docs"}),
+         ("/v1/chat/completions", chat("How many boats?", collection="docs", max_tokens=1)),
+         ("/v1/chat/completions", {**chat("How many boats?", max_tokens=1), "model": "docs@any"})]
+
+
+def test_a_collection_that_cannot_be_read_is_an_error(tmp_path):
+    store = tmp_path / "store"
+    store.mkdir()
+    disk = faults.Faults(tmp_path, faults.build_preload(tmp_path, ROOT))
+    s = faults.Server(PROGRAM, MODEL, store, disk)
+    try:
+        assert s.started and s.call("/v1/collections", {"name": "docs"})[0] == 201
+        document = {"id": "harbour", "title": "Harbour", "text": "The harbour of Velm has room for forty boats."}
+        assert s.call("/v1/collections/docs/documents", document)[0] == 201
+        right = [s.call(*c)[0] for c in CALLS]
+        assert right == [200, 200, 200, 409, 200, 200, 200]
+        disk.set(read=1, open=1)
+        said = [s.call(*c) for c in CALLS]
+        assert all(status in (500, 503) for status, _ in said), said
+        disk.set()
+        assert [s.call(*c)[0] for c in CALLS] == right
+    finally:
+        assert s.stop() == 0
