@@ -339,7 +339,7 @@ sampled: setup
 chaos: setup
 	@$(MAKE) --no-print-directory -j$(JOBS) $(BUILD)/spolia
 	@.venv/bin/python tests/chaos.py --build $(BUILD) --seed $(or $(SEED),1) --n $(or $(N),100) \
-		$(if $(KINDS),--kinds $(KINDS))
+		$(if $(KINDS),--kinds $(KINDS)) $(if $(VARIANT),--variant $(VARIANT))
 
 # power-loss -- N seeds: a server works, power is lost at random moments, and what the disk then has is opened.
 power-loss: setup

@@ -3,16 +3,17 @@ hang, are short or find the disk full, files that cannot be opened, looked at, c
 kills, restarts and starts amid faults, while clients ask and documents come and go.
 
     python tests/chaos.py [--seed 1] [--n 10] [--steps 60] [--kinds allocation,read,...,kill,clock] [--build build]
-                          [--minutes M] [--hours H] [--one-server] [--each [--only PATH]]
+                          [--variant NAME] [--minutes M] [--hours H] [--one-server] [--each [--only PATH]]
 
-After every step: an answer with status 200 is that of a run without faults; anything else is an error, and only while
-there are faults. The text of a document whose deletion was confirmed is in no file. At the end of a seed, without
-faults: every call is answered rightly, documents are those that were registered, no block of KV is lost, no thread and
-no open file is left over, and the server ends with 0. With --minutes, a seed begins no step after M minutes; with
---hours, no seed begins after H hours; with --one-server, a seed restarts no server. With --each, nothing is random:
-the first allocation of a call fails, then the second, until one call needed no more, and so for every kind of call
-(--only: whose path has this). A finding prints the seed that repeats its steps; threads may still take turns
-differently.
+After every step: an answer with status 200 is that of a run without faults, or, where the policy makes it depend on
+what is cached, its counts add up; anything else is an error, and only while there are faults. Of a document whose
+deletion was confirmed, neither text nor tokens nor the ids of its segments are in a file or in Redis. At the end of a
+seed, without faults: every call is answered rightly, documents are those that were registered, all deletions end, no
+block of KV is lost, no thread and no open file is left over, and the server ends with 0. With --minutes, a seed begins
+no step after M minutes; with --hours, no seed begins after H hours; with --one-server, a seed restarts no server. With
+--each, nothing is random: the first allocation of a call fails, then the second, until one call needed no more, and so
+for every kind of call (--only: whose path has this). A finding prints the seed that repeats its steps; threads may
+still take turns differently.
 """
 import argparse
 import collections
@@ -30,10 +31,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/support")]
 import faults  # noqa: E402
 from reference import encoder  # noqa: E402
+from traces import Traces, digits_of  # noqa: E402
+from variants import VARIANTS, Shared, available, table  # noqa: E402
 
-MOST = {"allocation": 2000, "read": 40, "write": 40, "full": 40, "short": 10, "sync": 20, "hang": 200, "open": 20, "change": 10,
-        "stat": 20}
-KINDS = [*MOST, "clock", "kill"]
+MOST = {"allocation": 2000, "read": 40, "write": 40, "full": 40, "short": 10, "sync": 20, "hang": 200, "open": 20,
+        "change": 10, "stat": 20}
+KINDS = [*MOST, "clock", "kill", "redis"]
 
 
 class Finding(AssertionError):
@@ -45,23 +48,44 @@ def check(holds, *what):
         raise Finding(" ".join(str(x)[:6000] for x in what))
 
 
+def word_of(text):
+    return next(w for w in text.split() if w.startswith("Keeper"))
+
+
 class World:
-    def __init__(self, args, folder, seed, right, preload, embedding):
-        self.args, self.seed, self.right, self.rng = args, seed, right, random.Random(seed)
-        self.folder, self.embedding, self.calls = folder, embedding, faults.requests_of(embedding)
-        (folder / "store").mkdir()
-        self.faults = faults.Faults(folder, preload)
+    """A server of a variant. `norm`: what one without faults is like; None while that is found out."""
+
+    def __init__(self, args, folder, seed, variant, norm=None):
+        self.args, self.rng, self.variant, self.norm = args, random.Random(seed), VARIANTS[variant], norm
+        self.folder, self.calls = folder, faults.requests_of(args.embedding)
+        self.faults = faults.Faults(folder, args.preload)
         self.counts = collections.Counter()
         self.ids = {}  # document -> its text, None when it is gone, "?" when nobody can say
-        self.noisy, self.changer = False, None
+        self.gone = set()  # words of texts that were registered and are not any more
+        self.noisy, self.changer, self.n_pending = False, None, 0
+        self.shared = Shared() if self.variant.shares else None
+        self.options = [*self.variant.options.split(), *(["--remote", self.shared.redis.url] if self.shared else [])]
         self.start()
+        self.peer = self.start_peer() if self.shared else None
+        self.traces = Traces(folder / "store", self.shared, norm and norm.digits)
         self.check_put("kept", "Anna Berg")
 
+    def server_of(self, folder, controls):
+        (folder / "store").mkdir(exist_ok=True)
+        return faults.Server(ROOT / self.args.build / "spolia", ROOT / "demo/model.gguf", folder / "store", controls,
+                             self.args.embedding, self.options)
+
     def try_start(self):
-        program = ROOT / self.args.build / "spolia"
-        self.server = faults.Server(program, ROOT / "demo/model.gguf", self.folder / "store", self.faults,
-                                    self.embedding)
+        self.server = self.server_of(self.folder, self.faults)
         return self.server.started
+
+    def start_peer(self):
+        """The second server, without faults of its own."""
+        folder = self.folder / "peer"
+        folder.mkdir()
+        peer = self.server_of(folder, faults.Faults(folder, self.args.preload))
+        check(peer.started, "the second server does not start", (folder / "log").read_text()[-2000:])
+        return peer
 
     def start(self):
         check(self.try_start(), "the server does not start", (self.folder / "log").read_text()[-2000:])
@@ -70,15 +94,19 @@ class World:
         self.faults.set()
         self.faults.jump(0)
         self.noisy = False
+        if self.shared:
+            self.shared.end()
 
-    def may_fail(self):
-        return self.noisy or threading.current_thread() is self.changer
+    def may_fail(self, path):
+        """A deletion fails until the server has found Redis again."""
+        waits = self.shared and self.shared.n_faults and path.startswith("/v1/documents")
+        return self.noisy or waits or threading.current_thread() is self.changer
 
     def call(self, path, body=None, method=None):
         status, answer = self.server.call(path, body, method)
         self.counts[status] += 1
         if status == 0 or status >= 500:
-            check(self.may_fail(), "without faults", path, "is", status, answer, self.server.process.poll(),
+            check(self.may_fail(path), "without faults", path, "is", status, answer, self.server.process.poll(),
                   (self.folder / "log").read_text()[-600:])
             check(self.server.is_alive(), "the server died:", (self.folder / "log").read_text()[-3000:])
         return status, answer
@@ -89,17 +117,50 @@ class World:
         k = self.rng.randrange(len(self.calls)) if k is None else k
         path, body = self.calls[k]
         status, answer = self.call(path, body)
+        check(status in (0, 200, 429, 500, 503, 507), "call", k, path, "is", status, answer)
         if status == 200:
-            right = self.right[k]
-            check(faults.essence(answer) == right, "call", k, path, "answers", answer, "and not", right)
-        else:
-            check(status in (0, 429, 500, 503, 507), "call", k, path, "is", status, answer)
+            self.check_answer(k, answer)
+
+    def check_answer(self, k, answer):
+        path, right = self.calls[k][0], self.norm.right[k]
+        check(not self.variant.exact or faults.essence(answer) == right, "call", k, path, "answers", answer, "and not",
+              right)
+        wrong = faults.miscounted(answer)
+        check(not wrong, "call", k, path, "counts", wrong, answer)
+
+    def ask_peer(self):
+        """The second server knows none of the registered documents, and nothing fails there but Redis."""
+        if not self.peer:
+            return
+        k = self.rng.choice([k for k, (_, body) in enumerate(self.calls) if "kept" not in str(body)])
+        path, body = self.calls[k]
+        status, answer = self.peer.call(path, body)
+        self.counts[status] += 1
+        check(status == 200, "the second server: call", k, path, "is", status, answer)
+        self.check_answer(k, answer)
+
+    def name(self):
+        """Of a document, mostly of one that is registered."""
+        names = [f"d{i}" for i in range(4)]
+        known = [n for n in names if self.ids.get(n)]
+        return self.rng.choice(known if known and self.rng.random() < 0.9 else names)
 
     def check_put(self, name, keeper):
         text = faults.STORY.format(keeper)
         status, answer = self.call("/v1/documents", {"id": name, "title": name.title(), "text": text, "replace": True})
-        check(status in (201, 200) or self.may_fail(), status, answer)
+        check(status in (201, 200) or self.may_fail("/v1/documents"), status, answer)
+        if status in (200, 201):
+            self.forget(name)
         self.ids[name] = text if status in (200, 201) else "?"
+
+    def forget(self, name):
+        """Its text is not registered any more; returns the word of the text."""
+        known = self.ids.get(name)
+        self.ids[name] = None
+        if known in (None, "?") or "Keeper" not in known:
+            return None
+        self.gone.add(word_of(known))
+        return word_of(known)
 
     def put(self, name=None):
         name = name or f"d{self.rng.randrange(4)}"
@@ -109,53 +170,62 @@ class World:
         name = name or self.rng.choice(list(faults.FILES))
         status, answer = faults.upload(self.server, name)
         self.counts[status] += 1
-        check(status == 201 or (self.noisy and status in (0, 500, 503)), "a file is", status, answer)
-        right = self.args.files[name]
+        may_fail = self.may_fail("/v1/documents") and status in (0, 500, 503)
+        check(status == 201 or may_fail, "a file is", status, answer)
+        right = self.norm.files[name]
         check(status != 201 or answer == right, name, "is read as", answer, "not", right)
 
     def get(self, name=None):
-        name = name or f"d{self.rng.randrange(4)}"
+        name = name or self.name()
         status, answer = self.call(f"/v1/documents/{name}")
         known = self.ids.get(name)
         if known != "?" and status in (200, 404):
             check((status == 200) == (known is not None), name, "is", status, "and should be", known)
 
     def ask_about(self):
-        name = f"d{self.rng.randrange(4)}"
-        known = self.ids.get(name)
-        body = {**faults.ANSWER, "messages": faults.say("Who is the keeper?"), "documents": [{"id": name}]}
+        """Of documents in any order, so that copies are computed after copies."""
+        names = sorted({self.name(), self.name()})
+        documents = [{"id": name} for name in names] + self.rng.sample([faults.BOATS, faults.HARBOUR, {"id": "kept"}],
+                                                                       self.rng.randint(0, 2))
+        self.rng.shuffle(documents)
+        body = {**faults.ANSWER, "messages": faults.say("Who is the keeper?"), "documents": documents}
         status, answer = self.call("/v1/chat/completions", body)
+        missing = [name for name in names if self.ids.get(name) is None]
+        check(status != 200 or not missing, missing, "are deleted or unknown, and are answered from", answer)
         if status == 200:
-            check(known is not None, name, "was deleted, and is answered from", answer)
-        if known is None and not self.noisy:
-            check(status != 200, name, "is unknown", answer)
+            wrong = faults.miscounted(answer)
+            check(not wrong, "the counts", wrong, answer)
 
     def delete(self, name=None):
-        name = name or f"d{self.rng.randrange(4)}"
+        name = name or self.name()
         known = self.ids.get(name)
+        if known not in (None, "?"):
+            self.traces.learn(word_of(known))
         status, answer = self.call(f"/v1/documents/{name}", method="DELETE")
-        if status == 200:
-            self.ids[name] = None
-            if known not in (None, "?") and answer.get("deleted") and not answer.get("pending"):
-                self.check_gone(known)
+        if status in (200, 202):
+            word = self.forget(name)
+            if word and answer["deleted"]:
+                self.check_gone(word)
         elif status == 404:
             check(known in (None, "?"), name, "is registered, and its deletion says 404")
             self.ids[name] = None
         else:
             self.ids[name] = "?"
 
-    def check_gone(self, text):
-        word = text[text.index("Keeper"):].split()[0].encode()
-        for path in (self.folder / "store").rglob("*"):
-            check(not path.is_file() or word not in path.read_bytes(), word, "is in", path, "after its deletion")
+    def check_gone(self, word):
+        found = self.traces.find(word)
+        check(not found, word, "is in", found, "after its deletion")
 
     def fault(self):
-        kinds = [k for k in self.args.kinds if k != "kill"]
+        self.quiet()
+        kinds = [k for k in self.args.kinds if k not in ("kill", "redis")]
         chosen = self.rng.sample(kinds, self.rng.randint(0, min(2, len(kinds))))
         self.faults.set(self.rng.getrandbits(32), self.rng.choice([5, 200, 3000]),
                         **{k: max(2, self.rng.randrange(MOST[k] // 4, MOST[k] * 2)) for k in chosen if k in MOST})
         self.faults.jump(self.rng.choice([-1, 1]) * self.rng.randrange(10**9) if "clock" in chosen else 0)
         self.noisy = bool(chosen)
+        if self.shared and "redis" in self.args.kinds and self.rng.random() < 0.5:
+            self.shared.begin(self.rng.choice(Shared.faults))
 
     def hang(self):
         """While every call for a file of the store hangs, changes of documents wait, or end with an error after a
@@ -219,8 +289,8 @@ class World:
         check(at < 0, log[max(0, at - 500):at + 5000])
 
     def step(self):
-        steps = {self.ask: 10, self.put: 2, self.upload: 2, self.get: 2, self.ask_about: 2, self.delete: 2,
-                 self.fault: 3, self.hang: 0.5,
+        steps = {self.ask: 10, self.put: 3, self.upload: 2, self.get: 2, self.ask_about: 6, self.delete: 2,
+                 self.fault: 3, self.hang: 0.5, self.ask_peer: 3,
                  self.restart: 0 if self.args.one_server else 0.4}
         self.rng.choices(list(steps), list(steps.values()))[0]()
         if not self.server.is_alive():
@@ -266,30 +336,56 @@ class World:
             check(time.time() < end, *what)
             time.sleep(0.1)
 
-    def end(self):
-        self.quiet()
-        server = self.server
-        self.wait(lambda: server.call("/health")[0] == 200, "health is", server.call("/health"))
+    def has_deleted_all(self):
+        """A deletion also ends those of the same tenant that were not over."""
+        self.check_put("last", "Keeper000000000")
+        status, answer = self.call("/v1/documents/last", method="DELETE")
+        self.n_pending += status == 202  # after 10 seconds
+        check(self.n_pending < 4, "a deletion does not end", answer)
+        return status == 200 and answer["deleted"]
+
+    def end_documents(self):
         for name in [n for n, known in self.ids.items() if known == "?"]:
-            status, answer = self.call(f"/v1/documents/{name}", method="DELETE")
-            check(status in (200, 404), name, status, answer)
+            self.wait(lambda: self.call(f"/v1/documents/{name}", method="DELETE")[0] in (200, 202, 404),  # noqa: B023
+                      name, "cannot be deleted")
             self.ids[name] = None
-        listed = {d["id"] for d in self.call("/v1/documents?limit=100")[1]["data"]}
-        listed -= set(faults.FILES)
+        self.wait(self.has_deleted_all, "deletions fail")
+        self.ids["last"] = None
+        listed = {d["id"] for d in self.call("/v1/documents?limit=100")[1]["data"]} - set(faults.FILES)
         check(listed == {n for n, known in self.ids.items() if known}, "listed are", listed, "and not", self.ids)
-        for k, (path, body) in enumerate(self.calls):
-            status, answer = self.call(path, body)
-            good = status == 200 and faults.essence(answer) == self.right[k]
-            check(good, "at the end, call", k, path, status, answer)
+
+    def check_kept(self, server):
+        """Nothing is lost or left over."""
         self.wait(lambda: server.metric("num_requests_running") == 0, "requests run on")
         lost = lambda: server.metric("kv_blocks") - server.metric("kv_blocks_free") - server.metric("cached_blocks")
         self.wait(lambda: lost() == 0, "blocks are lost:", lost())
-        self.wait(lambda: server.tasks() <= self.args.tasks + 2, "threads:", server.tasks(), "of", self.args.tasks)
-        self.wait(lambda: server.files() <= self.args.open_files + 8, "open files:", server.files(), "of",
-                  self.args.open_files)
-        check(server.stop() == 0, "the server ends with", server.process.returncode,
-              (self.folder / "log").read_text()[-3000:])
+        self.wait(lambda: server.tasks() <= self.norm.tasks + 2, "threads:", server.tasks(), "of", self.norm.tasks)
+        self.wait(lambda: server.files() <= self.norm.open_files + 8, "open files:", server.files(), "of",
+                  self.norm.open_files)
+        log = server.folder.parent / "log"
+        check(server.stop() == 0, "the server ends with", server.process.returncode, log.read_text()[-3000:])
+
+    def end(self):
+        self.quiet()
+        self.wait(lambda: self.server.call("/health")[0] == 200, "health is", self.server.call("/health"))
+        self.end_documents()
+        for k, (path, body) in enumerate(self.calls):
+            status, answer = self.call(path, body)
+            check(status == 200, "at the end, call", k, path, "is", status, answer)
+            self.check_answer(k, answer)
+        for server in [self.server, *([self.peer] if self.peer else [])]:
+            self.check_kept(server)
         self.check_log()
+        for word in self.gone:
+            self.check_gone(word)
+
+    def close(self):
+        for server in [self.server, self.peer]:
+            if server and server.is_alive():
+                server.process.kill()
+                server.process.wait()
+        if self.shared:
+            self.shared.redis.stop()
 
     def run(self):
         """The steps taken."""
@@ -306,12 +402,83 @@ class World:
         return n
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+class Norm:
+    """What a server of a variant is like without faults."""
+
+    def __init__(self, args, folder, variant):
+        folder.mkdir()
+        world = World(args, folder, 0, variant)
+        self.digits = digits_of(world.server)
+        self.right = faults.right_answers(world.server, world.calls, world.variant.exact)
+        self.files = {name: faults.upload(world.server, name)[1] for name in faults.FILES}
+        self.tasks, self.open_files = world.server.tasks(), world.server.files()
+        world.server.stop()
+        world.close()
+
+
+class Campaign:
+    """Seeds, and their sums."""
+
+    def __init__(self, args, top):
+        self.args, self.top, self.norms = args, top, {}
+        self.began, self.n_seeds, self.n_bad, self.n_steps = time.time(), collections.Counter(), 0, 0
+        self.answers, self.faults, self.seen = collections.Counter(), collections.Counter(), collections.Counter()
+        args.preload = faults.build_preload(top, ROOT)
+        args.embedding = encoder.write_folder(top / "tiny-encoder", longest=32)
+
+    def hours(self):
+        return (time.time() - self.began) / 3600
+
+    def norm(self, variant):
+        if variant not in self.norms:
+            self.norms[variant] = Norm(self.args, self.top / f"norm-{variant}", variant)
+        return self.norms[variant]
+
+    def drive(self, seed):
+        variant = self.args.variant or random.Random(f"variant {seed}").choice(available())
+        folder, world = self.top / str(seed), None
+        folder.mkdir()
+        self.n_seeds[variant] += 1
+        try:
+            norm = self.norm(variant)
+            world = World(self.args, folder, seed, variant, norm)
+            self.n_steps += world.run()
+        except (Finding, subprocess.TimeoutExpired) as e:
+            self.n_bad += 1
+            print(f"seed {seed}, {variant}: {e}", flush=True)
+        finally:
+            if world:
+                self.add(world)
+                world.close()
+        shutil.rmtree(folder, ignore_errors=True)
+        print(f"seed {seed}, {variant}: {dict(self.answers)} answers by status so far, {sum(self.faults.values())} "
+              f"faults, {self.hours():.3f} hours", flush=True)
+
+    def add(self, world):
+        self.answers += world.counts
+        self.faults.update(world.faults.n_failed())
+        self.faults.update({"redis": world.shared.n_faults} if world.shared else {})
+        self.seen += world.traces.seen
+
+    def run(self):
+        for seed in range(self.args.seed, self.args.seed + self.args.n):
+            if self.hours() > self.args.hours:
+                break
+            self.drive(seed)
+        print(f"{sum(self.n_seeds.values())} seeds {dict(self.n_seeds)}, {self.n_steps} steps, "
+              f"{sum(self.answers.values())} calls, faults {dict(self.faults)}, copies seen before their deletion "
+              f"{dict(self.seen)}: {self.n_bad} findings, {self.hours():.2f} hours")
+        return 1 if self.n_bad else 0
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], epilog="variants:\n" + table(),
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--n", type=int, default=10)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--variant", choices=VARIANTS, help="the kind of server; without it, each seed draws one")
     parser.add_argument("--build", default="build")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="of the steps of one seed")
     parser.add_argument("--hours", type=float, default=float("inf"), help="of all seeds: none begins afterwards")
@@ -322,47 +489,15 @@ def main():
     args.kinds = args.kinds.split(",")
     if not set(args.kinds) <= set(KINDS):
         parser.error(f"--kinds: some of {','.join(KINDS)}")
-    began, n_seeds, n_bad, n_steps = time.time(), 0, 0, 0
-    total, n_faults = collections.Counter(), collections.Counter()
+    if args.each:
+        args.variant = args.variant or "prefix"
+    return args
+
+
+def main():
+    args = options()
     with tempfile.TemporaryDirectory(prefix="spolia-chaos-") as top:
-        top = pathlib.Path(top)
-        preload = faults.build_preload(top, ROOT)
-        embedding = encoder.write_folder(top / "tiny-encoder", longest=32)
-        (top / "right").mkdir()
-        args.tasks, args.open_files, right, steps = 0, 0, None, args.steps
-        args.steps = 0
-        first = World(args, top / "right", 0, None, preload, embedding)
-        right = faults.right_answers(first.server, first.calls)
-        args.files = {name: faults.upload(first.server, name)[1] for name in faults.FILES}
-        args.tasks, args.open_files, args.steps = first.server.tasks(), first.server.files(), steps
-        first.server.stop()
-        for seed in range(args.seed, args.seed + args.n):
-            if time.time() - began > 3600 * args.hours:
-                break
-            n_seeds += 1
-            folder = top / str(seed)
-            folder.mkdir()
-            world = None
-            try:
-                world = World(args, folder, seed, right, preload, embedding)
-                n_steps += world.run()
-            except (Finding, subprocess.TimeoutExpired) as e:
-                n_bad += 1
-                print(f"seed {seed}: {e}", flush=True)
-            finally:
-                if world:
-                    total += world.counts
-                    n_faults.update(world.faults.n_failed())
-                    if world.server.is_alive():
-                        world.server.process.kill()
-                        world.server.process.wait()
-            shutil.rmtree(folder, ignore_errors=True)
-            print(f"seed {seed}: {dict(total)} answers by status so far, {sum(n_faults.values())} faults, "
-                  f"{(time.time() - began) / 3600:.3f} hours", flush=True)
-    hours = (time.time() - began) / 3600
-    print(f"{n_seeds} seeds, {n_steps} steps, {sum(total.values())} calls, faults {dict(n_faults)}: {n_bad} findings, "
-          f"{hours:.2f} hours")
-    return 1 if n_bad else 0
+        return Campaign(args, pathlib.Path(top)).run()
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Faults at random over a whole server (tests/chaos.py): a few seeds; `make chaos` runs more."""
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 
 from conftest import ROOT
+from support.variants import VARIANTS
 
 
 def run(*options):
@@ -19,7 +21,14 @@ def run(*options):
 @pytest.mark.parametrize("kinds, seed, n", [("allocation", 1, 2),
                                             ("read,write,full,short,sync,hang,open,change,stat,clock,kill", 1, 2)])
 def test_faults_give_the_right_answer_or_an_error(kinds, seed, n):
-    run("--seed", seed, "--n", n, "--steps", 50, "--kinds", kinds)
+    run("--seed", seed, "--n", n, "--steps", 50, "--kinds", kinds, "--variant", "prefix")
+
+
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if v != "prefix"])
+def test_faults_on_every_kind_of_server(variant):
+    if VARIANTS[variant].shares and not shutil.which("redis-server"):
+        pytest.skip("no redis-server")
+    run("--seed", 1, "--n", 1, "--steps", 50, "--variant", variant)
 
 
 @pytest.mark.parametrize("calls", ["embed", "/v1/completions", "stream"])

@@ -1,0 +1,65 @@
+"""The kinds of servers that tests/chaos.py drives, and what replicas share."""
+import shutil
+import signal
+import typing
+
+from support.redis_server import Redis
+
+
+class Variant(typing.NamedTuple):
+    what: str  # a line of --help
+    options: str
+    exact: bool = True  # an answer depends on nothing but its request
+    shares: bool = False  # copies, through Redis, with a second server
+
+
+SMALL = "--kv-memory 1 --host-memory 400K --store-max 2M"
+VARIANTS = {
+    "prefix": Variant("exact reuse, a store", "--reuse prefix"),
+    "small": Variant("exact reuse in q8_0; memory, host tier and disk hold a few copies each",
+                     f"--reuse prefix -ctk q8_0 {SMALL}"),
+    "craft": Variant("Cache-Craft, two copies of a chunk, as small", f"--reuse craft --max-variants 2 {SMALL}", False),
+    "redis": Variant("Cache-Craft, copies in a Redis that is killed, stopped or full, and a second server",
+                     "--reuse craft --load-timeout 500", False, True),
+}
+
+
+def available():
+    """Those that can be had here."""
+    return [name for name, v in VARIANTS.items() if not v.shares or shutil.which("redis-server")]
+
+
+def table():
+    return "\n".join(f"  {name:8} {v.what}" for name, v in VARIANTS.items())
+
+
+class Shared:
+    """A Redis server and its faults."""
+
+    faults = ("killed", "stopped", "full")
+
+    def __init__(self):
+        self.redis = Redis()
+        self.redis.do("CONFIG", "SET", "rdbcompression", "no")  # so that DUMP shows bytes as they are
+        self.fault, self.n_faults = None, 0
+
+    def begin(self, fault):
+        self.end()
+        self.fault = fault
+        self.n_faults += 1
+        if fault == "killed":
+            self.redis.kill()
+        elif fault == "stopped":
+            self.redis.signal(signal.SIGSTOP)
+        else:
+            self.redis.do("CONFIG", "SET", "maxmemory", "1")
+
+    def end(self):
+        if self.fault == "killed":
+            self.redis.start()
+            self.redis.do("CONFIG", "SET", "rdbcompression", "no")
+        elif self.fault == "stopped":
+            self.redis.signal(signal.SIGCONT)
+        elif self.fault:
+            self.redis.do("CONFIG", "SET", "maxmemory", "0")
+        self.fault = None
