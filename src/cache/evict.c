@@ -169,7 +169,7 @@ static void count_cost(sp_copy *c, double token_cost)
  * comparable only with a profile's times. */
 static double guess_cost(const sp_evict *e, const sp_copy *c)
 {
-    const int32_t n = SP_MAX(c->base ? c->patch.n : c->n, 1);
+    const int32_t n = SP_MAX(c->n, 1);
     if (e->cost && c->facts.cost_us > 0) return (double)c->facts.cost_us / n;
     return sp_cost_us(e->cost, c->facts.at, n) / n;
 }

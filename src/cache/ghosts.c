@@ -24,9 +24,18 @@ static size_t slot_of(uint64_t hash)
     return (size_t)(hash >> 1) % SP_GHOSTS;
 }
 
+/* empty -- forgets the chunk of a slot, and how it began. */
+static void empty(sp_ghosts *g, size_t slot)
+{
+    uint64_t start = g->start_of[slot];
+    if (start && g->starts[slot_of(start)] == start) g->starts[slot_of(start)] = 0;
+    g->ids[slot] = g->start_of[slot] = 0;
+}
+
 void sp_ghosts_add(sp_ghosts *g, const sp_segment *seg)
 {
     uint64_t id = id_of(seg), start = start_of(seg);
+    empty(g, slot_of(id)); /* or its start could not be dropped any more */
     g->ids[slot_of(id)] = id;
     g->start_of[slot_of(id)] = start;
     if (start) g->starts[slot_of(start)] = start;
@@ -35,11 +44,7 @@ void sp_ghosts_add(sp_ghosts *g, const sp_segment *seg)
 void sp_ghosts_drop(sp_ghosts *g, const sp_digest *digest)
 {
     uint64_t id = id_of(&(sp_segment){.id = *digest});
-    size_t slot = slot_of(id);
-    if (g->ids[slot] != id) return;
-    uint64_t start = g->start_of[slot];
-    if (start && g->starts[slot_of(start)] == start) g->starts[slot_of(start)] = 0;
-    g->ids[slot] = g->start_of[slot] = 0;
+    if (g->ids[slot_of(id)] == id) empty(g, slot_of(id));
 }
 
 bool sp_ghosts_has(const sp_ghosts *g, const sp_segment *seg)

@@ -43,7 +43,7 @@ static void leave_parent(sp_order *o, sp_copy *c)
 
 void sp_order_follow(sp_order *o, sp_copy *c, sp_copy *parent)
 {
-    if (!c || !parent || c == parent || c->parent == parent) return;
+    if (!c || !parent || c == parent) return;
     leave_parent(o, c);
     c->parent = parent;
     c->sibling.next = parent->children.first;

@@ -1,5 +1,6 @@
 #include "serve/tiers/disk_order.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -112,6 +113,7 @@ static sp_err new_entry(sp_disk_order *o, const sp_tier_info *info, entry **out)
                         .places = SP_AT_DISK,
                         .facts.cost_us = info->cost_us,
                         .uses.n = info->n_uses,
+                        .uses.recent = info->n_uses > 0 ? log2((double)info->n_uses) : 0, /* all at time 0 */
                         .uses.worth = 1 + (float)info->n_uses,
                         .name = sp_hash64(name, sizeof name)};
     *out = e;

@@ -426,6 +426,39 @@ static void the_reason_is_that_of_what_was_seen_last(void **state)
     bench_end(&b);
 }
 
+/* Not that it was cached, and not how it began; whatever else was cached stays known. */
+static void a_forgotten_chunk_leaves_no_trace(void **state)
+{
+    bench *b = *state;
+    sp_segment seg = numbered(0, 40), edited = numbered(0, 41), twin = numbered(100, 40);
+    twin.id = seg.id;
+    twin.id.b[2] ^= 2; /* another chunk of the same slot (ghosts.c) */
+    assert_true(insert(b, &seg));
+    sp_ledger_clear(b->ledger);
+    sp_ledger_forget(b->ledger, &twin.id);
+    assert_int_equal(why(b, &seg, before), SP_MISS_EVICTED);
+    assert_int_equal(why(b, &edited, before), SP_MISS_EDITED);
+    sp_ledger_forget(b->ledger, &seg.id);
+    assert_int_equal(why(b, &seg, before), SP_MISS_NEVER_SEEN);
+    assert_int_equal(why(b, &edited, before), SP_MISS_NEVER_SEEN);
+    assert_true(insert(b, &seg) && insert(b, &twin));
+    sp_ledger_clear(b->ledger);
+    sp_ledger_forget(b->ledger, &seg.id);
+    assert_int_equal(why(b, &edited, before), SP_MISS_NEVER_SEEN);
+    assert_int_equal(why(b, &twin, before), SP_MISS_EVICTED);
+}
+
+/* A block of tokens is enough to be known by; the chunks of another tenant say nothing. */
+static void an_edited_chunk_is_known_by_its_first_block(void **state)
+{
+    bench *b = *state;
+    sp_segment seg = numbered(0, B), edited = numbered(0, B + 1), other = numbered(0, B + 2);
+    other.tenant = 7;
+    assert_true(insert(b, &seg));
+    assert_int_equal(why(b, &edited, before), SP_MISS_EDITED);
+    assert_int_equal(why(b, &other, before), SP_MISS_NEVER_SEEN);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,6 +475,8 @@ int main(void)
         cmocka_unit_test(of_too_many_variants_the_least_worth_goes),
         cmocka_unit_test(a_copy_without_room_is_refused),
         BENCH_TEST(a_miss_has_a_reason),
+        BENCH_TEST(a_forgotten_chunk_leaves_no_trace),
+        BENCH_TEST(an_edited_chunk_is_known_by_its_first_block),
         cmocka_unit_test(the_reason_is_that_of_what_was_seen_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

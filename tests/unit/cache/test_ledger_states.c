@@ -180,6 +180,27 @@ static void a_load_is_no_computation(void **state)
     sp_ledger_unpin(b->ledger, found);
 }
 
+/* With a profile, measured times can be compared with its: a copy of another process costs what its record says. */
+static void a_profile_believes_measured_times(void **state)
+{
+    static const sp_cost profile = {
+        .n_cached = 2, .n_new = 2, .cached = {0, 1000}, .fresh = {1, 1001}, .us = {2, 2002, 4, 4004}};
+    bench b = {.pool = small_pool(20)};
+    sp_ledger_opts o = {.pool = b.pool, .max_blocks = 20, .cost = &profile};
+    assert_ok(sp_ledger_create(&o, &b.ledger));
+    for (int measured_us = 0; measured_us < 2; measured_us++) {
+        sp_segment seg = numbered(100 * measured_us, 40);
+        const sp_copy *c = adopted(&b, &seg);
+        sp_copy_facts loaded = {.before = before, .n_before = 1, .at = 9, .cost_us = measured_us ? 37000 : 0};
+        assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
+        assert_ok(sp_ledger_load_end(b.ledger, c, &loaded, SP_AT_DISK, ++b.now));
+        const double token_us = measured_us ? 37000.0 / 40 : sp_cost_us(&profile, 9, 40) / 40;
+        assert_true(c->uses.mean_cost == (float)token_us);
+        sp_ledger_unpin(b.ledger, c);
+    }
+    bench_end(&b);
+}
+
 static void a_load_that_fails_leaves_a_miss(void **state)
 {
     bench *b = *state;
@@ -653,6 +674,7 @@ int main(void)
         BENCH_TEST(a_copy_far_behind_costs_more),
         BENCH_TEST(a_load_makes_a_free_copy_ready),
         BENCH_TEST(a_load_is_no_computation),
+        cmocka_unit_test(a_profile_believes_measured_times),
         BENCH_TEST(a_load_that_fails_leaves_a_miss),
         BENCH_TEST(a_copy_in_another_tier_stays_known),
         cmocka_unit_test(a_load_makes_room),

@@ -30,9 +30,30 @@ static const sp_cost rising = {.n_cached = 3,
                                .fresh = {1, 1001},
                                .us = {2, 2002, 4, 4004, 10, 10010}};
 
+enum { AGES = 20, USES = 8, STEPS = 3000 };
+
+static const int least_uses[USES] = {1, 2, 3, 4, 8, 16, 32, 64}; /* of each class */
+
+typedef struct tally {
+    double seen, expected;
+} tally;
+
+/* What "hazard" learned: all uses, and the tallies of its three factors (evict_hazard.c). */
+typedef struct learned {
+    struct {
+        const doc *of;
+        int64_t tick;
+        int uses; /* class */
+    } log[STEPS];
+    int n, passed[AGES]; /* entries; those of each age that were judged */
+    int64_t now;         /* of the last use */
+    tally all, age[AGES], uses[USES], depth;
+} learned;
+
 typedef struct world {
     bench b;
     doc d[DOCS];
+    learned l;
     const char *policy;
     bool ghosts;
     const sp_cost *profile;
@@ -53,8 +74,68 @@ static bool is(const world *w, const char *name)
     return strncmp(w->policy, name, n) == 0 && (w->policy[n] == 0 || w->policy[n] == '+');
 }
 
+static double factor(const tally *t, double prior)
+{
+    return (t->seen + 3 * prior) / (t->expected + 3);
+}
+
+static double by_age(const learned *l, int k)
+{
+    return factor(&l->age[k], (l->all.seen + 1) / (l->all.expected + 1) * 8 * exp2(-0.8 * k));
+}
+
+static int uses_class(int64_t n)
+{
+    int c = 0;
+    while (c + 1 < USES && n >= least_uses[c + 1]) c++;
+    return c;
+}
+
+static void count(tally *t, bool used, double expected)
+{
+    t->seen += used;
+    t->expected += expected;
+}
+
+static void learn(learned *l, int uses, int k, bool used)
+{
+    const double base = 1e-3 * least_uses[uses] * exp2(k), a = by_age(l, k), u = factor(&l->uses[uses], 1),
+                 d = factor(&l->depth, 1);
+    count(&l->all, used, base * u * d);
+    count(&l->age[k], used, fmin(base * u * d, 1 / a));
+    count(&l->uses[uses], used, fmin(base * a * d, 1));
+    count(&l->depth, used, fmin(base * a * u, 1));
+}
+
+/* learn_use -- of a document at w->b.now, before it is counted: entries that are 2^(k+1) ticks old and were not used
+ * since survived age 2^k. */
+static void learn_use(world *w, const doc *d)
+{
+    learned *l = &w->l;
+    l->now = w->b.now;
+    for (int k = 0; k < AGES; k++)
+        for (int *i = &l->passed[k]; *i < l->n && w->b.now - l->log[*i].tick >= 2 << k; ++*i)
+            if (l->log[*i].of->last == l->log[*i].tick) learn(l, l->log[*i].uses, k, false);
+    if (d->uses) learn(l, uses_class(d->uses), SP_MIN(ilogb((double)(w->b.now - d->last)), AGES - 1), true);
+    l->log[l->n].of = d;
+    l->log[l->n].tick = w->b.now;
+    l->log[l->n++].uses = uses_class(d->uses + 1);
+}
+
+/* hazard -- how likely a use is, times what it saves; between two ages by the line through them. */
+static double hazard(const world *w, const doc *d)
+{
+    const double age = fmax(1, (double)(w->l.now - d->last));
+    const int k = SP_MIN(ilogb(age), AGES - 1);
+    const double a = by_age(&w->l, k), b = by_age(&w->l, SP_MIN(k + 1, AGES - 1));
+    const double at = a + (b - a) * (age / exp2(k) - 1), by_uses = factor(&w->l.uses[uses_class(d->uses)], 1);
+    const double chance = 1e-3 * (double)d->uses * at * by_uses * factor(&w->l.depth, 1);
+    return (chance + d->expected) * d->cost / d->n_costs;
+}
+
 static double priority(const world *w, const doc *d, double most_expected)
 {
+    if (is(w, "hazard")) return hazard(w, d);
     if (is(w, "lru")) return 0;
     if (is(w, "lfu")) return (double)d->uses;
     if (is(w, "fr")) return d->worth;
@@ -101,6 +182,7 @@ static void use(world *w, doc *d, double token_cost, double worth)
     d->worth += worth;
     d->order = ++w->order;
     if (!d->uses || d->last != now) {
+        if (is(w, "hazard")) learn_use(w, d);
         d->uses++;
         double x = (double)now / SP_EVICT_HALF_LIFE;
         d->recent = d->recent == -INFINITY ? x : x + log2(1 + exp2(d->recent - x));
@@ -201,7 +283,7 @@ static void compare(const char *policy, bool ghosts, const sp_cost *profile, uin
         for (int32_t k = 0; k < n; k++) tokens[i][k] = i;
         w.d[i] = (doc){.seg = small_segment(tokens[i], n), .worth = 1, .recent = -INFINITY};
     }
-    for (int step = 0; step < 3000; step++) {
+    for (int step = 0; step < STEPS; step++) {
         uint32_t first = dice(&w, DOCS), second = dice(&w, DOCS);
         doc *d = &w.d[SP_MIN(first, second)]; /* low numbers are used more */
         uint32_t what = dice(&w, 10);
@@ -227,14 +309,14 @@ static void policies_equal_their_definitions(void **state)
     } all[] = {{"lru", false},       {"lfu", false},        {"lfu+ghosts", true},
                {"gdsf", false},      {"gdsf+ghosts", true}, {"pgdsf", true},
                {"fr", false},        {"fr+ghosts", true},   {"lacr", false},
-               {"lacr+ghosts", true}};
+               {"lacr+ghosts", true}, {"hazard", true}};
     for (size_t i = 0; i < SP_COUNT(all); i++)
         for (uint64_t seed = 1; seed <= 4; seed++)
             compare(all[i].name, all[i].ghosts, seed % 2 ? NULL : &rising, seed);
     int n;
     const sp_evict_info *list = sp_evict_policies(&n);
-    for (int k = 0; k < n; k++) { /* hazard estimates: its own tests are below */
-        bool compared = strcmp(list[k].name, "hazard") == 0;
+    for (int k = 0; k < n; k++) {
+        bool compared = false;
         for (size_t i = 0; i < SP_COUNT(all); i++) compared |= strcmp(all[i].name, list[k].name) == 0;
         if (!compared) fail_msg("%s is compared with nothing", list[k].name);
     }
@@ -348,6 +430,125 @@ static void what_goes_is_not_expected(void **state)
     }
 }
 
+/* What copies of 1,000 prompts did depends on their depth alone: those that begin a prompt are used again, those that
+ * continue one are not. Then the older of two goes if it is the deeper one, too. */
+static void hazard_learns_by_depth(void **state)
+{
+    enum { N = 1000 };
+    static sp_copy c[2 * N];
+    sp_evict e = {0};
+    int64_t now = 0;
+    assert_ok(sp_evict_init(&e, &(sp_evict_opts){.name = "hazard", .max_copies = 2 * N}));
+    assert_ok(sp_evict_reserve(&e, 2 * N));
+    for (int i = 0; i < 2 * N; i++) {
+        c[i] = (sp_copy){.state = SP_COPY_READY, .n = B, .name = 1 + 2 * (uint64_t)i};
+        c[i].parent = i % 2 ? &c[i - 1] : NULL;
+        sp_evict_add(&e, &c[i], 1, ++now);
+        if (i >= 40 && i % 2 == 0) sp_evict_use(&e, &c[i - 40], ++now);
+    }
+    for (int i = 0; i < 2 * N - 2; i++) sp_evict_drop(&e, &c[i]);
+    assert_ptr_equal(sp_evict_victim(&e), &c[2 * N - 1]); /* the newest */
+    c[2 * N - 1].parent = NULL;
+    assert_ptr_equal(sp_evict_victim(&e), &c[2 * N - 2]);
+    sp_evict_fini(&e);
+}
+
+/* A copy that a request reads or a child continues is no victim, expected or not. */
+static void what_is_in_use_is_no_victim(void **state)
+{
+    int n;
+    const sp_evict_info *list = sp_evict_policies(&n);
+    for (int p = 0; p < 2 * n; p++) {
+        sp_copy c[3];
+        sp_evict e = {0};
+        assert_ok(sp_evict_init(&e, &(sp_evict_opts){.name = list[p / 2].name, .max_copies = 8}));
+        assert_ok(sp_evict_reserve(&e, 3));
+        sp_evict_look(&e);
+        for (int i = 0; i < 3; i++) {
+            c[i] = (sp_copy){.facts.kind = SP_COPY_PLAIN, .state = SP_COPY_READY, .n = B, .name = 1 + 2 * (uint64_t)i};
+            sp_evict_add(&e, &c[i], 1, 1 + i);
+            if (p % 2) sp_evict_expect(&e, &c[i], 0.1f);
+        }
+        c[0].n_pins = c[1].children.n = 1;
+        assert_ptr_equal(sp_evict_victim(&e), &c[2]);
+        c[2].n_pins = 1;
+        assert_null(sp_evict_victim(&e));
+        sp_evict_fini(&e);
+    }
+}
+
+/* Of equals that are all expected, the least recently used. */
+static void of_equals_the_oldest_goes(void **state)
+{
+    static const char *const names[] = {"lacr", "hazard"};
+    for (size_t p = 0; p < SP_COUNT(names); p++) {
+        sp_copy c[3];
+        sp_evict e = {0};
+        assert_ok(sp_evict_init(&e, &(sp_evict_opts){.name = names[p], .max_copies = 8}));
+        assert_ok(sp_evict_reserve(&e, 3));
+        sp_evict_look(&e);
+        for (int i = 0; i < 3; i++) {
+            c[i] = (sp_copy){.facts.kind = SP_COPY_PLAIN, .state = SP_COPY_READY, .n = B, .name = 1 + 2 * (uint64_t)i};
+            sp_evict_add(&e, &c[i], 1, 1);
+        }
+        for (int i = 0; i < 3; i++) sp_evict_expect(&e, &c[(i + 1) % 3], 0.5f);
+        assert_ptr_equal(sp_evict_victim(&e), &c[0]);
+        sp_evict_fini(&e);
+    }
+}
+
+/* A copy without KV is no victim: what waits for it takes nothing of the others' shares. */
+static void a_copy_that_is_not_there_is_not_expected(void **state)
+{
+    sp_copy c = {.facts.kind = SP_COPY_PLAIN, .state = SP_COPY_FREE, .n = B, .name = 1};
+    sp_evict e = {0};
+    assert_ok(sp_evict_init(&e, &(sp_evict_opts){.name = "lacr", .max_copies = 8}));
+    assert_ok(sp_evict_reserve(&e, 1));
+    sp_evict_look(&e);
+    sp_evict_expect(&e, &c, 4);
+    assert_int_equal(e.expected.n, 0);
+    assert_true(e.most_expected == 0);
+    sp_evict_fini(&e);
+}
+
+/* What is remembered of a copy does not replace what it still knows: a lower tier kept it meanwhile. */
+static void a_copy_that_stayed_keeps_its_counts(void **state)
+{
+    sp_copy c = {.facts.kind = SP_COPY_PLAIN, .state = SP_COPY_READY, .n = B, .name = 1};
+    sp_evict e = {0};
+    assert_ok(sp_evict_init(&e, &(sp_evict_opts){.name = "lfu+ghosts", .max_copies = 8}));
+    assert_ok(sp_evict_reserve(&e, 1));
+    sp_evict_add(&e, &c, 1, 1);
+    sp_evict_drop(&e, &c);
+    c.uses.n = 5;
+    sp_evict_add(&e, &c, SP_EVICT_NOT_COMPUTED, 2);
+    assert_int_equal(c.uses.n, 6);
+    sp_evict_drop(&e, &c);
+    c.uses = (sp_copy_uses){0}; /* no tier has it: what is remembered counts */
+    sp_evict_add(&e, &c, 1, 3);
+    assert_int_equal(c.uses.n, 7);
+    sp_evict_fini(&e);
+}
+
+/* Of many copies uses halve more slowly: two uses long ago outweigh one that is half a half-life younger. */
+static void uses_of_many_copies_fade_slowly(void **state)
+{
+    for (int many = 0; many < 2; many++) {
+        const int64_t half_life = many ? 8 * SP_EVICT_HALF_LIFE : SP_EVICT_HALF_LIFE;
+        sp_copy old = {.state = SP_COPY_READY, .n = B, .name = 1}, new = {.state = SP_COPY_READY, .n = B, .name = 3};
+        sp_evict e = {0};
+        assert_ok(sp_evict_init(&e, &(sp_evict_opts){.name = "lacr", .max_copies = many ? half_life : 8}));
+        assert_ok(sp_evict_reserve(&e, 2));
+        sp_evict_add(&e, &old, 1, 1);
+        sp_evict_use(&e, &old, 2);
+        sp_evict_add(&e, &new, 1, half_life / 2);
+        assert_ptr_equal(sp_evict_victim(&e), &new);
+        sp_evict_use(&e, &new, 3 * half_life / 2);
+        assert_ptr_equal(sp_evict_victim(&e), &old);
+        sp_evict_fini(&e);
+    }
+}
+
 /* -- what they are made of ------------------------------------------------------------------- */
 
 static void the_past_forgets_what_is_oldest(void **state)
@@ -360,6 +561,17 @@ static void the_past_forgets_what_is_oldest(void **state)
     for (uint64_t i = 1; i < 5; i++) assert_non_null(sp_past_find(&p, 1 + i * 4096));
     sp_past_put(&p, &(sp_past_copy){.name = 1 + 4096, .uses.n = 7});
     assert_int_equal(sp_past_find(&p, 1 + 4096)->uses.n, 7);
+    sp_past_fini(&p);
+}
+
+/* As many as it is made for, when their names are spread evenly. */
+static void the_past_has_room_for_all(void **state)
+{
+    enum { N = 16384 };
+    sp_past p;
+    assert_ok(sp_past_init(&p, N));
+    for (uint64_t i = 0; i < N; i++) sp_past_put(&p, &(sp_past_copy){.name = 1 + 2 * i, .uses.last = 1});
+    for (uint64_t i = 0; i < N; i++) assert_non_null(sp_past_find(&p, 1 + 2 * i));
     sp_past_fini(&p);
 }
 
@@ -386,6 +598,8 @@ static void names_may_ask_for_ghosts(void **state)
     sp_ledger *ledger = NULL;
     sp_ledger_opts o = {.pool = pool, .max_blocks = 1, .evict = "lfu+ghost"};
     assert_fails(sp_ledger_create(&o, &ledger), SP_E_ARG, "\"lfu+ghost\" is unknown");
+    o.evict = "lf"; /* and no beginning of a name */
+    assert_fails(sp_ledger_create(&o, &ledger), SP_E_ARG, "\"lf\" is unknown");
     o.evict = "+ghosts";
     assert_fails(sp_ledger_create(&o, &ledger), SP_E_ARG, "is unknown");
     int n_evict;
@@ -405,8 +619,15 @@ int main(void)
         cmocka_unit_test(policies_equal_their_definitions),
         cmocka_unit_test(hazard_learns_what_matters),
         cmocka_unit_test(hazard_keeps_what_saves_time),
+        cmocka_unit_test(hazard_learns_by_depth),
         cmocka_unit_test(what_goes_is_not_expected),
+        cmocka_unit_test(what_is_in_use_is_no_victim),
+        cmocka_unit_test(of_equals_the_oldest_goes),
+        cmocka_unit_test(a_copy_that_is_not_there_is_not_expected),
+        cmocka_unit_test(a_copy_that_stayed_keeps_its_counts),
+        cmocka_unit_test(uses_of_many_copies_fade_slowly),
         cmocka_unit_test(the_past_forgets_what_is_oldest),
+        cmocka_unit_test(the_past_has_room_for_all),
         cmocka_unit_test(costs_are_interpolated),
         cmocka_unit_test(names_may_ask_for_ghosts),
     };
