@@ -9,6 +9,7 @@
  */
 #include "kernel/kernels.h"
 
+#include "base/hash.h"
 #include "compute/kernel/summary.h"
 
 enum { B = SP_BLOCK_TOKENS, N_BLOCKS = 40, N_POS = 4096 };
@@ -142,6 +143,99 @@ static void bounds_hold(void **state)
     sp_free(q);
     sp_free(scratch);
     scene_close(&s);
+}
+
+/* A lone block of f32 keys, one head of D channels, and its summary of each kind. */
+enum { OWN_D = 40 };
+
+typedef struct lone {
+    sp_kv_view kv;
+    uint8_t base[2 * B * OWN_D * sizeof(float)], summary[4096];
+    float scale;
+} lone;
+
+static void summarize(lone *o, sp_summary_kind kind, float (*key)[OWN_D])
+{
+    const uint32_t block = 0;
+    const uint8_t n = B;
+    *o = (lone){.kv = {.type = SP_F32, .n_heads = 1, .head = OWN_D, .block_bytes = sizeof o->base}};
+    o->kv.base = o->base;
+    sp_summary_view view = {
+        .kind = kind, .n_heads = 1, .head = OWN_D, .n_blocks = 1, .base = o->summary, .scale = &o->scale};
+    assert_true(sp_summary_bytes(kind, OWN_D) <= sizeof o->summary);
+    for (int t = 0; t < B; t++) sp_kv_put_key(SP_F32, OWN_D, key[t], o->base, t);
+    sp_summarize(&(sp_summarize_args){&o->kv, &view, &block, &n, 1}, 0, 1);
+}
+
+/* Each channel of each key is within its bounds, wherever the keys are. */
+static void bounds_are_those_of_each_channel(void **state)
+{
+    static const float least[] = {-1, -9, 4, -1e-3f}, most[] = {1, -4, 9, 50};
+    uint64_t seed = 3;
+    lone o;
+    float key[B][OWN_D];
+    const int width = sp_summary_width(OWN_D);
+    for (int kind = 0; kind < SP_SUMMARY_N; kind++) {
+        if (!sp_is_bounds((sp_summary_kind)kind)) continue;
+        for (size_t i = 0; i < SP_COUNT(least); i++) {
+            for (int t = 0; t < B; t++)
+                for (int d = 0; d < OWN_D; d++) key[t][d] = uniform(&seed, least[i], most[i]);
+            summarize(&o, (sp_summary_kind)kind, key);
+            assert_true(o.scale > 0);
+            for (int t = 0; t < B; t++)
+                for (int d = 0; d < OWN_D; d++) {
+                    const float from = key[t][d] / o.scale - (float)(o.summary[d] - 128);
+                    assert_true(fabsf(from) <= (float)o.summary[width + d] + 1e-4f);
+                }
+        }
+    }
+}
+
+/* Keys that are not finite, in any slot and channel, and keys too small for a scale are like zeros. Hashes have no
+ * bounds: their scale is 0 where a key is infinitely long. */
+static void keys_that_are_not_usual_are_like_zeros(void **state)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    uint64_t seed = 4;
+    lone o, zero;
+    float key[B][OWN_D];
+    for (int kind = 0; kind < SP_SUMMARY_N; kind++) {
+        const bool hash = sp_is_hash((sp_summary_kind)kind);
+        memset(key, 0, sizeof key);
+        summarize(&zero, (sp_summary_kind)kind, key);
+        assert_true(zero.scale == 0);
+        for (int i = 0; i < 3 * B * OWN_D; i++) {
+            const int t = i / 3 / OWN_D, d = i / 3 % OWN_D;
+            if (hash && isnan(bad[i % 3])) continue;
+            fill(&seed, key[0], B * OWN_D, 1);
+            key[t][d] = bad[i % 3];
+            summarize(&o, (sp_summary_kind)kind, key);
+            assert_true(o.scale == 0);
+            if (!hash) assert_memory_equal(o.summary, zero.summary, sizeof o.summary);
+        }
+        for (int t = 0; t < B; t++)
+            for (int d = 0; d < OWN_D; d++) key[t][d] = (d + t) % 2 ? 1e-38f : -1e-38f;
+        summarize(&o, (sp_summary_kind)kind, key);
+        if (hash) continue;
+        assert_true(o.scale == 0);
+        assert_memory_equal(o.summary, zero.summary, sizeof o.summary);
+    }
+}
+
+/* Codes are stored: those of these keys are the same in every version. */
+static void codes_are_those_of_every_version(void **state)
+{
+    static const uint64_t is[] = {0xc7cb5124cb2441a1u, 0xb01153e2a4f45035u};
+    float key[B][OWN_D];
+    lone o;
+    for (int t = 0; t < B; t++)
+        for (int d = 0; d < OWN_D; d++) key[t][d] = (float)((t * 37 + d * 101) % 64 - 31);
+    for (int i = 0; i < 2; i++) {
+        const sp_summary_kind kind = i ? SP_SUMMARY_HASH256 : SP_SUMMARY_HASH128;
+        summarize(&o, kind, key);
+        const uint64_t hash = sp_hash64(o.summary, sp_summary_bytes(kind, OWN_D));
+        if (hash != is[i]) fail_msg("codes of %d bits: %016llx", sp_hash_bits(kind), (unsigned long long)hash);
+    }
 }
 
 /* Keys times a power of two have the same summaries, with a scale that is that many times as large: bounds are as
@@ -397,6 +491,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bounds_hold),
+        cmocka_unit_test(bounds_are_those_of_each_channel),
+        cmocka_unit_test(keys_that_are_not_usual_are_like_zeros),
+        cmocka_unit_test(codes_are_those_of_every_version),
         cmocka_unit_test(small_keys_have_the_bounds_of_large_ones),
         cmocka_unit_test(summaries_are_of_the_stored_keys),
         cmocka_unit_test(slots_without_a_key_are_like_the_first),

@@ -224,6 +224,179 @@ static void changed_rows_are_rounded_again(void **state)
     sp_device_close(d);
 }
 
+/* write_rows -- operation `i` writes rows of x, which it reads from y. */
+static void write_rows(sp_device *d, int i, float *x, float *y, int64_t m)
+{
+    static const int32_t rows[] = {3, 0, 5};
+    static const float weight[] = {2, 3, 4};
+    const sp_mat w = {.type = SP_F32, .n_rows = m, .n_cols = COLS, .data = y};
+    switch (i) {
+    case 0:
+        sp_device_blend(d, &(sp_blend_args){.x = y, .y = x, .n = COLS, .keep = 0.5f, .scale = 2});
+        break;
+    case 1:
+        sp_device_take(d, &(sp_take_args){.x = y, .y = x, .from = rows, .m = 3, .n = COLS});
+        break;
+    case 2:
+        sp_device_spread(d, &(sp_spread_args){.x = y, .y = x, .to = rows, .weight = weight, .m = 3, .n = COLS});
+        break;
+    case 3:
+        sp_device_embed(d, &(sp_embed_args){.w = &w, .ids = rows, .m = 3, .x = x});
+        break;
+    case 4: /* it ends with the first row of x */
+        sp_device_take(d, &(sp_take_args){.x = y, .y = x - 2 * COLS, .from = rows, .m = 3, .n = COLS});
+        break;
+    }
+}
+
+/* One row of those that are held is enough. */
+static void whatever_writes_rows_makes_them_new(void **state)
+{
+    enum { M = 40 };
+    static const int64_t rows[] = {64, 65, 33};
+    uint64_t seed = 6;
+    sp_device *d = open_device(state, 2, COLS);
+    float *memory = random_floats(&seed, (M + 2) * COLS, 2), *x = memory + 2 * COLS;
+    float *y = random_floats(&seed, M * COLS, 2);
+    products p = {.n = 3};
+    make_products(&p, sp_cpu_of(d)->ops, rows, x, M, &seed);
+    for (int i = 0; i < 5; i++) {
+        run_and_compare(d, &p);
+        write_rows(d, i, x, y, M);
+        run_and_compare(d, &p);
+    }
+    sp_mat square = make_matrix(sp_cpu_of(d)->ops, 1, COLS, &seed); /* from rows that are held to others of them */
+    sp_device_products(
+        d, &(sp_products_args){&(sp_matmul_args){.w = &square, .x = x, .m = 7, .y = x + 20 * COLS}, 1});
+    run_and_compare(d, &p);
+    for (int k = 0; k < p.n; k++) p.a[k].x += 32, p.a[k].m = 7; /* other rows of the same memory */
+    run_and_compare(d, &p);
+    drop_matrix(&square);
+    drop_products(&p);
+    sp_free(memory);
+    sp_free(y);
+    sp_device_close(d);
+}
+
+/* What attention writes, a product after it reads. */
+static void what_attention_writes_is_new(void **state)
+{
+    enum { M = 2, HEAD = COLS / 2 };
+    static const int64_t rows[] = {64, 65, 33};
+    static const uint16_t see[M] = {0};
+    static const int32_t pos[M] = {0, 1};
+    uint64_t seed = 7;
+    sp_device *d = open_device(state, 2, COLS);
+    const size_t head_bytes = sp_kv_head_bytes(SP_F32, HEAD);
+    float *x = random_floats(&seed, M * COLS, 2), *q = random_floats(&seed, M * COLS, 2);
+    float *blocks = random_floats(&seed, (int64_t)(2 * head_bytes / sizeof(float)), 1);
+    const uint32_t block = 0;
+    const sp_kv_view kv = {.type = SP_F32, .n_heads = 1, .head = HEAD, .base = (uint8_t *)blocks,
+                           .block_bytes = 2 * head_bytes};
+    const sp_rope none = {0};
+    const sp_span span = {.blocks = &block, .n = M};
+    const sp_sight sight = {NULL, 1};
+    const sp_attend_req req = {
+        .q = q, .out = x, .pos = pos, .see = see, .m = M, .spans = &span, .n_spans = 1, .sights = &sight};
+    products p = {.n = 3};
+    make_products(&p, sp_cpu_of(d)->ops, rows, x, M, &seed);
+    const sp_step_sizes sizes = {.n_heads = 2, .n_kv_heads = 1, .head = HEAD, .n_spans = 1};
+    assert_int_equal(sp_device_reserve(d, &sizes), SP_OK);
+    run_and_compare(d, &p);
+    sp_device_attend(
+        d, &(sp_attend_args){.kv = &kv, .rope = &none, .n_heads = 2, .scale = 1, .reqs = &req, .n_reqs = 1});
+    run_and_compare(d, &p);
+    drop_products(&p);
+    sp_free(x);
+    sp_free(q);
+    sp_free(blocks);
+    sp_device_close(d);
+}
+
+/* Scratch that grows: more rows lose what was rounded, and more spans get what they need. */
+static void scratch_grows(void **state)
+{
+    enum { M = 40 };
+    static const int64_t rows[] = {64, 65, 33};
+    uint64_t seed = 8;
+    sp_device *d = open_device(state, 2, COLS);
+    float *x = random_floats(&seed, M * COLS, 2);
+    products p = {.n = 3};
+    make_products(&p, sp_cpu_of(d)->ops, rows, x, M, &seed);
+    run_and_compare(d, &p);
+    assert_int_equal(sp_device_reserve(d, &(sp_step_sizes){.rows = 20 * MOST_M, .width = COLS}), SP_OK);
+    run_and_compare(d, &p);
+    for (int n_spans = 10; n_spans <= 10000; n_spans *= 10) {
+        const sp_step_sizes sizes = {.n_heads = 4, .n_kv_heads = 2, .head = 64, .n_spans = n_spans};
+        assert_int_equal(sp_device_reserve(d, &sizes), SP_OK);
+        assert_true(sp_cpu_of(d)->attend_bytes >= sp_attend_scratch_bytes(4, 2, 64, n_spans));
+    }
+    drop_products(&p);
+    sp_free(x);
+    sp_device_close(d);
+}
+
+/* -- exact products ------------------------------------------------------------------------- */
+
+/* distance -- the largest difference from the product in floats, over its largest element. */
+static double distance(const sp_matmul_args *a)
+{
+    const int64_t n = a->m * a->w->n_rows;
+    float *exact = sp_alloc((size_t)n, sizeof *exact);
+    double most = 0, far = 0;
+    sp_mat plain = *a->w;
+    sp_matmul_args one = *a;
+    plain.packed = NULL;
+    one.w = &plain;
+    one.y = exact;
+    reference()->matmul(&one, 0, 1);
+    for (int64_t i = 0; i < n; i++) {
+        most = fmax(most, fabs((double)exact[i]));
+        far = fmax(far, fabs((double)exact[i] - (double)a->y[i]));
+    }
+    sp_free(exact);
+    return far / most;
+}
+
+/* Of weights in any type, with a bias, whether a product rounds the rows or the operation that made them. */
+static void exact_products_are_exact(void **state)
+{
+    enum { M = 9, ROWS = 70 };
+    static const sp_dtype types[] = {SP_Q4_0, SP_Q4_1, SP_Q5_0, SP_Q5_1, SP_Q8_0};
+    uint64_t seed = 9;
+    sp_device *d;
+    variant(state);
+    const sp_device_opts o = {.kernels = *state, .n_threads = 2, .exact_products = true};
+    assert_int_equal(sp_device_open("cpu", &o, &d), SP_OK);
+    float *x = random_floats(&seed, M * COLS, 2), *y = random_floats(&seed, M * ROWS, 1);
+    float *ones = random_floats(&seed, COLS, 1), *bias = random_floats(&seed, ROWS, 20);
+    for (size_t i = 0; i < SP_COUNT(types); i++) {
+        uint8_t *data = sp_alloc(ROWS, sp_row_bytes(types[i], COLS));
+        random_groups(&seed, types[i], data, ROWS * COLS / 32);
+        sp_mat w = {.type = types[i], .n_rows = ROWS, .n_cols = COLS, .data = data};
+        const size_t bytes = sp_device_weight_bytes(d, &w, SP_WEIGHT_PRODUCTS);
+        void *packed = bytes ? sp_alloc_aligned(bytes) : NULL;
+        if (bytes) sp_device_weight_load(d, &w, SP_WEIGHT_PRODUCTS, packed);
+        assert_int_equal(sp_device_weight_bytes(d, &w, SP_WEIGHT_ROWS), 0); /* they are read where they are */
+        assert_int_equal(sp_device_reserve(d, &(sp_step_sizes){.rows = M, .width = COLS}), SP_OK);
+        const sp_matmul_args a = {.w = &w, .x = x, .m = M, .y = y, .bias = bias};
+        for (int feeds = 0; feeds < 2; feeds++) {
+            fill(&seed, x, M * COLS, 2);
+            sp_device_rmsnorm(
+                d, &(sp_rmsnorm_args){.x = x, .w = ones, .y = x, .m = M, .n = COLS, .eps = 1e-5f, .feeds = feeds});
+            sp_device_products(d, &(sp_products_args){&a, 1});
+            assert_true(distance(&a) < 1e-4);
+        }
+        sp_free(data);
+        sp_free(packed);
+    }
+    sp_free(x);
+    sp_free(y);
+    sp_free(ones);
+    sp_free(bias);
+    sp_device_close(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +406,10 @@ int main(void)
         ON_EVERY_VARIANT(rows_at_once),
         ON_EVERY_VARIANT(products_at_once),
         ON_EVERY_VARIANT(changed_rows_are_rounded_again),
+        ON_EVERY_VARIANT(whatever_writes_rows_makes_them_new),
+        ON_EVERY_VARIANT(what_attention_writes_is_new),
+        ON_EVERY_VARIANT(scratch_grows),
+        ON_EVERY_VARIANT(exact_products_are_exact),
     };
     return cmocka_run_group_tests_name("the CPU as a device", tests, NULL, NULL);
 }

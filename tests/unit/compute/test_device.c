@@ -44,7 +44,7 @@ static void devices_by_name(void **state)
 
 static void memory_is_zeroed_and_aligned(void **state)
 {
-    static const size_t sizes[] = {1, 63, 64, 4097, 3 << 20};
+    static const size_t sizes[] = {1, 63, 64, 4097, (2 << 20) - 1, 2 << 20, 3 << 20};
     static const char *const names[] = {"cpu", "far"};
     for (size_t i = 0; i < 2 * SP_COUNT(sizes); i++) {
         sp_device *d = open_device(names[i % 2]);
