@@ -1,6 +1,7 @@
 /* test_sweep.c -- what a sweep drops, and that after one that overwrites no file of the store holds a byte of it. */
 #include "support/check.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -260,25 +261,50 @@ static void a_damaged_header_is_erased(void **state)
     bench_end(&b);
 }
 
-/* Nobody here can say what a copy of a later version has seen: an erasure removes it, another sweep fails. */
-static void a_copy_of_a_later_version_is_erased(void **state)
+/* put_later -- put_after, by a later version. */
+static void put_later(bench *b, uint32_t number, const sp_digest *earlier)
 {
-    bench b;
     char path[600];
-    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 256 << 10});
-    const sp_digest id = id_of(2);
-    put_after(&b, 50, &id);
-    FILE *f = fopen(file_in(b.dir, "00000001.kv", path), "r+");
+    put_after(b, number, earlier);
+    FILE *f = fopen(file_in(b->dir, "00000001.kv", path), "r+");
     assert_non_null(f);
     assert_int_equal(fseek(f, 8, SEEK_SET), 0);
     assert_int_equal(fputc(99, f), 99);
     fclose(f);
+}
+
+/* Nobody here can say what a copy of a later version has seen: an erasure removes it, another sweep fails. */
+static void a_copy_of_a_later_version_is_erased(void **state)
+{
+    bench b;
+    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 256 << 10});
+    const sp_digest id = id_of(2);
+    put_later(&b, 50, &id);
     const sp_sweep_opts o = {.ids = &id, .n = 1, .after = 1u << 1};
     assert_fails(sp_sweep_run(b.tier, &o, NULL), SP_E_UNSUPPORTED, "version 99");
     assert_int_equal(sp_tier_stats_of(b.tier).n_copies, 1);
     assert_ok(erase(&b, &id, 1, NULL));
     assert_int_equal(sp_tier_stats_of(b.tier).n_copies, 0);
     assert_int_equal(n_layers_seen(&b, 50, 1), 0);
+    bench_end(&b);
+}
+
+/* A header that cannot be read, and then a drop that is refused: this process is not the writer. */
+static void the_first_error_is_the_sweeps(void **state)
+{
+    bench b;
+    sp_tier *reader;
+    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 256 << 10});
+    const sp_digest id = id_of(2);
+    put_later(&b, 50, &id);
+    assert_ok(noise_put(b.tier, 2, 1));
+    sp_disk_tier_opts o = b.opts;
+    o.read_only = true;
+    assert_ok(sp_disk_tier_open(&o, &reader));
+    assert_int_equal(sp_sweep_run(reader, &(sp_sweep_opts){.ids = &id, .n = 1}, NULL), SP_E_IO);
+    assert_fails(sp_sweep_run(reader, &(sp_sweep_opts){.ids = &id, .n = 1, .after = 1u << 1}, NULL),
+                 SP_E_UNSUPPORTED, "version 99");
+    sp_tier_close(reader);
     bench_end(&b);
 }
 
@@ -409,6 +435,68 @@ static sp_err wait_at(void *user, const sp_tier_info *info)
     return SP_OK;
 }
 
+static sp_err wait_to_write(void *user, int layer, void *to)
+{
+    SP_UNUSED(layer);
+    SP_UNUSED(to);
+    return wait_at(user, NULL);
+}
+
+static void open_gate(gate *g)
+{
+    pthread_mutex_lock(&g->lock);
+    g->open = true;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* While a test runs its own clock, each wait opens the next gate, and a deadline that was waited for before passes. */
+static struct {
+    gate *next[3]; /* NULL: the system's clock */
+    struct timespec last;
+    int n_waits;
+} clocked;
+
+typedef int timed_wait(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+
+int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock, const struct timespec *end)
+{
+    static timed_wait *real;
+    if (!real) real = (timed_wait *)dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+    if (!clocked.next[0]) return real(cond, lock, end);
+    if (memcmp(&clocked.last, end, sizeof *end) == 0) return ETIMEDOUT;
+    clocked.last = *end;
+    if (clocked.next[clocked.n_waits]) open_gate(clocked.next[clocked.n_waits++]);
+    return pthread_cond_wait(cond, lock);
+}
+
+/* The time to wait begins again with each operation that ends: here the sync waits for a put, the list for readers. */
+static void a_sweep_that_makes_progress_is_waited_for(void **state)
+{
+    bench b;
+    noise c;
+    sp_sweep *sweep;
+    gate put = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER}, read = put;
+    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 256 << 10});
+    assert_ok(noise_put(b.tier, 1, 1));
+    noise_init(&c, 2, 1);
+    assert_ok(sp_tier_submit(
+        b.tier, &(sp_tier_job){.verb = SP_TIER_PUT, .record = &c.record, .source = wait_to_write, .user = &put}, NULL));
+    for (int i = 0; i < 2; i++) /* all threads that read */
+        assert_ok(
+            sp_tier_submit(b.tier, &(sp_tier_job){.verb = SP_TIER_LIST, .each = wait_at, .user = &read}, NULL));
+    const sp_digest id = id_of(1);
+    assert_ok(sp_sweep_begin(b.tier, &(sp_sweep_opts){.ids = &id, .n = 1}, &sweep));
+    clocked.next[0] = &put;
+    clocked.next[1] = &read;
+    assert_true(sp_sweep_wait(sweep, 1000000));
+    assert_int_equal(clocked.n_waits, 2);
+    clocked.next[0] = NULL;
+    assert_ok(sp_sweep_result(sweep));
+    sp_sweep_release(sweep);
+    bench_end(&b);
+}
+
 /* Whoever waits for a sweep may leave; it ends when the tier answers, and frees itself. */
 static void a_sweep_may_be_left(void **state)
 {
@@ -427,10 +515,7 @@ static void a_sweep_may_be_left(void **state)
         assert_false(sp_sweep_wait(sweep, 20000));
         if (cancel) sp_sweep_cancel(sweep);
         sp_sweep_release(sweep);
-        pthread_mutex_lock(&g.lock);
-        g.open = true;
-        pthread_cond_broadcast(&g.changed);
-        pthread_mutex_unlock(&g.lock);
+        open_gate(&g);
         assert_ok(sp_tier_run(b.tier, &(sp_tier_job){.verb = SP_TIER_SYNC}));
         for (int i = 0; i < 500 && sp_tier_stats_of(b.tier).n_copies == 3 && !cancel; i++) usleep(2000);
         bench_end(&b);
@@ -451,10 +536,7 @@ static void a_cancelled_sweep_drops_nothing_more(void **state)
     const sp_digest id = id_of(1);
     assert_ok(sp_sweep_begin(b.tier, &(sp_sweep_opts){.ids = &id, .n = 1}, &sweep));
     sp_sweep_cancel(sweep);
-    pthread_mutex_lock(&g.lock);
-    g.open = true;
-    pthread_cond_broadcast(&g.changed);
-    pthread_mutex_unlock(&g.lock);
+    open_gate(&g);
     assert_true(sp_sweep_wait(sweep, 60000000));
     assert_int_equal(sp_sweep_result(sweep), SP_E_CANCELED);
     sp_sweep_gone(sweep, &n_gone);
@@ -476,10 +558,12 @@ int main(void)
         cmocka_unit_test(a_header_that_cannot_be_read_is_an_error),
         cmocka_unit_test(a_damaged_header_is_erased),
         cmocka_unit_test(a_copy_of_a_later_version_is_erased),
+        cmocka_unit_test(the_first_error_is_the_sweeps),
         cmocka_unit_test(a_file_that_cannot_be_deleted_is_erased),
         cmocka_unit_test(a_damaged_index_that_was_kept_is_deleted),
         cmocka_unit_test(a_put_that_needs_a_file_deleted_fails),
         cmocka_unit_test(bytes_of_a_put_that_failed_are_erased),
+        cmocka_unit_test(a_sweep_that_makes_progress_is_waited_for),
         cmocka_unit_test(a_sweep_may_be_left),
         cmocka_unit_test(a_cancelled_sweep_drops_nothing_more),
     };
