@@ -177,6 +177,70 @@ static void a_lost_index_is_rebuilt(void **state)
     }
 }
 
+/* rename_backwards -- segments 1 to n get new names and their own again, the last one first: a folder that lists its
+ * files in the order of their creation lists the last one first. */
+static void rename_backwards(const char *dir, uint32_t n)
+{
+    char name[20], path[600], aside[600];
+    for (int back = 0; back < 2; back++)
+        for (uint32_t i = n; i > 0; i--) {
+            snprintf(name, sizeof name, "%08x.kv", i);
+            file_in(dir, name, path);
+            snprintf(name, sizeof name, "aside-%u", i);
+            file_in(dir, name, aside);
+            assert_int_equal(back ? rename(aside, path) : rename(path, aside), 0);
+        }
+}
+
+/* Of several versions of a copy the last is found, in whatever order the folder lists its segments. */
+static void a_rebuilt_index_has_the_newest_copies(void **state)
+{
+    enum { VERSIONS = 12 };
+    for (int backwards = 0; backwards < 2; backwards++) {
+        char dir[128], path[600];
+        sp_tier *t = NULL;
+        make_folder(dir, sizeof dir);
+        const sp_disk_tier_opts o = {.dir = dir, .space = &noise_space, .segment_bytes = 256 << 10};
+        assert_ok(sp_disk_tier_open(&o, &t));
+        for (uint32_t v = 1; v <= VERSIONS; v++) { /* a segment for each; two copies that stay keep it */
+            assert_ok(noise_put(t, 6 * v + 30, 1));
+            assert_ok(noise_put(t, 6 * v + 33, 1));
+            assert_ok(noise_put(t, 1, v));
+        }
+        sp_tier_close(t);
+        assert_int_equal(unlink(file_in(dir, "index", path)), 0);
+        if (backwards) rename_backwards(dir, VERSIONS);
+        assert_ok(sp_disk_tier_open(&o, &t));
+        assert_ok(noise_get(t, 1, VERSIONS));
+        sp_tier_close(t);
+        remove_folder(dir);
+    }
+}
+
+/* Its records are of another model. */
+static void a_segment_of_another_namespace_is_not_in_a_rebuilt_index(void **state)
+{
+    const char *dir = *state;
+    char from[300], to[600];
+    sp_tier *t = NULL;
+    noise c;
+    fill(dir, 2);
+    noise_init(&c, 7, 1);
+    c.record.space = other_noise_space;
+    assert_ok(sp_disk_tier_open(&(sp_disk_tier_opts){.dir = dir, .space = &other_noise_space}, &t));
+    const sp_tier_job job = noise_put_job(&c);
+    assert_ok(sp_tier_run(t, &job));
+    sp_tier_close(t);
+    snprintf(from, sizeof from, "%s/5b010000000000000000000000000000/00000001.kv", dir);
+    assert_int_equal(rename(from, file_in(dir, "00000002.kv", to)), 0);
+    assert_int_equal(unlink(file_in(dir, "index", to)), 0);
+    t = must_open(dir);
+    assert_int_equal(sp_tier_stats_of(t).n_copies, 2);
+    assert_int_equal(noise_get(t, 7, 1), SP_E_NOTFOUND);
+    assert_has(t, 2, 1);
+    sp_tier_close(t);
+}
+
 /* A start finds no index, or the index and a segment exchanged, and ends while it makes the new one: the next start
  * finds all copies. */
 static void a_start_that_ends_while_it_rebuilds_loses_nothing(void **state)
@@ -321,6 +385,39 @@ static void failing_syncs_are_errors(void **state)
 {
     with_faults("threads", SP_CALL_SYNC, EIO, false);
     with_faults("threads", SP_CALL_SYNC, EIO, true);
+}
+
+/* A full disk is noticed before a copy is read from the device. */
+static void space_is_claimed_before_a_copy_is_read(void **state)
+{
+    const char *dir = *state;
+    noise c;
+    sp_tier *t = must_open(dir);
+    noise_init(&c, 1, 1);
+    c.source_fails_at = 1;
+    const sp_tier_job job = noise_put_job(&c);
+    sp_store_fault(SP_CALL_WRITE, 1, ENOSPC, false);
+    assert_fails(sp_tier_run(t, &job), SP_E_IO, "cannot write");
+    sp_store_fault(0, 0, 0, false);
+    assert_int_equal(sp_tier_run(t, &job), SP_E_NOKV);
+    sp_tier_close(t);
+}
+
+/* A later sync of its file may succeed without it, so what follows is in another one. */
+static void nothing_is_added_to_a_file_that_failed_to_sync(void **state)
+{
+    const char *dir = *state;
+    char path[600];
+    sp_tier *t = must_open(dir);
+    assert_ok(noise_put(t, 1, 1));
+    sp_store_fault(SP_CALL_SYNC, 1, EIO, false);
+    assert_int_equal(noise_put(t, 2, 1), SP_E_IO);
+    sp_store_fault(0, 0, 0, false);
+    assert_ok(noise_put(t, 3, 1));
+    assert_int_equal(access(file_in(dir, "00000002.kv", path), F_OK), 0);
+    assert_ok(noise_get(t, 1, 1));
+    assert_ok(noise_get(t, 3, 1));
+    sp_tier_close(t);
 }
 
 /* Also while the tier opens. */
@@ -616,12 +713,16 @@ int main(void)
         FOLDER_TEST(a_truncated_segment_is_a_miss),
         FOLDER_TEST(a_flipped_bit_of_the_index_is_no_wrong_copy),
         cmocka_unit_test(a_lost_index_is_rebuilt),
+        cmocka_unit_test(a_rebuilt_index_has_the_newest_copies),
+        FOLDER_TEST(a_segment_of_another_namespace_is_not_in_a_rebuilt_index),
         cmocka_unit_test(a_start_that_ends_while_it_rebuilds_loses_nothing),
         cmocka_unit_test(an_index_and_a_segment_that_were_exchanged_are_put_back),
         FOLDER_TEST(a_cut_off_line_is_overwritten),
         cmocka_unit_test(failing_reads_are_misses),
         cmocka_unit_test(failing_writes_leave_what_was_there),
         cmocka_unit_test(failing_syncs_are_errors),
+        FOLDER_TEST(space_is_claimed_before_a_copy_is_read),
+        FOLDER_TEST(nothing_is_added_to_a_file_that_failed_to_sync),
         FOLDER_TEST(opening_may_fail_anywhere),
         FOLDER_TEST(a_full_disk_refuses_puts),
         FOLDER_TEST(a_removed_folder_is_an_error),

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "disk.h"
@@ -57,6 +59,15 @@ static void ranges_of_layers_are_read(void **state)
     bench_end(&b);
 }
 
+/* What is written is what the memory holds when the disk is ready for it, here after a while. */
+static atomic_bool disk_is_slow;
+
+ssize_t pwrite(int fd, const void *data, size_t n, off_t at)
+{
+    if (atomic_load(&disk_is_slow)) usleep(20000);
+    return (ssize_t)syscall(SYS_pwrite64, fd, data, n, at);
+}
+
 static void large_layers_are_read_in_pieces(void **state)
 {
     enum { LAYERS = 3 };
@@ -70,7 +81,9 @@ static void large_layers_are_read_in_pieces(void **state)
             c.record.n_layers = LAYERS;
             c.record.layer_bytes = sizes[i];
             sp_tier_job put = noise_put_job(&c), get = noise_get_job(&c, 0, LAYERS);
+            atomic_store(&disk_is_slow, true); /* a layer after the second has the memory of an earlier one */
             assert_ok(sp_tier_run(b.tier, &put));
+            atomic_store(&disk_is_slow, false);
             assert_ok(sp_tier_run(b.tier, &get));
             assert_int_equal(c.n_layers, LAYERS);
             bench_end(&b);
@@ -179,6 +192,7 @@ typedef struct gate {
     noise c;
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    int layer; /* whose source waits */
     bool entered, open;
 } gate;
 
@@ -186,19 +200,20 @@ static sp_err wait_at_gate(void *user, int layer, void *to)
 {
     gate *g = user;
     pthread_mutex_lock(&g->lock);
-    g->entered = true;
+    g->entered |= layer == g->layer;
     pthread_cond_broadcast(&g->changed);
-    while (!g->open) pthread_cond_wait(&g->changed, &g->lock);
+    while (g->entered && !g->open) pthread_cond_wait(&g->changed, &g->lock);
     pthread_mutex_unlock(&g->lock);
     return noise_source(&g->c, layer, to);
 }
 
-static void a_canceled_operation_ends(void **state)
+/* cancel_in -- a put is cancelled while it reads a layer, and one that waits for it. */
+static void cancel_in(int layer)
 {
     bench b;
     noise second;
     sp_tier_op *first_op, *second_op;
-    gate g = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    gate g = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .layer = layer};
     assert_true(bench_begin(&b, (sp_disk_tier_opts){0}));
     noise_init(&g.c, 1, 1);
     noise_init(&second, 2, 1);
@@ -229,6 +244,12 @@ static void a_canceled_operation_ends(void **state)
     assert_ok(noise_put(b.tier, 1, 1));
     assert_ok(noise_get(b.tier, 1, 1));
     bench_end(&b);
+}
+
+/* After the last layer, too: whoever cancels may no longer hold the copy that was read. */
+static void a_canceled_operation_ends(void **state)
+{
+    for (int i = 0; i < NOISE_LAYERS; i += NOISE_LAYERS - 1) cancel_in(i);
 }
 
 /* -- space ----------------------------------------------------------------------------------- */
@@ -314,6 +335,36 @@ static void a_reserve_stays_free(void **state)
     bench_reopen(&b);
     assert_ok(noise_put(b.tier, 3, 1));
     assert_ok(noise_get(b.tier, 1, 1));
+    bench_end(&b);
+}
+
+/* The space of the disk, while a test says it. */
+static int64_t free_pages;
+
+int statvfs(const char *path, struct statvfs *out)
+{
+    const int fd = open(path, O_RDONLY);
+    const int rc = fd < 0 ? -1 : fstatvfs(fd, out);
+    if (fd >= 0) close(fd);
+    if (!free_pages) return rc;
+    *out = (struct statvfs){.f_frsize = SP_PAGE, .f_blocks = 1 << 20, .f_bavail = (fsblkcnt_t)free_pages};
+    return 0;
+}
+
+/* It is free after the put, not only before. */
+static void a_reserve_is_free_after_a_put(void **state)
+{
+    enum { RESERVE = 100 };
+    bench b;
+    noise c;
+    noise_init(&c, 1, 1);
+    const int64_t pages = (int64_t)sp_record_layout_of(&c.record).pages;
+    free_pages = RESERVE + pages;
+    assert_true(bench_begin(&b, (sp_disk_tier_opts){.reserve_bytes = RESERVE * SP_PAGE}));
+    assert_ok(noise_put(b.tier, 1, 1));
+    free_pages--;
+    assert_fails(noise_put(b.tier, 1, 2), SP_E_LIMIT, "MiB of the disk are free");
+    free_pages = 0;
     bench_end(&b);
 }
 
@@ -697,6 +748,7 @@ int main(void)
         cmocka_unit_test(a_canceled_operation_ends),
         cmocka_unit_test(the_budget_is_kept),
         cmocka_unit_test(a_reserve_stays_free),
+        cmocka_unit_test(a_reserve_is_free_after_a_put),
         cmocka_unit_test(the_order_of_use_outlives_a_restart),
         cmocka_unit_test(reading_a_header_is_no_use),
         cmocka_unit_test(damaged_notes_are_left_out),

@@ -412,6 +412,30 @@ static void other_tokens_are_refused(void **state)
     bench_end(&b);
 }
 
+/* Two heads with one hash: the store finds the copy of the other one. */
+static void another_head_of_the_same_key_is_refused(void **state)
+{
+    static const sp_digest heads[] = {
+        {{0x13, 0x0a, 0xe2, 0xc4, 0x57, 0x37, 0x98, 0x16}},
+        {{0x38, 0xd8, 0x89, 0x46, 0x93, 0xcb, 0x23, 0x87}}};
+    bench b;
+    chunk c;
+    sp_move m;
+    uint32_t blocks[BLOCKS];
+    bench_begin(&b, SP_F16);
+    chunk_begin(&b, &c, 0, 20);
+    assert_int_equal(sp_head_key(&heads[0], 1), sp_head_key(&heads[1], 1));
+    const copy_name one = {.seg = &c.seg, .head = &heads[0], .n_head = 1};
+    const copy_name other = {.seg = &c.seg, .head = &heads[1], .n_head = 1};
+    assert_ok(put_as(&b, &one, (sp_record){.facts.before = heads, .facts.n_before = 1}, c.blocks));
+    assert_true(finds_as(&b, &one) && has(&b, &other));
+    assert_fails(get_as(&b, &other, blocks, &m), SP_E_UNSUPPORTED, "than its key");
+    sp_kv_release(b.pool, blocks, 2);
+    sp_move_fini(&m);
+    chunk_end(&b, &c);
+    bench_end(&b);
+}
+
 static _Atomic int rest_ended; /* 1 + the result, negated */
 
 static void end_rest(void *move, sp_tier_op *op)
@@ -556,6 +580,7 @@ int main(void)
         cmocka_unit_test(a_copy_of_another_model_is_recognised),
         cmocka_unit_test(moves_work_on_a_far_device),
         cmocka_unit_test(other_tokens_are_refused),
+        cmocka_unit_test(another_head_of_the_same_key_is_refused),
         cmocka_unit_test(a_copy_that_is_replaced_meanwhile_is_a_miss),
         cmocka_unit_test(nothing_is_written_to_blocks_that_were_given_up),
         cmocka_unit_test(another_shape_is_a_miss),

@@ -481,7 +481,9 @@ static void a_sweep_that_makes_progress_is_waited_for(void **state)
     assert_ok(noise_put(b.tier, 1, 1));
     noise_init(&c, 2, 1);
     assert_ok(sp_tier_submit(
-        b.tier, &(sp_tier_job){.verb = SP_TIER_PUT, .record = &c.record, .source = wait_to_write, .user = &put}, NULL));
+        b.tier,
+        &(sp_tier_job){.verb = SP_TIER_PUT, .record = &c.record, .source = wait_to_write, .user = &put},
+        NULL));
     for (int i = 0; i < 2; i++) /* all threads that read */
         assert_ok(
             sp_tier_submit(b.tier, &(sp_tier_job){.verb = SP_TIER_LIST, .each = wait_at, .user = &read}, NULL));
