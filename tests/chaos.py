@@ -149,8 +149,7 @@ class World:
         text = faults.STORY.format(keeper)
         status, answer = self.call("/v1/documents", {"id": name, "title": name.title(), "text": text, "replace": True})
         check(status in (201, 200) or self.may_fail("/v1/documents"), status, answer)
-        if status in (200, 201):
-            self.forget(name)
+        self.forget(name)
         self.ids[name] = text if status in (200, 201) else "?"
 
     def forget(self, name):
@@ -182,9 +181,9 @@ class World:
         if known != "?" and status in (200, 404):
             check((status == 200) == (known is not None), name, "is", status, "and should be", known)
 
-    def ask_about(self):
+    def ask_about(self, name=None):
         """Of documents in any order, so that copies are computed after copies."""
-        names = sorted({self.name(), self.name()})
+        names = sorted({name or self.name(), self.name()})
         documents = [{"id": name} for name in names] + self.rng.sample([faults.BOATS, faults.HARBOUR, {"id": "kept"}],
                                                                        self.rng.randint(0, 2))
         self.rng.shuffle(documents)
@@ -210,6 +209,7 @@ class World:
             check(known in (None, "?"), name, "is registered, and its deletion says 404")
             self.ids[name] = None
         else:
+            self.forget(name)  # at the end, when all deletions have ended
             self.ids[name] = "?"
 
     def check_gone(self, word):
@@ -259,18 +259,37 @@ class World:
         if found:
             raise found[0]
 
+    def outage(self):
+        """Redis fails before a document is deleted, perhaps by a server that has just started."""
+        if not self.shared or "redis" not in self.args.kinds:
+            return
+        self.quiet()
+        name = self.name()
+        self.put(name)
+        self.ask_about(name)
+        self.shared.begin(self.rng.choice(["stopped", "read-only"]))
+        if self.rng.random() < 0.5 and not self.args.one_server:
+            self.stop()
+            self.start()
+        self.delete(name)
+        self.quiet()
+        self.delete(name)
+
     def restart(self):
         hard = "kill" in self.args.kinds and self.rng.random() < 0.7
         if not hard:
             self.quiet()
-        code = self.server.stop(signal.SIGKILL if hard else signal.SIGTERM)
-        check(hard or code == 0, "the server ends with", code, (self.folder / "log").read_text()[-2000:])
-        self.check_log()
+        self.stop(hard)
         self.quiet()
         if self.rng.random() < 0.4 and self.start_amid_faults():
             return
         self.quiet()
         self.start()
+
+    def stop(self, hard=True):
+        code = self.server.stop(signal.SIGKILL if hard else signal.SIGTERM)
+        check(hard or code == 0, "the server ends with", code, (self.folder / "log").read_text()[-2000:])
+        self.check_log()
 
     def start_amid_faults(self):
         """A server that cannot start says so, and ends as it should."""
@@ -290,7 +309,7 @@ class World:
 
     def step(self):
         steps = {self.ask: 10, self.put: 3, self.upload: 2, self.get: 2, self.ask_about: 6, self.delete: 2,
-                 self.fault: 3, self.hang: 0.5, self.ask_peer: 3,
+                 self.fault: 3, self.hang: 0.5, self.ask_peer: 3, self.outage: 1,
                  self.restart: 0 if self.args.one_server else 0.4}
         self.rng.choices(list(steps), list(steps.values()))[0]()
         if not self.server.is_alive():

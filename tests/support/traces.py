@@ -5,7 +5,8 @@ MAGIC, PAGE, SIZE, ID = b"SPOLIAKV", 4096, slice(16, 24), slice(96, 128)  # src/
 FIND = """
 local found = {}
 for _, key in ipairs(redis.call('KEYS', '*')) do
-  local all = key .. (redis.call('DUMP', key) or '')
+  local expires = redis.call('TTL', key) >= 0 -- what was being written when a server was lost
+  local all = expires and '' or key .. redis.call('DUMP', key)
   for _, hex in ipairs(ARGV) do
     local bytes = hex:gsub('%x%x', function(x) return string.char(tonumber(x, 16)) end)
     if all:find(bytes, 1, true) or all:find(hex, 1, true) then found[#found + 1] = key end
@@ -61,7 +62,7 @@ class Traces:
         return found + (self.find_shared(patterns) if self.redis_answers() else [])
 
     def redis_answers(self):
-        return self.shared and self.shared.fault in (None, "full")
+        return self.shared and self.shared.answers()
 
     def find_shared(self, patterns):
         return self.shared.redis.do("EVAL", FIND, "0", *(p.hex() for p in patterns)).split()

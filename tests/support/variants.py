@@ -19,8 +19,8 @@ VARIANTS = {
     "small": Variant("exact reuse in q8_0; memory, host tier and disk hold a few copies each",
                      f"--reuse prefix -ctk q8_0 {SMALL}"),
     "craft": Variant("Cache-Craft, two copies of a chunk, as small", f"--reuse craft --max-variants 2 {SMALL}", False),
-    "redis": Variant("Cache-Craft, copies in a Redis that is killed, stopped or full, and a second server",
-                     "--reuse craft --load-timeout 500", False, True),
+    "redis": Variant("full reuse, copies in a Redis that is killed, stopped, full or read-only, and a second server",
+                     "--reuse full --load-timeout 500", False, True),
 }
 
 
@@ -36,7 +36,7 @@ def table():
 class Shared:
     """A Redis server and its faults."""
 
-    faults = ("killed", "stopped", "full")
+    faults = ("killed", "stopped", "full", "read-only")
 
     def __init__(self):
         self.redis = Redis()
@@ -51,8 +51,13 @@ class Shared:
             self.redis.kill()
         elif fault == "stopped":
             self.redis.signal(signal.SIGSTOP)
-        else:
+        elif fault == "full":
             self.redis.do("CONFIG", "SET", "maxmemory", "1")
+        else:
+            self.redis.do("REPLICAOF", "127.0.0.1", "1")
+
+    def answers(self):
+        return self.fault not in ("killed", "stopped")
 
     def end(self):
         if self.fault == "killed":
@@ -60,6 +65,8 @@ class Shared:
             self.redis.do("CONFIG", "SET", "rdbcompression", "no")
         elif self.fault == "stopped":
             self.redis.signal(signal.SIGCONT)
-        elif self.fault:
+        elif self.fault == "full":
             self.redis.do("CONFIG", "SET", "maxmemory", "0")
+        elif self.fault:
+            self.redis.do("REPLICAOF", "NO", "ONE")
         self.fault = None

@@ -519,6 +519,31 @@ static void a_put_whose_source_fails_leaves_nothing(void **state)
     redis_stop(&r);
 }
 
+/* A process that ends between two commands leaves what one leaves that may not run the second. */
+static void what_no_index_names_expires(void **state)
+{
+    static const struct {
+        const char *rule, *what;
+    } cases[] = {{"-expire", "table.concat(redis.call('HVALS', k)) == ''"},
+                 {"resetkeys ~SPOLIA:*:copy:* %R~*", "redis.call('TTL', k) > 0 and " INDEX_IS_EMPTY},
+                 {"-persist", "redis.call('TTL', k) > 0 and not " INDEX_IS_EMPTY}};
+    redis r;
+    if (!start(&r)) skip();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sp_tier *t = open_with(&r, NULL, 30000000);
+        char rules[96];
+        redis_do(&r, "FLUSHALL");
+        snprintf(rules, sizeof rules, "ACL SETUSER default -del %s", cases[i].rule);
+        redis_do(&r, rules);
+        assert_int_not_equal(noise_put(t, 1, 1), SP_OK);
+        redis_do(&r, "ACL SETUSER default resetkeys allkeys +@all");
+        damage(&r, "for _, k in ipairs(redis.call('KEYS', '*:lock')) do redis.call('DEL', k) end");
+        holds(&r, cases[i].what);
+        sp_tier_close(t);
+    }
+    redis_stop(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -541,6 +566,7 @@ int main(void)
         cmocka_unit_test(a_full_server_refuses_and_keeps_what_it_has),
         cmocka_unit_test(a_wrong_password_is_an_error_of_the_tier),
         cmocka_unit_test(a_put_whose_source_fails_leaves_nothing),
+        cmocka_unit_test(what_no_index_names_expires),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

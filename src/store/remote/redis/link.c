@@ -239,15 +239,21 @@ static sp_err begin(sp_remote_link *base, const char *name, const char *says, co
     return SP_OK;
 }
 
+/* let_expire -- before it has any bytes of the copy, so that they expire if this process ends in between. */
+static sp_err let_expire(redis_link *l, const char *field)
+{
+    SP_TRY(noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"HSET", l->key, field, ""}, .n = 4})));
+    return noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"EXPIRE", l->key, UNFINISHED_S}, .n = 3}));
+}
+
 static sp_err add(sp_remote_link *base, int part, const uint8_t *data, size_t n)
 {
     redis_link *l = link_of(base);
     char field[FIELD_SIZE];
     field_of(part, field);
+    if (part == 0) SP_TRY(let_expire(l, field));
     const sp_redis_command set = {.words = {"HSET", l->key, field, (const char *)data}, .sizes = {0, 0, 0, n}, .n = 4};
-    SP_TRY(noted(l, sp_redis_run(l->redis, &set)));
-    if (part != 0) return SP_OK;
-    return noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"EXPIRE", l->key, UNFINISHED_S}, .n = 3}));
+    return noted(l, sp_redis_run(l->redis, &set));
 }
 
 /* unlock -- a lock that stays expires. */
@@ -266,6 +272,7 @@ static sp_err publish(redis_link *l, const char *news)
     return noted(l, sp_redis_run(l->redis, &c));
 }
 
+/* finish -- the index names the copy before it stays: a copy that it does not name would never be deleted. */
 static sp_err finish(sp_remote_link *base, bool *taken)
 {
     redis_link *l = link_of(base);
@@ -276,8 +283,8 @@ static sp_err finish(sp_remote_link *base, bool *taken)
     snprintf(ttl, sizeof ttl, "%lld", (long long)l->site->ttl_s);
     sp_redis_command keep = {.words = {"EXPIRE", l->key, ttl}, .n = 3};
     if (!l->site->ttl_s) keep = (sp_redis_command){.words = {"PERSIST", l->key}, .n = 2};
-    SP_TRY(noted(l, sp_redis_run(l->redis, &keep)));
     SP_TRY(noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"HSET", index, l->name, l->says}, .n = 4})));
+    SP_TRY(noted(l, sp_redis_run(l->redis, &keep)));
     SP_TRY(publish(l, news));
     unlock(l);
     return SP_OK;
