@@ -122,7 +122,7 @@ static sp_err add_prose(chunker *c, size_t from, size_t to)
             SP_TRY(item ? add_whole(c, from, at) : add_sentences(c, from, at));
             from = at;
         }
-        item |= sp_line_is_item(c->text, from, next);
+        item = sp_line_is_item(c->text, from, next);
         at = next;
     }
     return item ? add_whole(c, from, to) : add_sentences(c, from, to);
@@ -152,7 +152,6 @@ static void keep_overlap(chunker *c, int need)
     memmove(c->held.v, c->held.v + first, c->n_repeated * sizeof(part));
     c->held.n = c->n_repeated;
     c->words = words;
-    c->only_headings = c->n_repeated == 0;
 }
 
 static sp_err emit(chunker *c)
@@ -234,7 +233,7 @@ static sp_err pack_block(chunker *c, const sp_block *b)
         SP_TRY(spread(c, words));
     else
         for (size_t i = 0; i < c->block.n; i++) SP_TRY(hold(c, c->block.v[i]));
-    c->only_headings &= heading;
+    c->only_headings = heading; /* before one, others are alone in the chunk */
     return SP_OK;
 }
 

@@ -1,6 +1,9 @@
 /* test_policies.c -- every replacement policy against a model of a few lines: the same random
  * sequence of uses, pins and looks leaves the same copies; and what "hazard" learns. */
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "support/ledger_bench.h"
 
@@ -477,6 +480,25 @@ static void what_is_in_use_is_no_victim(void **state)
     }
 }
 
+/* Of more copies than are compared, a sample is: the least recently used one is always in it. */
+static void hazard_always_considers_the_oldest(void **state)
+{
+    enum { N = 400 };
+    static sp_copy c[N];
+    sp_evict e = {0};
+    assert_ok(sp_evict_init(&e, &(sp_evict_opts){.name = "hazard", .max_copies = N}));
+    assert_ok(sp_evict_reserve(&e, N));
+    for (int i = 0; i < N; i++) {
+        c[i] = (sp_copy){.state = SP_COPY_READY, .n = B, .name = 1 + 2 * (uint64_t)i};
+        sp_evict_add(&e, &c[i], 1, 1 + i);
+    }
+    for (int i = 0; i < 20; i++) {
+        assert_ptr_equal(sp_evict_victim(&e), &c[i]);
+        sp_evict_drop(&e, &c[i]);
+    }
+    sp_evict_fini(&e);
+}
+
 /* Of equals that are all expected, the least recently used. */
 static void of_equals_the_oldest_goes(void **state)
 {
@@ -587,9 +609,44 @@ static void costs_are_interpolated(void **state)
     assert_true(fabs(sp_cost_us(&p, 50, 16) - 80) < 1e-9);
     assert_true(fabs(sp_cost_us(&p, 100, 31) - 160) < 1e-9); /* beyond the end: linear */
     assert_true(fabs(sp_cost_us(&p, 200, 1) - 210) < 1e-9);
+    assert_true(sp_cost_us(&p, 0, 0) > 8.9 && sp_cost_us(&p, 0, -100) == 0); /* no time is negative */
     assert_true(sp_cost_us(NULL, 100, 10) > sp_cost_us(NULL, 0, 10));
     const double whole = sp_cost_us(NULL, 0, 2000), halves = sp_cost_us(NULL, 0, 1000) + sp_cost_us(NULL, 1000, 1000);
     assert_true(fabs(whole - halves) < 1e-6 * whole); /* each token looks at those before it */
+}
+
+static void profiles_are_checked(void **state)
+{
+    static const char good[] = "{\"cached\": [0, 100], \"new\": [1, 11, 21], \"us\": [[1, 2, 3], [4, 5, 6]]}";
+    static const struct {
+        const char *text, *why;
+    } bad[] = {
+        {"{\"cached\": [0], \"new\": [1, 11], \"us\": [[1, 2]]}", "cached: a list of 2 to 16"},
+        {"{\"cached\": [0, 9], \"new\": [1], \"us\": [[1], [2]]}", "new: a list of 2 to 16"},
+        {"{\"cached\": [0, 9], \"new\": [1, 1], \"us\": [[1, 2], [3, 4]]}", "new: token counts must rise"},
+        {"{\"cached\": [-1, 9], \"new\": [1, 2], \"us\": [[1, 2], [3, 4]]}", "cached: token counts must rise"},
+        {"{\"cached\": [0, 9], \"new\": [1, 2], \"us\": [[1, 2]]}", "us: one row"},
+        {"{\"cached\": [0, 9], \"new\": [1, 2], \"us\": [[1, 2], [3, 4, 5]]}", "us: one number"},
+        {"{\"cached\": [0, 9], \"new\": [1, 2], \"us\": [[1, 2], [3, 0]]}", "us: times are positive"},
+        {"{\"cached\": [0, 9], \"new\": [1, 2],\n \"us\": }", "line 2"},
+    };
+    char path[] = "/tmp/test_policies-XXXXXX";
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    sp_cost p;
+    for (size_t i = 0; i <= SP_COUNT(bad); i++) {
+        const char *text = i < SP_COUNT(bad) ? bad[i].text : good;
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(pwrite(fd, text, strlen(text), 0), (ssize_t)strlen(text));
+        if (i < SP_COUNT(bad)) assert_fails(sp_cost_read(path, &p), SP_E_FORMAT, bad[i].why);
+    }
+    assert_ok(sp_cost_read(path, &p));
+    for (int cached = 0; cached < 2; cached++)
+        for (int fresh = 0; fresh < 3; fresh++) /* a row for each number of cached tokens */
+            assert_true(sp_cost_us(&p, 100 * cached, 1 + 10 * fresh) == 1 + 3 * cached + fresh);
+    close(fd);
+    remove(path);
+    assert_fails(sp_cost_read(path, &p), SP_E_IO, path);
 }
 
 static void names_may_ask_for_ghosts(void **state)
@@ -620,6 +677,7 @@ int main(void)
         cmocka_unit_test(hazard_learns_what_matters),
         cmocka_unit_test(hazard_keeps_what_saves_time),
         cmocka_unit_test(hazard_learns_by_depth),
+        cmocka_unit_test(hazard_always_considers_the_oldest),
         cmocka_unit_test(what_goes_is_not_expected),
         cmocka_unit_test(what_is_in_use_is_no_victim),
         cmocka_unit_test(of_equals_the_oldest_goes),
@@ -629,6 +687,7 @@ int main(void)
         cmocka_unit_test(the_past_forgets_what_is_oldest),
         cmocka_unit_test(the_past_has_room_for_all),
         cmocka_unit_test(costs_are_interpolated),
+        cmocka_unit_test(profiles_are_checked),
         cmocka_unit_test(names_may_ask_for_ghosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,13 +42,14 @@ static void assert_texts(char *const *got, int n, va_list expected, const char *
     if (i < n) fail_msg("%d chunks, one too many: \"%s\"", n, got[i]);
 }
 
-static void assert_chunks(const char *text, bool markdown, int size, int overlap, ...)
+/* syntax: false and true are plain text and Markdown. */
+static void assert_chunks(const char *text, sp_syntax syntax, int size, int overlap, ...)
 {
     cut c = {.fail_at = -1};
     va_list expected;
     va_start(expected, overlap);
     assert_int_equal(
-        sp_chunk_text(text, strlen(text), markdown, &(sp_chunk_opts){size, overlap}, take, &c),
+        sp_chunk_text(text, strlen(text), syntax, &(sp_chunk_opts){size, overlap}, take, &c),
         SP_OK);
     assert_texts(c.v, c.n, expected, "chunk");
     va_end(expected);
@@ -150,6 +151,29 @@ static void a_thin_chunk_is_filled_up(void **state)
                   "Dear.\n\nAa bb cc dd ee ff gg hh.", "Ii jj kk ll mm nn oo pp.", NULL);
 }
 
+/* A quarter of the size is enough to be a chunk; an eighth is, too. */
+static void a_short_chunk_is_not_thin(void **state)
+{
+    assert_chunks("Aa bb cc dd.\n\nEe ff gg hh ii jj. Kk ll mm nn oo pp qq.", false, 16, 0, "Aa bb cc dd.",
+                  "Ee ff gg hh ii jj. Kk ll mm nn oo pp qq.", NULL);
+    assert_chunks("Aa bb.\n\nEe ff gg hh ii jj. Kk ll mm nn oo pp qq rr ss.", false, 16, 0, "Aa bb.",
+                  "Ee ff gg hh ii jj. Kk ll mm nn oo pp qq rr ss.", NULL);
+}
+
+/* After a chunk that sentences made shorter than its share, the rest is shared anew. */
+static void what_is_left_is_spread_evenly(void **state)
+{
+    assert_chunks("Aa bb cc dd ee. Ff gg hh ii jj. Kk ll. Mm nn. Oo pp. Qq rr.", false, 9, 0, "Aa bb cc dd ee.",
+                  "Ff gg hh ii jj. Kk ll.", "Mm nn. Oo pp. Qq rr.", NULL);
+}
+
+/* Code that is longer than a chunk is cut at its lines, not where a sentence would end. */
+static void code_is_cut_at_its_lines(void **state)
+{
+    assert_chunks("def f():\n    a = 1! Bb\n    c = 2! Dd\n\n    e = 3\n", SP_SYNTAX_CODE, 6, 0,
+                  "def f():\n    a = 1! Bb", "c = 2! Dd", "e = 3", NULL);
+}
+
 static void overlap_repeats_whole_sentences(void **state)
 {
     const char *text = "Aa bb cc. Dd ee. Ff gg hh. Ii jj. Kk ll mm.";
@@ -174,6 +198,15 @@ static void overlap_stops_at_headings_and_inside_sentences(void **state)
 {
     assert_chunks("Aa bb. Cc dd.\n# H\nEe ff.", true, 20, 5, "Aa bb. Cc dd.", "# H\nEe ff.", NULL);
     assert_chunks("aa bb cc dd ee ff", false, 3, 2, "aa bb cc", "dd ee ff", NULL);
+    assert_chunks("# A\n\n## B\n\nAa bb. Cc dd ee. Ff gg hh.", true, 8, 4, "# A\n\n## B\n\nAa bb.",
+                  "Aa bb. Cc dd ee. Ff gg hh.", NULL);
+}
+
+/* The first sentence of a chunk is not repeated: the next chunk would begin where this one does. */
+static void overlap_never_repeats_a_whole_chunk(void **state)
+{
+    assert_chunks("Aa. Bb. Cc. Dd. Ee. Ff. Gg. Hh.", false, 6, 5, "Aa. Bb. Cc. Dd.", "Bb. Cc. Dd. Ee.",
+                  "Cc. Dd. Ee. Ff. Gg. Hh.", NULL);
 }
 
 static void the_size_holds_for_every_script(void **state)
@@ -239,9 +272,13 @@ int main(void)
         cmocka_unit_test(lists_and_tables_are_kept_whole_or_cut_at_their_lines),
         cmocka_unit_test(a_code_fence_is_kept_whole),
         cmocka_unit_test(a_thin_chunk_is_filled_up),
+        cmocka_unit_test(a_short_chunk_is_not_thin),
+        cmocka_unit_test(what_is_left_is_spread_evenly),
+        cmocka_unit_test(code_is_cut_at_its_lines),
         cmocka_unit_test(overlap_repeats_whole_sentences),
         cmocka_unit_test(overlap_leaves_room_for_the_next_block),
         cmocka_unit_test(overlap_stops_at_headings_and_inside_sentences),
+        cmocka_unit_test(overlap_never_repeats_a_whole_chunk),
         cmocka_unit_test(the_size_holds_for_every_script),
         cmocka_unit_test(bad_sizes_are_refused),
         cmocka_unit_test(the_error_of_the_receiver_is_passed_on),

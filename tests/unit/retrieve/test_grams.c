@@ -57,7 +57,9 @@ static void identifiers_give_their_parts(void **state)
     assert_grams_of(true, "HTTPServer x2Y read_all", "http server");
     assert_grams("call parseHttpRequest", "parse http request");
     assert_grams("an iPhone of McDonald on YouTube, HTTPServer", ""); /* names, in prose */
+    assert_grams_of(true, "xRay aB", "ray"); /* a letter is no word */
     assert_grams("ＡＢＣ def", "abc def"); /* full-width letters: the word index lacks them */
+    assert_grams("豈 def", "豈"); /* a compatibility form of another kind: the word is in that index */
 }
 
 static void a_question_asks_for_words_and_grams(void **state)
@@ -70,6 +72,8 @@ static void a_question_asks_for_words_and_grams(void **state)
     assert_query("read_all_lines", "\"read\" OR \"lines\" OR \"read all lines\"",
                  "\"read\" OR \"lines\"");
     assert_query("Store::open", "\"store\" OR \"open\" OR \"store open\"", "\"store\" OR \"open\"");
+    assert_query("trains at 10:30", "\"trains\" OR \"10\" OR \"30\"", "\"trains\" OR \"10\" OR \"30\"");
+    assert_query("who is 猫", "", "\"猫\"*");
     assert_query("École ÉCOLE", "\"école\"", "\"cole\"");
     assert_query("who are they", "\"who\" OR \"are\" OR \"they\"", "");
     assert_query("\"*^ ( ) \xFF", "", "");

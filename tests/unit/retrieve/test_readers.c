@@ -332,6 +332,21 @@ static void a_document_is_where_the_relations_say(void **state)
                             {"word/styles2.xml", "<s><style styleId='T'><name val='Title'/></style></s>"},
                             {0}},
                   "Leases|# Leases\n\n#");
+    gives_archive(*state, "c.docx", /* folders in folders; a link is no part, whatever it is called */
+                  (entry[]){{"_rels/.rels", "<R><Relationship Id='y' Type='http://o/officeDocument' TargetMode='External' "
+                                            "Target='http://example.com/a.xml'/><Relationship Id='x' "
+                                            "Type='http://o/officeDocument' Target='a/b/doc.xml'/></R>"},
+                            {"a/b/doc.xml", "<d><p><pPr><pStyle val='T'/></pPr><r><t>Leases</t></r></p></d>"},
+                            {"a/b/_rels/doc.xml.rels",
+                             "<R><Relationship Id='a' Type='http://o/styles' Target='s.xml'/></R>"},
+                            {"a/b/s.xml", "<s><style styleId='T'><name val='Title'/></style></s>"},
+                            {0}},
+                  "Leases|# Leases\n\n#");
+    gives_archive(*state, "d.docx", /* damaged relations: parts have their usual names */
+                  (entry[]){{"_rels/.rels", "<R><Relationship Id='x' Type="},
+                            {"word/document.xml", "<d><p><r><t>Leases</t></r></p></d>"},
+                            {0}},
+                  "d.docx|Leases\n\n#");
 }
 
 static void slides_are_pages_with_their_titles(void **state)

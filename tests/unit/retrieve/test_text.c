@@ -120,6 +120,8 @@ static void sentences_do_not_end_at_abbreviations(void **state)
     assert_sentences("It cost 3.14 dollars, v1.2 too. Cheap.",
                      "It cost 3.14 dollars, v1.2 too.|Cheap.");
     assert_sentences("Yahoo! was big. Is it?", "Yahoo! was big.|Is it?");
+    assert_sentences("We saw Dr... Then we left.", "We saw Dr...|Then we left."); /* no abbreviation */
+    assert_sentences("He met \"Dr. Who\" today. Ok.", "He met \"Dr. Who\" today.|Ok.");
     assert_sentences("Wait ... what? Yes.", "Wait ... what?|Yes.");
     assert_sentences("1. First step. 2. Not at the start.", "1. First step.|2. Not at the start.");
     assert_sentences("It was in 1914. The war began.", "It was in 1914.|The war began.");
