@@ -67,7 +67,7 @@ static void put_bounds(const float *keys, int head, uint8_t *out, float *scale)
     const float inverse = 1 / *scale;
     for (int d = 0; d < head; d++) {
         const int l = floor_of(low[d] * inverse), h = -floor_of(-high[d] * inverse);
-        const int middle = (l + h) >> 1, half = SP_MAX(h - middle, middle - l);
+        const int middle = (l + h) >> 1, half = h - middle; /* rounded down: l is no farther */
         out[d] = (uint8_t)(128 + SP_MIN(127, SP_MAX(-127, middle)));
         out[width + d] = (uint8_t)SP_MIN(127, half);
     }

@@ -85,9 +85,10 @@ def test_score_takes_one_text_or_lists(server):
     ("/v1/rerank", {"query": "a"}, "documents"), ("/v1/rerank", {"query": "a", "documents": []}, "documents"),
     ("/v1/rerank", {"query": "a", "documents": ["a", 1]}, "documents"), ("/v1/rerank", {"query": "a", "documents": [{}]}, "documents"),
     ("/v1/rerank", {"query": "a", "documents": ["a"] * 2049}, "documents"), ("/v1/rerank", {"query": "a", "documents": "a"}, "documents"),
-    ("/v1/rerank", {"query": "a", "documents": ["a"], "top_n": 0}, "top_n"),
+    ("/v1/rerank", {"query": "a", "documents": ["a"], "top_n": 0}, "top_n"), ("/v1/rerank", {"query": "a", "documents": ["a", ""]}, "documents"),
+    ("/v1/score", {"text_1": "", "text_2": "a"}, "text_1"),
     ("/v1/score", {"text_2": "a"}, "text_1"), ("/v1/score", {"text_1": "a"}, "text_2"),
-    ("/v1/score", {"text_1": ["a", "b"], "text_2": ["a", "b", "c"]}, "text_1"), ("/v1/score", {"queries": 1, "documents": "a"}, "queries")])
+    ("/v1/score", {"text_1": ["a", "b"], "text_2": ["a", "b", "c"]}, "text_1"), ("/v1/score", {"text_1": ["a", "b", "c"], "text_2": ["a", "b"]}, "text_1"), ("/v1/score", {"queries": 1, "documents": "a"}, "queries")])
 def test_errors_name_the_field(chat_server, path, body, param):
     status, reply = chat_server.call(path, body)
     assert status == 400 and reply["error"]["param"] == param, reply
@@ -123,6 +124,10 @@ def test_the_chat_model_ranks_without_a_cross_encoder(chat_server):
     assert scores == sorted(scores, reverse=True) and 0 < scores[-1] < scores[0] < 1
     cached = [r["usage"]["prompt_tokens_details"]["cached_tokens"] for r in (first, again)]
     assert cached[1] > cached[0] and cached[1] > again["usage"]["total_tokens"] / 2  # passages are reused
+    salted = [chat_server.call("/v1/rerank", {**body, "cache_salt": "a secret"})[1] for _ in range(2)]
+    assert [r["results"] for r in salted] == [first["results"]] * 2  # another cache, the same scores
+    with_salt = [r["usage"]["prompt_tokens_details"]["cached_tokens"] for r in salted]
+    assert with_salt[0] < cached[1] and with_salt[1] == cached[1], (cached, with_salt)
     alone = [chat_server.call("/v1/score", {"text_1": body["query"], "text_2": d})[1]["data"][0]["score"] for d in documents]
     by_index = {r["index"]: r["relevance_score"] for r in first["results"]}
     assert alone == pytest.approx([by_index[i] for i in range(9)], rel=1e-3)

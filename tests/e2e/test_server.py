@@ -138,7 +138,16 @@ def test_tokens(server):
     _, cut = server.call("/tokenize", {"content": "The harbour of the town: é 鳥"})
     assert cut["count"] == len(cut["tokens"]) > 0
     assert server.call("/detokenize", {"tokens": cut["tokens"]})[1]["content"].strip() == "The harbour of the town: é 鳥"
-    assert server.call("/detokenize", {"tokens": [10**9]})[0] == 400
+    n_vocab = server.call("/v1/models")[1]["data"][0]["meta"]["n_vocab"]
+    assert server.call("/detokenize", {"tokens": [n_vocab - 1]})[0] == 200
+    for ids in ([n_vocab], [-1], [10**9], ["a"], "a"):
+        status, reply = server.call("/detokenize", {"tokens": ids})
+        assert status == 400 and reply["error"]["param"] == "tokens"
+    for name in ("content", "prompt"):
+        status, reply = server.call("/tokenize", {name: 7})
+        assert status == 400 and reply["error"]["param"] == name
+        plain, special = (server.call("/tokenize", {name: "A boat", **more})[1]["count"] for more in ({}, {"add_special": True}))
+        assert plain == server.call("/tokenize", {name: "A boat", "add_special_tokens": False})[1]["count"] <= special
     ids = {**LONG, "prompt": cut["tokens"], "max_tokens": 1}
     assert server.call("/v1/completions", ids)[1]["usage"]["prompt_tokens"] == cut["count"]
 

@@ -18,6 +18,7 @@ def check(choice, text):
     assert [s["start"] for s in sentences] == [0] + [s["end"] for s in sentences[:-1]] and sentences[-1]["end"] == len(data)
     for s in sentences:
         masses = [x["mass"] for x in s["sources"]]
+        assert masses, s  # one document at least has its share
         assert masses == sorted(masses, reverse=True) and all(1 / 3 - 1e-9 <= m <= 1 for m in masses) and sum(masses) <= 1 + 1e-6
         for x in s["sources"]:
             d = DOCUMENTS[x["document"]]
@@ -44,6 +45,15 @@ def test_streams_have_them_in_the_last_event(server):
     text = "".join(e["choices"][0]["delta"].get("content") or "" for e in events)
     assert all("citations" not in e["choices"][0] for e in events[:-1])
     check(events[-1]["choices"][0], text)
+
+
+def test_sentences_end_at_their_signs(server):
+    sentences = ["Boats leave. ", "At 3.14 or so! ", "So? ", "是。", "不！", "吗？", "Ok\n\n", "End"]
+    whole = body(citations=True, max_tokens=200, structured_outputs={"choice": ["".join(sentences)]})
+    del whole["ignore_eos"]
+    choice = server.call("/v1/chat/completions", whole)[1]["choices"][0]
+    data = choice["message"]["content"].encode()
+    assert [data[s["start"]:s["end"]].decode() for s in choice["citations"]] == sentences
 
 
 def test_without_documents_nothing_is_cited(server):

@@ -47,8 +47,10 @@ def test_openais_client(server, folder):
 def test_dimensions_and_prompts(server, folder):
     short = server.client().embeddings.create(model="m", input=TEXTS, dimensions=16)
     assert np.abs(np.array([d.embedding for d in short.data]) - vectors(folder, TEXTS, "--dimensions", "16")).max() < 1e-6
-    query = server.call("/v1/embeddings", {"input": TEXTS, "input_type": "query"})[1]["data"]
-    assert np.abs(np.array([d["embedding"] for d in query]) - vectors(folder, TEXTS, "--as", "query")).max() < 1e-6
+    for kind in ("query", "search_query", "document", "passage", "search_document"):
+        data = server.call("/v1/embeddings", {"input": TEXTS, "input_type": kind})[1]["data"]
+        options = ("--as", "query") if "query" in kind else ()
+        assert np.abs(np.array([d["embedding"] for d in data]) - vectors(folder, TEXTS, *options)).max() < 1e-6, kind
 
 
 def test_ollama(server, folder):
@@ -57,7 +59,7 @@ def test_ollama(server, folder):
     assert many["prompt_eval_count"] > 20 and many["total_duration"] > 0
     one = server.call("/api/embeddings", {"model": "m", "prompt": TEXTS[0]})[1]
     assert np.abs(np.array(one["embedding"]) - vectors(folder, TEXTS[:1])[0]).max() < 1e-6
-    for path, body in (("/api/embed", {"input": 5}), ("/api/embeddings", {"prompt": {}})):  # errors are texts there
+    for path, body in (("/api/embed", {"input": 5}), ("/api/embeddings", {"prompt": {}}), ("/api/embeddings", {"prompt": TEXTS})):  # errors are texts there
         status, reply = server.call(path, body)
         assert status == 400 and isinstance(reply["error"], str), reply
 

@@ -33,7 +33,7 @@ srv_sent srv_tokenize(srv_call *call)
     const char *text = srv_field_string(&f, name);
     bool special =
         srv_field_bool(&f, "add_special_tokens", srv_field_bool(&f, "add_special", false));
-    if (!text) srv_fields_refuse(&f, "content", "content (or prompt) must be a string");
+    if (!text) srv_fields_refuse(&f, name, "%s (content, or prompt) must be a string", name);
     int32_t *ids = NULL;
     size_t n = 0;
     const sp_err err =

@@ -83,14 +83,14 @@ static void rows_at_once(void **state)
 /* -- products ------------------------------------------------------------------------------- */
 
 /* Matrix i of a job: every second one is packed, where the variant packs. */
-static sp_mat make_matrix(const sp_ops *ops, int i, int64_t rows, uint64_t *seed)
+static sp_mat make_matrix_of(const sp_ops *ops, int i, int64_t rows, int64_t cols, uint64_t *seed)
 {
     const sp_dtype type = i % 2 ? SP_Q8_0 : SP_F32;
-    const size_t row_bytes = sp_row_bytes(type, COLS);
+    const size_t row_bytes = sp_row_bytes(type, cols);
     uint8_t *data = sp_alloc((size_t)rows, row_bytes);
     assert_non_null(data);
-    random_groups(seed, type, data, rows * COLS / sp_dtype_of(type)->n_group);
-    sp_mat w = {.type = type, .n_rows = rows, .n_cols = COLS, .data = data};
+    random_groups(seed, type, data, rows * cols / sp_dtype_of(type)->n_group);
+    sp_mat w = {.type = type, .n_rows = rows, .n_cols = cols, .data = data};
     const size_t bytes = i % 2 && ops->pack_bytes ? ops->pack_bytes(&w) : 0;
     if (!bytes) return w;
     void *packed = sp_alloc_aligned(bytes);
@@ -98,6 +98,11 @@ static sp_mat make_matrix(const sp_ops *ops, int i, int64_t rows, uint64_t *seed
     ops->pack(&(sp_pack_args){&w, packed}, 0, 1);
     w.packed = packed;
     return w;
+}
+
+static sp_mat make_matrix(const sp_ops *ops, int i, int64_t rows, uint64_t *seed)
+{
+    return make_matrix_of(ops, i, rows, COLS, seed);
 }
 
 static void drop_matrix(sp_mat *w)
@@ -269,6 +274,10 @@ static void whatever_writes_rows_makes_them_new(void **state)
     sp_device_products(
         d, &(sp_products_args){&(sp_matmul_args){.w = &square, .x = x, .m = 7, .y = x + 20 * COLS}, 1});
     run_and_compare(d, &p);
+    products narrow = {.n = 1, .w = {make_matrix_of(sp_cpu_of(d)->ops, 1, 20, 32, &seed)}};
+    narrow.a[0] = (sp_matmul_args){&narrow.w[0], x, 3 * M, random_floats(&seed, 3 * M * 20, 1), NULL, false};
+    run_and_compare(d, &narrow); /* the same memory in shorter rows */
+    drop_products(&narrow);
     for (int k = 0; k < p.n; k++) p.a[k].x += 32, p.a[k].m = 7; /* other rows of the same memory */
     run_and_compare(d, &p);
     drop_matrix(&square);

@@ -169,6 +169,46 @@ static void tables_name_their_columns(void **state)
     assert_read("a.csv", "", "0:a.csv|");
 }
 
+static sp_err take_lines(const sp_document *d, void *user)
+{
+    for (size_t i = 0; i < d->n_marks; i++) SP_TRY(sp_bytes_addf(user, "%lld ", (long long)d->marks[i].number));
+    return SP_OK;
+}
+
+/* assert_lines -- the lines of the file that rows begin in. */
+static void assert_lines(const char *path, const char *data, const char *expected)
+{
+    sp_bytes got = {0};
+    sp_reading r = {.path = path, .fn = take_lines, .user = &got, .strict = true};
+    assert_int_equal(sp_documents_read(&r, sp_document_format(path), data, strlen(data)), SP_OK);
+    assert_int_equal(sp_bytes_add(&got, "", 1), SP_OK);
+    assert_string_equal(got.v, expected);
+    sp_vec_fini(&got);
+}
+
+static void rows_of_tables_have_lines(void **state)
+{
+    assert_lines("a.csv", "a,b\n1,2\n\n3,4\n", "2 4 ");
+    assert_lines("a.csv", "a,b\n\"x\ny\",1\n2,3\n", "2 4 ");
+    assert_lines("a.csv", "sep=;\na;b\n1;2\n", "3 ");
+}
+
+/* Long names of columns are cut: they are repeated in every row. A quote inside of a cell is one. */
+static void names_of_columns_are_short(void **state)
+{
+    char name[80], text[160], want[160];
+    memset(name, 'x', sizeof name);
+    memcpy(name + 63, "\xC3\xA9y", 4);
+    snprintf(text, sizeof text, "%s,b\n1,2\n", name);
+    snprintf(want, sizeof want, "0:a.csv|%.63s: 1; b: 2\n", name);
+    assert_read("a.csv", text, want);
+    memcpy(name + 62, "\xC3\xA9y", 4);
+    snprintf(text, sizeof text, "%s,b\n1,2\n", name);
+    snprintf(want, sizeof want, "0:a.csv|%.64s: 1; b: 2\n", name);
+    assert_read("a.csv", text, want);
+    assert_read("a.csv", "a,b\n5\" wide,x\n", "0:a.csv|a: 5\" wide; b: x\n");
+}
+
 static void rst_has_the_name_of_its_first_heading(void **state)
 {
     assert_read("a.rst", "Guide\n=====\n\ntext\n", "0:Guide|Guide\n=====\n\ntext\n");
@@ -181,6 +221,7 @@ static void rst_has_the_name_of_its_first_heading(void **state)
 
 static void jsonl_is_a_document_a_line(void **state)
 {
+    assert_read("a.jsonl", "\xEF\xBB\xBF{\"text\": \"a\"}\n", "1:|a"); /* a mark that it is UTF-8 */
     assert_read("a.jsonl",
                 "{\"title\": \"T\", \"text\": \"one\"}\n"
                 "\r\n"
@@ -358,6 +399,8 @@ int main(void)
         cmocka_unit_test(other_encodings_are_converted),
         cmocka_unit_test(an_empty_file_without_an_address_is_an_empty_text),
         cmocka_unit_test(tables_name_their_columns),
+        cmocka_unit_test(rows_of_tables_have_lines),
+        cmocka_unit_test(names_of_columns_are_short),
         cmocka_unit_test(rst_has_the_name_of_its_first_heading),
         cmocka_unit_test(jsonl_is_a_document_a_line),
         cmocka_unit_test(bad_lines_of_jsonl_are_named),

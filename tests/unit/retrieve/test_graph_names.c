@@ -111,6 +111,8 @@ static void relations_become_readable(void **state)
         {"/a/b./c/d_e", "d e"},
         {"http://example.org/bornIn", "born in"},
         {"http://example.org/ns#memberOf", "member of"},
+        {"http://example.org/genre/", "genre"},
+        {"ISO_code", "ISO code"},
         {"is a", "is a"},
         {"/", "/"},
     };

@@ -115,6 +115,30 @@ static void the_best_path_has_the_words_of_the_question(void **state)
                         "Michael Mann <-directed_by- Heat -starred_actors-> Al Pacino\n");
 }
 
+/* Of equal scores the path of the relation that came first. */
+static void each_word_counts_once_and_names_do_not(void **state)
+{
+    folder *f = *state;
+    const sp_graph_paths_opts one = {.k = 1, .hops = 1}, two = {.k = 1, .hops = 2};
+    graph_make(f, "a.tsv", "Cup\tmaker\tAnn\nCup\tauthor\tBob\n");
+    assert_string_equal(graph_paths(f, "author author maker of Cup", one), "Cup -maker-> Ann\n");
+    assert_string_equal(graph_paths(f, "author of Cup", one), "Cup -author-> Bob\n");
+    graph_make(f, "b.tsv", "Author Bay\tauthor\tJoe\nAuthor Bay\tmaker\tKim\n");
+    assert_string_equal(graph_paths(f, "maker of Author Bay", one), "Author Bay -maker-> Kim\n");
+    /* of all relations of a path */
+    graph_make(f, "c.tsv", "Lee\tguest\tMoon\nLee\tactor\tSun\nMoon\tmaker\tNed\nSun\tmaker\tOdo\n");
+    assert_string_equal(graph_paths(f, "maker with Lee as actor", two), "Lee -actor-> Sun -maker-> Odo\n");
+}
+
+/* A path that goes through another entity of the question is better than one that does not. */
+static void paths_through_other_entities_come_first(void **state)
+{
+    folder *f = *state;
+    graph_make(f, "m.tsv", "Lee\tactor\tMoon\nLee\tactor\tSun\nMoon\tmaker\tNed\nSun\tmaker\tOdo\n");
+    assert_string_equal(graph_paths(f, "maker with Lee as actor, Sun", (sp_graph_paths_opts){.k = 1}),
+                        "Lee -actor-> Sun -maker-> Odo\nSun <-actor- Lee -actor-> Moon\n");
+}
+
 static void explanations_name_the_words(void **state)
 {
     folder *f = *state;
@@ -255,6 +279,8 @@ int main(void)
         FOLDER_TEST(words_of_relations_are_no_names),
         FOLDER_TEST(search_lists_similar_names),
         FOLDER_TEST(the_best_path_has_the_words_of_the_question),
+        FOLDER_TEST(each_word_counts_once_and_names_do_not),
+        FOLDER_TEST(paths_through_other_entities_come_first),
         FOLDER_TEST(explanations_name_the_words),
         FOLDER_TEST(cycles_end),
         FOLDER_TEST(random_graphs_give_simple_paths),

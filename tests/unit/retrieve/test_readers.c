@@ -168,6 +168,9 @@ static void rtf_is_its_text(void **state)
           "a.rtf|The quay of M\xC3\xBCnchen\n\nPrice: 5\xE2\x82\xAC "
           "{net}\n\xF0\x9F\x98\x80\xE2\x80\x94"
           "end#");
+    /* half a pair; a fallback ends with its group */
+    gives("a.rtf", "{\\rtf1 \\u-10179?\\u-8704?x\\u-8704?y 5{\\u8364}ab}",
+          "a.rtf|\xF0\x9F\x98\x80x\xEF\xBF\xBDy 5\xE2\x82\xAC" "ab#");
     refuses("a.rtf", "plain text", "not RTF");
     gives("a.rtf", "{\\rtf1 {\\bin99999999999 x", "a.rtf|#");
 }
@@ -333,7 +336,8 @@ static void a_document_is_where_the_relations_say(void **state)
                             {0}},
                   "Leases|# Leases\n\n#");
     gives_archive(*state, "c.docx", /* folders in folders; a link is no part, whatever it is called */
-                  (entry[]){{"_rels/.rels", "<R><Relationship Id='y' Type='http://o/officeDocument' TargetMode='External' "
+                  (entry[]){{"_rels/.rels", "<R><Relationship Id='y' Type='http://o/officeDocument' "
+                                            "TargetMode='External' "
                                             "Target='http://example.com/a.xml'/><Relationship Id='x' "
                                             "Type='http://o/officeDocument' Target='a/b/doc.xml'/></R>"},
                             {"a/b/doc.xml", "<d><p><pPr><pStyle val='T'/></pPr><r><t>Leases</t></r></p></d>"},

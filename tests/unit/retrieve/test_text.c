@@ -171,6 +171,7 @@ static void blocks_of_markdown(void **state)
     assert_blocks("# C#\n#\n#   \n", true, "H(C#)H()H()");
     assert_blocks("Title\n=====\nSub\n---\ntext", true, "H(Title)H(Sub)T");
     assert_blocks("a\nb\n---\n", true, "T");     /* two lines and a break */
+    assert_blocks("a\n-\nb\n", true, "T");      /* no underline, and no item */
     assert_blocks("- item\n---\n", true, "T");   /* a list and a break */
     assert_blocks("a\n\n---\n\nb", true, "TTT"); /* a break alone */
     assert_blocks("x\n```c\n# no heading\n\n|\n```\ny", true, "TLT");
