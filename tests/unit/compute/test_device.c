@@ -114,8 +114,24 @@ static void mirrors(void **state)
             assert_int_equal(host[k], k < 60 || d->unified ? (uint8_t)k : 0);
         if (!d->unified) assert_int_equal(far_of(d)->n_copied_in, 1);
         sp_mirror_free(&m);
+        if (!d->unified) assert_int_equal(far_of(d)->n_pieces, 0); /* nor what it had before it grew */
         sp_device_close(d);
     }
+}
+
+/* The host side may be written again once the device has it: a device that does not answer is an error. */
+static void a_push_is_waited_for(void **state)
+{
+    sp_device *d = open_device("far");
+    sp_mirror m = {0};
+    assert_ok(sp_mirror_alloc(d, 100, "a test", &m));
+    sp_mirror_push(&m, 100);
+    far_lose(d);
+    assert_int_not_equal(sp_mirror_settle(&m), SP_OK);
+    far_found(d);
+    assert_ok(sp_mirror_settle(&m));
+    sp_mirror_free(&m);
+    sp_device_close(d);
 }
 
 /* dies -- whether touching the memory kills the process that does it. */
@@ -188,6 +204,7 @@ int main(void)
         cmocka_unit_test(memory_is_zeroed_and_aligned),
         cmocka_unit_test(memory_that_cannot_be_had),
         cmocka_unit_test(mirrors),
+        cmocka_unit_test(a_push_is_waited_for),
         cmocka_unit_test(the_host_cannot_reach_a_far_device),
         cmocka_unit_test(rows_of_a_matrix_are_loaded),
     };

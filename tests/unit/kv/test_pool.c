@@ -159,6 +159,22 @@ static void a_pool_used_up_gives_nothing(void **state)
 
 /* -- holders -------------------------------------------------------------------------------- */
 
+/* It is searched from where the last block was found, and from the start again. */
+static void a_pool_without_memory_gives_all_its_blocks(void **state)
+{
+    sp_kv_pool *pool = NULL;
+    uint32_t first[6], rest[6];
+    assert_ok(sp_kv_pool_create(NULL, &(sp_kv_shape){.n_layers = 1, .n_heads = 1, .head = 2}, 8, &pool));
+    assert_ok(sp_kv_acquire(pool, 6, first));
+    sp_kv_release(pool, first, 4);
+    assert_ok(sp_kv_acquire(pool, 6, rest));
+    assert_int_equal(sp_kv_pool_n_free(pool), 0);
+    assert_int_equal(rest[2], first[0]);
+    sp_kv_release(pool, first + 4, 2);
+    sp_kv_release(pool, rest, 6);
+    sp_kv_pool_destroy(pool);
+}
+
 static void the_last_holder_frees(void **state)
 {
     sp_kv_pool *pool = small_pool(4);
@@ -436,6 +452,7 @@ int main(void)
         cmocka_unit_test(a_single_hole_is_found),
         cmocka_unit_test(scattered_blocks_serve_where_no_run_is_free),
         cmocka_unit_test(a_pool_used_up_gives_nothing),
+        cmocka_unit_test(a_pool_without_memory_gives_all_its_blocks),
         cmocka_unit_test(the_last_holder_frees),
         cmocka_unit_test(a_seal_lasts_until_the_block_is_free),
         cmocka_unit_test(random_use_agrees_with_counting),

@@ -159,6 +159,24 @@ static void equal_texts_share_a_vector(void **state)
     }
 }
 
+/* Chunks with the text of one have its vector, and are no use to it: others are found, as many as there are. */
+static void the_nearest_of_a_chunk_have_other_texts(void **state)
+{
+    const char *index = build(*state, 9);
+    seen s = {.go_on = CHUNKS};
+    sp_index *ix;
+    sp_hits one, near;
+    assert_int_equal(update(index, "flat", &s, NULL), SP_OK);
+    assert_int_equal(sp_index_open(index, &ix), SP_OK);
+    assert_int_equal(sp_index_chunk(ix, 0, &one), SP_OK);
+    assert_int_equal(sp_index_similar(ix, "vectors", one.v[0].id, 30, &near), SP_OK);
+    assert_int_equal(near.n, 30);
+    for (int i = 0; i < near.n; i++) assert_string_not_equal(near.v[i].text, one.v[0].text);
+    sp_hits_fini(&one);
+    sp_hits_fini(&near);
+    sp_index_close(ix);
+}
+
 static void run(const char *index, const char *sql)
 {
     sqlite3 *db;
@@ -201,6 +219,7 @@ int main(void)
         FOLDER_TEST(an_interruption_waits_for_few_chunks_and_keeps_them),
         FOLDER_TEST(vectors_follow_the_chunks),
         FOLDER_TEST(equal_texts_share_a_vector),
+        FOLDER_TEST(the_nearest_of_a_chunk_have_other_texts),
         FOLDER_TEST(an_opened_index_has_the_vectors_of_all_chunks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

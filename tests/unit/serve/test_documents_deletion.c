@@ -148,6 +148,28 @@ static void nothing_that_has_seen_it_is_written_while_it_is_erased(void **state)
     bench_end(&b);
 }
 
+/* Those on disk alone, too: nobody looks for them there. */
+static void the_ledger_forgets_what_the_store_has_dropped(void **state)
+{
+    bench b;
+    sp_digests ids = {0};
+    char tenant[SP_TENANT_BYTES];
+    int64_t n_gone;
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    compute(&b, NULL, "one", 0);
+    tiers_rest(b.c->tiers);
+    assert_ok(sp_tenant_name(NULL, tenant));
+    assert_ok(sp_shelf_ids(b.d->shelf, tenant, "one", &ids));
+    sp_digests_sort(ids.v, ids.n);
+    assert_true(n_stored(&b, &ids, true) > 0);
+    assert_ok(sp_context_erase_tiers(b.c, ids.v, ids.n, &n_gone));
+    assert_int_equal(n_stored(&b, &ids, true), 0);
+    assert_true(n_gone > 0);
+    sp_vec_fini(&ids);
+    bench_end(&b);
+}
+
 /* hosted -- copies in the host tier. */
 static int64_t hosted(const bench *b)
 {
@@ -527,6 +549,7 @@ int main(void)
         cmocka_unit_test(patches_that_have_left_memory_go_too),
         cmocka_unit_test(what_is_registered_again_is_stored_again),
         cmocka_unit_test(nothing_that_has_seen_it_is_written_while_it_is_erased),
+        cmocka_unit_test(the_ledger_forgets_what_the_store_has_dropped),
         cmocka_unit_test(what_another_document_has_stays),
         cmocka_unit_test(a_text_that_another_document_has_is_still_found),
         cmocka_unit_test(a_running_request_keeps_its_copies),

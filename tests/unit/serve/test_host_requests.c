@@ -2,6 +2,7 @@
  * they were exact, written once, lost in the right order. */
 #include <stdio.h>
 
+#include "serve/documents/erase.h"
 #include "support/requests.h"
 #include "support/tiers.h"
 
@@ -298,6 +299,21 @@ static void what_the_host_has_survives_the_device(void **state)
     close_clean(c);
 }
 
+/* Where copies are, is the device or any tier below it. */
+static void what_the_host_has_is_present(void **state)
+{
+    sp_context *c = open_small(&full, 12, (sp_context_opts){0});
+    sp_request_destroy(ask(c, "01", question, 6));
+    drive_out(c);
+    sp_prompt *p = prompt_of(c, "0", NULL);
+    sp_presence there;
+    assert_ok(sp_context_presence(c, &p->segs.v[1].id, 1, &there));
+    assert_int_equal(there.n_device, 0);
+    assert_int_equal(there.n_store, 1);
+    sp_prompt_destroy(p);
+    close_clean(c);
+}
+
 /* A system prompt that many requests use is on the host before anything drives it out. */
 static void hot_upper_nodes_are_replicated(void **state)
 {
@@ -386,6 +402,7 @@ int main(void)
         cmocka_unit_test(unknown_names_are_refused),
         cmocka_unit_test(packed_copies_are_smaller_and_paths_exact),
         cmocka_unit_test(what_the_host_has_survives_the_device),
+        cmocka_unit_test(what_the_host_has_is_present),
         cmocka_unit_test(hot_upper_nodes_are_replicated),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(only_what_pays_is_taken),

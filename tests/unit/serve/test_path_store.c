@@ -293,6 +293,71 @@ static void a_parent_that_goes_takes_its_children(void **state)
     close_clean(c);
 }
 
+/* The end of a path in the store: the copies of the head and of a chunk after it. */
+typedef struct path_end {
+    sp_context *c;
+    sp_digest ids[2];
+    sp_tier_key keys[2];
+    const sp_copy *copies[2]; /* on the device */
+} path_end;
+
+static void path_end_begin(path_end *e, const char *dir)
+{
+    e->c = open_store(dir);
+    sp_request_destroy(ask(e->c, "0", question, 4));
+    tiers_rest(e->c->tiers);
+    sp_prompt *p = prompt_of(e->c, "0", NULL);
+    for (int i = 0; i < 2; i++) e->ids[i] = p->segs.v[i].id;
+    sp_prompt_destroy(p);
+    for (int i = 0; i < 2; i++) {
+        e->keys[i] = (sp_tier_key){.id = e->ids[i], .head = sp_head_key(e->ids, i), .kind = SP_COPY_PATH};
+        e->copies[i] = sp_by_path_at(e->c->ledger, e->ids, i + 1);
+        assert_non_null(e->copies[i]);
+    }
+}
+
+/* stores -- the copy is being written after this call. */
+static bool stores(path_end *e, int i, int64_t max_blocks)
+{
+    assert_ok(sp_tiers_store_path(e->c->tiers, e->copies[i], max_blocks));
+    return sp_tiers_is_storing(e->c->tiers, e->copies[i]);
+}
+
+static bool path_end_knows(const path_end *e, int i)
+{
+    assert_ok(sp_tier_run(sp_tiers_tier(e->c->tiers), &(sp_tier_job){.verb = SP_TIER_SYNC}));
+    return sp_tier_knows(sp_tiers_tier(e->c->tiers), &e->keys[i]);
+}
+
+static void a_copy_is_written_after_the_one_that_it_continues(void **state)
+{
+    path_end e;
+    path_end_begin(&e, *state);
+    const int64_t blocks = sp_copy_n_own_blocks(e.copies[0]), all = blocks + sp_copy_n_own_blocks(e.copies[1]);
+    for (int i = 2; i-- > 0;)
+        assert_ok(sp_tier_run(sp_tiers_tier(e.c->tiers), &(sp_tier_job){.verb = SP_TIER_DROP, .key = e.keys[i]}));
+    assert_false(stores(&e, 1, all));
+    assert_false(stores(&e, 0, blocks - 1)); /* no more memory than that waits for the disk */
+    assert_true(stores(&e, 0, blocks));
+    assert_true(stores(&e, 1, all));
+    tiers_rest(e.c->tiers);
+    assert_true(path_end_knows(&e, 0) && path_end_knows(&e, 1));
+    close_clean(e.c);
+}
+
+/* After a load that failed for another reason it may be there, and whole. */
+static void a_copy_with_its_whole_path_is_not_dropped(void **state)
+{
+    path_end e;
+    path_end_begin(&e, *state);
+    sp_tiers_drop_path(e.c->tiers, e.copies[1]);
+    assert_true(path_end_knows(&e, 1));
+    assert_ok(sp_tier_run(sp_tiers_tier(e.c->tiers), &(sp_tier_job){.verb = SP_TIER_DROP, .key = e.keys[0]}));
+    sp_tiers_drop_path(e.c->tiers, e.copies[1]);
+    assert_false(path_end_knows(&e, 1));
+    close_clean(e.c);
+}
+
 static void damaged_copies_are_missed(void **state)
 {
     const char *dir = *state;
@@ -525,6 +590,8 @@ int main(void)
         FOLDER_TEST(no_tenant_finds_anothers),
         cmocka_unit_test(what_follows_a_missing_parent_is_dropped),
         FOLDER_TEST(a_parent_that_goes_takes_its_children),
+        FOLDER_TEST(a_copy_is_written_after_the_one_that_it_continues),
+        FOLDER_TEST(a_copy_with_its_whole_path_is_not_dropped),
         FOLDER_TEST(damaged_copies_are_missed),
         FOLDER_TEST(a_small_budget_is_kept),
         FOLDER_TEST(the_store_is_below_the_device),

@@ -283,10 +283,35 @@ static void a_disk_that_hangs_makes_no_other_tier_slow(void **state)
     close_clean(c);
 }
 
+/* A request reads a document that is being deleted: its copy goes to no other process. */
+static void nothing_is_shared_while_it_is_erased(void **state)
+{
+    const char *dir = *state;
+    remote r;
+    sp_context *c = open_remote(dir, "", "", &r);
+    sp_request_destroy(ask(c, "1", question, 2));
+    tiers_rest(c->tiers);
+    sp_prompt *p = prompt_of(c, "1", NULL);
+    const sp_digest id = p->segs.v[1].id;
+    const sp_content_query q = {.seg = &p->segs.v[1], .head = &p->segs.v[0].id, .n_head = 1};
+    const sp_copy *copy = sp_by_content_peek(c->ledger, &q, SP_COPY_PLAIN);
+    assert_non_null(copy);
+    sp_ledger_unplaced(c->ledger, copy, SP_AT_REMOTE);
+    for (int erasing = 1; erasing >= 0; erasing--) {
+        assert_ok(sp_tiers_erasing(c->tiers, &id, (size_t)erasing));
+        assert_ok(sp_tiers_share(c->tiers, &(sp_tiers_key){.copy = copy, .head = q.head, .n_head = 1}));
+        assert_int_equal(sp_tiers_is_sharing(c->tiers, copy), !erasing);
+    }
+    tiers_rest(c->tiers);
+    sp_prompt_destroy(p);
+    close_clean(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(its_longest_silence_is_measured),
+        FOLDER_TEST(nothing_is_shared_while_it_is_erased),
         FOLDER_TEST(one_that_was_slow_for_hours_is_used_again),
         FOLDER_TEST(one_that_is_slow_is_left_alone_after_one_load),
         FOLDER_TEST(a_disk_that_hangs_makes_no_other_tier_slow),
