@@ -38,7 +38,7 @@ static void keys_are_read_and_checked(void **state)
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         assert_false(srv_keys_check(k, unknown[i], NULL, &again));
     assert_false(srv_keys_check(k, NULL, "Bearer blue", &again));
-    assert_false(srv_keys_check(k, "Basic blue", "blue", &again)); /* another scheme is a wrong key, not a missing one */
+    assert_false(srv_keys_check(k, "Basic blue", "blue", &again)); /* a wrong key, not a missing one */
     write_file("green\n");
     assert_true(srv_keys_reload(k));
     assert_false(srv_keys_check(k, "Bearer blue", NULL, &again));
