@@ -271,12 +271,12 @@ static void combine(const sp_pick_args *a, const sp_summary_ops *ops, const head
                                         .out = x->all});
 }
 
-/* order_of -- integers in the order of the floats. */
+/* order_of -- integers in the order of the floats, which are sums of shares: none is negative. */
 static uint32_t order_of(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    return bits >> 31 ? ~bits : bits | 0x80000000u;
+    return bits;
 }
 
 /* The k-th largest order, and how many of exactly that order are among the k: 11, 11 and 10 bits at

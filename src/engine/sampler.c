@@ -190,7 +190,7 @@ static int cut(const sp_sampler *s, int n)
     int stay = 0;
     while (stay < n) {
         double p = exp((double)(s->kept[stay].logit - max));
-        if (stay && p < s->p.min_p) break;
+        if (p < s->p.min_p) break; /* not at the best, whose p is 1 */
         got += p;
         stay++;
         if (s->p.top_k > 0 && s->p.top_p < 1 && got >= s->p.top_p * total) break;

@@ -436,6 +436,102 @@ static void stages(void **state)
     scene_close(&second);
 }
 
+/* score_of -- by the definition of keys in 4 bits: the largest product of a block's keys with the query, which is
+ * rotated for the position that the shift gives it. Sets the largest error that rounding the query makes. */
+static float score_of(const scene *s, const float *q, uint32_t block, int g, int32_t shift, float *error)
+{
+    const size_t at = (size_t)g * N_BLOCKS + block;
+    const uint8_t *of = s->view.base + at * sp_summary_bytes(SP_SUMMARY_KEYS4, s->head);
+    float x[SP_HEAD_MAX], most = -INFINITY, largest = 0;
+    memcpy(x, q, (size_t)s->head * sizeof *x);
+    sp_rope_rotate(&s->rope, x, N_POS - 1 - shift);
+    for (int d = 0; d < s->head; d++) largest = SP_MAX(largest, fabsf(x[d]));
+    *error = 0;
+    for (int t = 0; t < B; t++) {
+        float sum = 0, size = 0;
+        for (int d = 0; d < s->head; d++) {
+            const float key = (float)((of[sp_keys4_at(d, t)] >> t / 8 * 4 & 15) - 8) * s->view.scale[at];
+            sum += x[d] * key;
+            size += fabsf(key);
+        }
+        most = SP_MAX(most, sum);
+        *error = SP_MAX(*error, 0.501f * largest / 127 * size);
+    }
+    return most;
+}
+
+/* Of two requests, groups of more heads than are scored at once, and runs of blocks with shifts of their own. */
+static void scores_are_those_of_each_query(void **state)
+{
+    enum { D = 32, G = 2, GROUP = 12, FEWER = 9 };
+    static const sp_pick_run runs[] = {{0, 7, 0}, {7, 20, 300}, {27, N_BLOCKS - 27, 40}}, few = {0, FEWER, 5};
+    scene s;
+    uint32_t block[N_BLOCKS], picked[2][G * 5];
+    scene_open(&s, SP_SUMMARY_KEYS4, D, G, GROUP);
+    for (uint32_t b = 0; b < N_BLOCKS; b++) block[b] = b * 7 % N_BLOCKS;
+    float *q = random_floats(&s.seed, 2 * G * GROUP * D, 2);
+    const size_t of_first = sp_pick_scratch(FEWER, G * GROUP, G), of_second = sp_pick_scratch(N_BLOCKS, G * GROUP, G);
+    float *scratch = sp_alloc(of_first + of_second, sizeof *scratch);
+    sp_pick_req reqs[] = {request(&s, q, block, &few, picked[0]),
+                          request(&s, q + G * GROUP * D, block, runs, picked[1])};
+    reqs[0].n = FEWER;
+    reqs[1].n_runs = SP_COUNT(runs);
+    sp_pick_args a = args_of(&s, reqs, scratch);
+    a.n_reqs = 2;
+    for (int part = 0; part < 3; part++) sp_pick_score(&a, sp_summary_ops_of("ref"), part, 3);
+    for (int r = 0; r < 2; r++)
+        for (int g = 0; g < G; g++) {
+            const float *scores = scratch + (r ? of_first : 0) + (r ? of_second : of_first) / G * (size_t)g;
+            for (int h = 0; h < GROUP; h++)
+                for (int i = 0; i < reqs[r].n; i++) {
+                    const int32_t shift = r == 0 ? 5 : i < 7 ? 0 : i < 27 ? 300 : 40;
+                    const int row = h % SP_PICK_ROWS + h / SP_PICK_ROWS * reqs[r].n * SP_PICK_ROWS;
+                    float error;
+                    const float want = score_of(&s, reqs[r].q + (g * GROUP + h) * D, block[i], g, shift, &error);
+                    assert_true(fabsf(scores[row + i * SP_PICK_ROWS] - want) <= error + 1e-3f);
+                }
+        }
+    sp_free(q);
+    sp_free(scratch);
+    scene_close(&s);
+}
+
+/* By their own scores: with one query head for each KV head, sums over heads are in the same order. */
+static void the_second_stage_takes_the_best_proposed(void **state)
+{
+    enum { D = 80, G = 2, K = 5, PROPOSED = 12 };
+    static const sp_pick_run runs[] = {{0, 7, 0}, {7, 20, 300}, {27, N_BLOCKS - 27, 40}};
+    scene first, second;
+    uint32_t block[N_BLOCKS], proposed[G * PROPOSED], both[G * K];
+    scene_open(&first, SP_SUMMARY_BOUNDS, D, G, 1);
+    scene_open(&second, SP_SUMMARY_KEYS4, D, G, 1);
+    for (uint32_t b = 0; b < N_BLOCKS; b++) block[b] = b * 7 % N_BLOCKS;
+    for (int round = 0; round < 20; round++) {
+        float *q = random_floats(&first.seed, G * D, 2);
+        sp_pick_req req = request(&first, q, block, runs, both);
+        req.n_runs = SP_COUNT(runs);
+        pick_in_stages(&first, &second.view, "ref", &req, PROPOSED);
+        req.picked = proposed;
+        req.k = PROPOSED;
+        pick_in_stages(&first, NULL, "ref", &req, 0);
+        for (int g = 0; g < G; g++)
+            for (int i = 0; i < PROPOSED; i++)
+                for (int k = 0; k < K; k++) {
+                    const uint32_t in = both[g * K + k], out = proposed[g * PROPOSED + i];
+                    if (has(both + g * K, K, out)) continue;
+                    float e, f;
+                    const int32_t shift_in = in < 7 ? 0 : in < 27 ? 300 : 40;
+                    const int32_t shift_out = out < 7 ? 0 : out < 27 ? 300 : 40;
+                    const float x = score_of(&second, q + g * D, block[in], g, shift_in, &e);
+                    const float y = score_of(&second, q + g * D, block[out], g, shift_out, &f);
+                    assert_true(x + e + f + 1e-3f >= y);
+                }
+        sp_free(q);
+    }
+    scene_close(&first);
+    scene_close(&second);
+}
+
 static void labels(void **state)
 {
     enum { H = 4, D = 32, G = 2 };
@@ -500,6 +596,8 @@ int main(void)
         ON_EVERY_VARIANT(equals_ref),
         ON_EVERY_VARIANT(stages),
         cmocka_unit_test(takes_the_best),
+        cmocka_unit_test(scores_are_those_of_each_query),
+        cmocka_unit_test(the_second_stage_takes_the_best_proposed),
         cmocka_unit_test(labels),
         cmocka_unit_test(similarity_is_the_weighted_harmonic_mean),
     };

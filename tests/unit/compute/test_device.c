@@ -87,6 +87,10 @@ static void memory_that_cannot_be_had(void **state)
         const void *before = m.p;
         assert_survives_faults(sp_mem_grow(d, 200, "a test", &m), m.p == before);
         assert_int_equal(m.n_bytes, 200);
+        before = m.p;
+        assert_ok(sp_mem_grow(d, 100, "a test", &m)); /* it is large enough, and keeps what it holds */
+        assert_ptr_equal(m.p, before);
+        assert_int_equal(m.n_bytes, 200);
         assert_survives_faults(sp_mirror_alloc(d, 100, "a test", &both), both.dev == NULL);
         sp_mirror_free(&both);
         sp_mem_free(&m);

@@ -48,10 +48,22 @@ static void environment_names_the_default(void **state)
     assert_string_equal(ops->name, "ref");
     setenv("SPOLIA_CPU", "abacus", 1);
     assert_int_equal(sp_ops_select(NULL, &ops), SP_E_ARG);
+    assert_int_equal(sp_ops_select("ref", &ops), SP_OK); /* a name is before it */
+    assert_string_equal(ops->name, "ref");
     setenv("SPOLIA_CPU", "", 1); /* empty is unset */
     assert_int_equal(sp_ops_select(NULL, &ops), SP_OK);
     assert_ptr_equal(ops, best);
     unsetenv("SPOLIA_CPU");
+}
+
+/* F16 weights, and attention, in bf16 are tables of their own; neither keeps the name that was asked for. */
+static void tables_of_amx_have_names(void **state)
+{
+    assert_string_equal(sp_ops_amx("amx", true, true), "amx-f16-attend");
+    assert_string_equal(sp_ops_amx("amx", true, false), "amx-f16");
+    assert_string_equal(sp_ops_amx("amx", false, true), "amx-attend");
+    assert_string_equal(sp_ops_amx("vnni", false, false), "vnni");
+    assert_null(sp_ops_amx(NULL, false, false));
 }
 
 int main(void)
@@ -60,6 +72,7 @@ int main(void)
         cmocka_unit_test(names_choose_tables),
         cmocka_unit_test(unknown_names_are_refused),
         cmocka_unit_test(environment_names_the_default),
+        cmocka_unit_test(tables_of_amx_have_names),
     };
     return cmocka_run_group_tests_name("dispatch", tests, NULL, NULL);
 }

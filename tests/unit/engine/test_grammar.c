@@ -399,24 +399,28 @@ static void masks_agree_with_accept(void **state)
     sp_token_set_destroy(v);
 }
 
-/* The sampler draws only what the grammar allows, and the text ends. */
+/* The sampler draws only what the grammar allows, the best or any, and the text ends; rows of the model that are no
+ * tokens are never drawn. */
 static void the_sampler_obeys_the_grammar(void **state)
 {
+    enum { N_ROWS = N_TOKENS + 70 };
     sp_token_set *v = make_set();
     sp_grammar *g = make("{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"},\"s\":{"
                          "\"enum\":[\"x\",\"y\"]}},\"required\":[\"n\",\"s\"]}");
-    for (uint64_t seed = 1; seed < 30; seed++) {
+    for (int round = 1; round < 30; round++) {
+        uint64_t seed = (uint64_t)round;
         sp_sampler s;
-        float logits[N_TOKENS];
+        float logits[N_ROWS];
         char text[2000];
         size_t n = 0;
-        sp_sampling p = {.temperature = 1, .top_p = 1, .repeat_penalty = 1, .seed = seed};
-        assert_ok(sp_sampler_init(&s, &p, N_TOKENS));
+        sp_sampling p = {.temperature = (float)(round % 2), .top_p = 1, .repeat_penalty = 1, .seed = seed};
+        assert_ok(sp_sampler_init(&s, &p, N_ROWS));
         assert_ok(sp_grammar_start(g, v, &s.grammar));
         for (int step = 0; step < 400; step++) {
-            for (int i = 0; i < N_TOKENS; i++)
-                logits[i] = (float)check_random(&seed, 1000) * 0.005f;
+            for (int i = 0; i < N_ROWS; i++)
+                logits[i] = (float)check_random(&seed, 1000) * 0.005f + (i >= N_TOKENS ? 1 : 0);
             int32_t id = sp_sampler_pick(&s, logits);
+            assert_in_range(id, 0, END);
             assert_true(sp_sampler_answer(&s, id));
             if (id == END) break;
             const char *piece = id < 256 ? &bytes[id] : longer[id - 256];

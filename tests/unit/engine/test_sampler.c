@@ -402,6 +402,84 @@ static void the_penalty_comes_before_the_limits(void **state)
     sp_sampler_fini(&s);
 }
 
+static void the_window_is_as_long_as_it_says(void **state)
+{
+    sp_sampler s = begin(penalised(2, 3), 3);
+    sp_sampler_accept(&s, 1);
+    sp_sampler_accept(&s, 1);
+    sp_sampler_accept(&s, 2);
+    assert_int_equal(sp_sampler_pick(&s, (float[]){6, 1, 10}), 0); /* 10 / 2 = 5 */
+    sp_sampler_fini(&s);
+}
+
+/* -- biases and uses in the answer ----------------------------------------------------------- */
+
+static void biases_are_added_and_banned_tokens_are_not_chosen(void **state)
+{
+    const sp_logit_bias bias[] = {{1, 5}, {2, -INFINITY}};
+    const int32_t banned[] = {1};
+    const float logits[] = {3, -1, 9};
+    sp_sampling p = plain(0);
+    p.bias = bias;
+    p.n_bias = 2;
+    sp_sampler s = begin(p, 3);
+    assert_int_equal(sp_sampler_pick(&s, logits), 1); /* 3, 4, never */
+    s.banned = banned;
+    s.n_banned = 1;
+    assert_int_equal(sp_sampler_pick(&s, logits), 0);
+    sp_sampler_fini(&s);
+    const sp_logit_bias bad[] = {{-1, 1}, {3, 1}, {0, NAN}};
+    for (size_t i = 0; i < SP_COUNT(bad); i++) {
+        p.bias = &bad[i];
+        p.n_bias = 1;
+        assert_fails(sp_sampler_init(&s, &p, 3), SP_E_ARG, "logit bias 0");
+    }
+}
+
+/* The frequency penalty counts for each use, the presence penalty once; only uses in the answer do. */
+static void uses_in_the_answer_are_penalised(void **state)
+{
+    sp_sampling p = plain(0);
+    p.frequency_penalty = 1;
+    p.presence_penalty = 0.5f;
+    p.repeat_last = 0;
+    sp_sampler s = begin(p, 2);
+    /* 10, used 0 to 3 times, is between these */
+    static const float others[][2] = {{9.9f, 10.1f}, {8.4f, 8.6f}, {7.4f, 7.6f}, {6.4f, 6.6f}};
+    for (int used = 0; used < 4; used++) {
+        sp_sampler_accept(&s, 0); /* of the prompt */
+        for (int more = 0; more < 2; more++)
+            assert_int_equal(sp_sampler_pick(&s, (float[]){10, others[used][more]}), more);
+        assert_true(sp_sampler_answer(&s, 0) && sp_sampler_answer(&s, -1) && sp_sampler_answer(&s, 2));
+    }
+    sp_sampler_fini(&s);
+}
+
+/* -- logprobs --------------------------------------------------------------------------------- */
+
+static void logprobs_are_those_of_all_tokens(void **state)
+{
+    const float logits[] = {1, NAN, 3, 1, -INFINITY};
+    const double norm = log(exp(1) + exp(3) + exp(1));
+    sp_sampler s = begin(plain(1), 5);
+    sp_token_logprob out[6];
+    sp_sampler_logprobs(&s, logits, 3, 5, out);
+    const int32_t ids[] = {3, 2, 0, 3, 4, -1}; /* the chosen one, the best, of equals the lower id, none */
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(out[i].id, ids[i]);
+        const double want = ids[i] < 0 ? -INFINITY : (double)logits[ids[i]] - norm;
+        assert_true(out[i].logprob == (float)want || fabs((double)out[i].logprob - want) < 1e-6);
+    }
+    sp_sampler_logprobs(&s, logits, 0, 2, out);
+    assert_int_equal(out[0].id, 0);
+    assert_int_equal(out[1].id, 2);
+    assert_int_equal(out[2].id, 0);
+    sp_sampler_logprobs(&s, logits, 2, 0, out);
+    assert_int_equal(out[0].id, 2);
+    assert_int_equal(out[1].id, 2); /* untouched */
+    sp_sampler_fini(&s);
+}
+
 /* -- parameters ----------------------------------------------------------------------------- */
 
 static void refuse(sp_sampling p, const char *name)
@@ -476,6 +554,10 @@ int main(void)
         cmocka_unit_test(a_penalty_of_one_or_no_window_is_none),
         cmocka_unit_test(foreign_ids_in_the_window_do_no_harm),
         cmocka_unit_test(the_penalty_comes_before_the_limits),
+        cmocka_unit_test(the_window_is_as_long_as_it_says),
+        cmocka_unit_test(biases_are_added_and_banned_tokens_are_not_chosen),
+        cmocka_unit_test(uses_in_the_answer_are_penalised),
+        cmocka_unit_test(logprobs_are_those_of_all_tokens),
         cmocka_unit_test(parameters_out_of_range_are_named),
         cmocka_unit_test(creation_survives_faults),
     };

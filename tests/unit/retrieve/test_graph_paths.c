@@ -38,6 +38,14 @@ static void misspelt_names_are_found(void **state)
                         "Robert de Nirro=Robert De Niro:Robert De Niro:2 Heat=Heat:Heat:0");
     assert_string_equal(graph_names(f, "\"); DROP TABLE graph_keys; -- OR NEAR(\"a\" *"), "");
     assert_string_equal(graph_names(f, "Heat"), "Heat=Heat:Heat:0");
+    assert_string_equal(graph_names(f, "who directed Heal"), ""); /* four letters are too few to guess */
+    assert_string_equal(graph_names(f, "who directed Drame"), "Drame=Drama:Drama:2");
+    /* a capital at the beginning says nothing where there is a name */
+    assert_string_equal(graph_names(f, "Drame with Al Pacino"), "Al Pacino=Al Pacino:Al Pacino:0");
+    assert_string_equal(graph_names(f, "the Drame with Al Pacino"),
+                        "Drame=Drama:Drama:2 Al Pacino=Al Pacino:Al Pacino:0");
+    graph_make(f, "n.tsv", "Michael Manu\tmakes\tCups\n"); /* not as near */
+    assert_string_equal(graph_names(f, "films by Micheal Mann"), "Micheal Mann=Michael Mann:Michael Mann:2");
 }
 
 /* "director" is a film of the graph, and what the question wants of Heat. */
