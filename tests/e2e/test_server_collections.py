@@ -65,6 +65,9 @@ def test_passages_are_ranked_again(server):
         assert ranked["retrieval"]["ranked"] == len(found) and ranked["retrieval"]["rank_ms"] > 0 and ranked["retrieval"]["found"] == 2
         differ += best != [d["id"] for d in told(server, question, collection="docs", top_k=2)["documents"]]
         assert told(server, question, collection={"name": "docs", "top_k": 2, "rerank": True})["documents"][0]["id"] == best[0]
+        eager = told(server, question, collection={"name": "docs", "top_k": 2, "rerank": True, "ahead": True})
+        assert [d["id"] for d in eager["documents"]] == best
+        assert eager["retrieval"]["begun_ahead"] == eager["retrieval"]["wrong"] == 0 and eager["retrieval"]["stages"] == 1
     assert differ, "ranking changes nothing"
     assert told(server, "zzz qqq", collection="docs", rerank=True)["documents"] == []
     assert server.call("/v1/chat/completions", chat("x", collection="docs", rerank=3))[0] == 400

@@ -162,6 +162,13 @@ static void errors_are_json_too(void **state)
     assert_string_equal(catch_end(&c), "{\"error\":{\"code\":\"format\",\"message\":\"bad file\"},\"line\":3}\n");
 }
 
+static void shares_have_six_digits(void **state)
+{
+    assert_float_equal(account_share(0.1234567f), 0.123457, 1e-9);
+    assert_float_equal(account_share(0.1f), 0.1, 0); /* not that of a float */
+    assert_float_equal(account_share(1), 1, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +179,7 @@ int main(void)
         cmocka_unit_test(errors_are_json_too),
         cmocka_unit_test(recomputed_tokens_are_said_if_there_are_any),
         cmocka_unit_test(a_process_that_has_computed_little_says_no_time_without_reuse),
+        cmocka_unit_test(shares_have_six_digits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,6 +98,7 @@ static void wrong_values_are_named(void **state)
         {"--number", "2147483648"}, {"--number", "1x"},  {"--number", ""},
         {"--large-number", "-1"},   {"--memory", "-1"},  {"--memory", "99999999999999999"},
         {"--real", "inf"},          {"--real", "1e999"}, {"--rael", "1"},
+        {"--real", ""},             {"--memory", ""},    {"--memory", "-18446744073709551615"},
         {"--flag=1", "x"},          {"-x", "1"},
     };
     for (size_t i = 0; i < SP_COUNT(wrong); i++)
@@ -108,7 +109,11 @@ static void wrong_values_are_named(void **state)
     for (int i = 0; i < 10; i++) many[i] = "-ia";
     many[10] = "--needed=x";
     assert_int_equal(parse(&v, many), 12);
-    for (int i = 10; i < 17; i++) many[i] = "-ia";
+    for (int i = 10; i < 16; i++) many[i] = "-ia";
+    many[16] = "--needed=x";
+    assert_int_equal(parse(&v, many), 18);
+    assert_int_equal(v.list.n, 16);
+    many[17] = "-ia"; /* one too many */
     assert_int_equal(parse(&v, many), -3);
 }
 
@@ -152,6 +157,12 @@ static void the_environment_comes_after_the_line(void **state)
     assert_true(v.large == 9 && !v.flag && !strcmp(v.needed, "there"));
     assert_int_equal(PARSE(&v, "--large-number", "8", "--flag"), 4);
     assert_true(v.large == 8 && v.flag);
+    setenv("SPOLIA_ARG_ITEM", "e", 1);
+    assert_int_equal(PARSE(&v, "x"), 1);
+    assert_true(v.list.n == 1 && strcmp(v.list.v[0], "e") == 0);
+    assert_int_equal(PARSE(&v, "-i", "a", "-i", "b"), 5); /* instead of those of the environment */
+    assert_true(v.list.n == 2 && strcmp(v.list.v[0], "a") == 0);
+    unsetenv("SPOLIA_ARG_ITEM");
     setenv("SPOLIA_ARG_FLAG", "2", 1);
     assert_int_equal(PARSE(&v, "x"), -3);
     unsetenv("SPOLIA_ARG_FLAG");
