@@ -308,13 +308,15 @@ static void equals_ref(void **state)
 {
     static const struct {
         int head, n_kv, group;
-    } shapes[] = {{64, 2, 7}, {128, 1, 4}, {80, 2, 1}, {16, 3, 12}, {256, 1, 8}};
+    } shapes[] = {{64, 2, 7}, {128, 1, 4}, {80, 2, 1}, {16, 3, 12}, {256, 1, 8}, {96, 1, 5}};
+    const size_t n_shapes = SP_COUNT(shapes);
     const char *ops = variant(state)->name;
-    for (size_t i = 0; i < SP_COUNT(shapes) * SP_SUMMARY_N; i++) {
-        const int head = shapes[i % 5].head, n_kv = shapes[i % 5].n_kv, group = shapes[i % 5].group;
+    for (size_t i = 0; i < n_shapes * SP_SUMMARY_N; i++) {
+        const int head = shapes[i % n_shapes].head, n_kv = shapes[i % n_shapes].n_kv;
+        const int group = shapes[i % n_shapes].group;
         scene s;
         uint32_t block[N_BLOCKS], want[3 * 5], got[3 * 5];
-        scene_open(&s, (sp_summary_kind)(i / 5), head, n_kv, group);
+        scene_open(&s, (sp_summary_kind)(i / n_shapes), head, n_kv, group);
         for (uint32_t b = 0; b < N_BLOCKS; b++) block[b] = b * 7 % N_BLOCKS;
         const size_t n = sp_pick_scratch(N_BLOCKS, n_kv * group, n_kv);
         float *a = sp_alloc_zero(n, sizeof *a), *b = sp_alloc_zero(n, sizeof *b);
