@@ -38,25 +38,32 @@ static void bench_end(bench *b)
     small_pool_end(b->pool);
 }
 
-/* learn -- path copies of these segments, each in blocks of its own. */
-static void learn(bench *b, const sp_segment *segs, int n)
+/* learn_from -- path copies of these segments, each in blocks of its own, of which its first `first` tokens are
+ * another's. */
+static void learn_from(bench *b, int32_t first, const sp_segment *segs, int n)
 {
     const sp_copy *parent = NULL;
     b->now++;
     for (int i = 0; i < n; i++) {
-        uint32_t blocks[MAX_TOKENS / B + 1];
-        int32_t n_blocks = small_blocks(segs[i].n);
+        uint32_t blocks[MAX_TOKENS / B + 2];
+        int32_t n_blocks = small_blocks(first + segs[i].n);
         assert_ok(sp_kv_acquire(b->pool, n_blocks, blocks));
         sp_kv_seal(b->pool, blocks, n_blocks);
         sp_copy_spec spec = {.seg = &segs[i],
                              .facts.kind = SP_COPY_PATH,
                              .facts.exact = true,
                              .parent = parent,
+                             .first = first,
                              .blocks = blocks};
         assert_ok(sp_ledger_add(b->ledger, &spec, b->now, &parent));
         assert_non_null(parent);
         sp_kv_release(b->pool, blocks, n_blocks);
     }
+}
+
+static void learn(bench *b, const sp_segment *segs, int n)
+{
+    learn_from(b, 0, segs, n);
 }
 
 static const sp_reuse_policy *policy(const char *name)
@@ -246,6 +253,43 @@ static void a_last_segment_of_known_blocks_computes_the_last(void **state)
     bench_end(&b);
 }
 
+/* A block that another copy shares is not written, so nothing of the last segment is read. */
+static void a_last_segment_in_shared_blocks_is_computed(void **state)
+{
+    for (int32_t first = 0; first < 5; first += 4) {
+        bench b;
+        bench_begin(&b);
+        sp_segment segs[] = {numbered(1, 16), numbered(100, 40)};
+        learn_from(&b, first, segs, 2);
+        sp_reuse_input in = look_up(&b, segs, 2, 4);
+        sp_plan_init(&b.plan, b.pool);
+        assert_ok(next_plan("prefix", &in, &b.plan));
+        assert_int_equal(b.plan.slots[0].n_known, 16);
+        assert_int_equal(b.plan.slots[1].n_known, first ? 0 : 32);
+        assert_ok(sp_plan_bind(&b.plan));
+        assert_ok(sp_plan_check(&b.plan));
+        bench_end(&b);
+    }
+}
+
+/* A node that moves is computed for the position of its origin, and read at its own. */
+static void a_node_that_moves_is_rotated_for_its_origin(void **state)
+{
+    bench b;
+    bench_begin(&b);
+    sp_segment segs[] = {numbered(1, 20), numbered(100, 16), numbered(200, 17), numbered(300, 5)};
+    segs[1].kind = segs[2].kind = SP_SEG_NODE;
+    segs[2].parent = 1;
+    segs[2].place = 1 + 36;
+    segs[2].origin = 1 + 20;
+    sp_reuse_input in = look_up(&b, segs, 4, 4);
+    sp_plan_init(&b.plan, b.pool);
+    assert_ok(next_plan("prefix", &in, &b.plan));
+    assert_int_equal(b.plan.spans[2].at, 20);
+    assert_int_equal(b.plan.spans[2].shift, 16);
+    bench_end(&b);
+}
+
 /* What the ledger drops while a plan holds it stays readable. */
 static void a_plan_outlives_the_copies_it_reads(void **state)
 {
@@ -398,6 +442,8 @@ int main(void)
         cmocka_unit_test(a_known_prompt_computes_its_last_block),
         cmocka_unit_test(a_partial_match_is_read_up_to_its_blocks),
         cmocka_unit_test(a_last_segment_of_known_blocks_computes_the_last),
+        cmocka_unit_test(a_last_segment_in_shared_blocks_is_computed),
+        cmocka_unit_test(a_node_that_moves_is_rotated_for_its_origin),
         cmocka_unit_test(a_plan_outlives_the_copies_it_reads),
         cmocka_unit_test(an_answer_may_have_no_room),
         cmocka_unit_test(every_plan_of_random_prompts_is_right),

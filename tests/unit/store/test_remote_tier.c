@@ -236,43 +236,6 @@ static void keys_live_as_long_as_they_should(void **state)
     redis_stop(&r);
 }
 
-/* A put that is under way. */
-typedef struct unfinished {
-    noise c;
-    const redis *r;
-    bool expires; /* while its last layer is read */
-} unfinished;
-
-static sp_err look_at_the_key(void *user, int layer, void *to)
-{
-    unfinished *u = user;
-    SP_TRY(noise_source(&u->c, layer, to));
-    if (layer != NOISE_LAYERS - 1) return SP_OK;
-    const char *script = /* not the "lock" */
-        "local k = redis.call('KEYS', 'SPOLIA:*:copy:*[^k]')[1]; "
-        "if redis.call('TTL', k) <= 0 then return redis.error_reply('it stays') end";
-    u->expires =
-        redis_try(u->r, &(sp_redis_command){.words = {"EVAL", script, "0"}, .n = 3, .anywhere = true}) == SP_OK;
-    return SP_OK;
-}
-
-/* Whoever writes a copy may die: nobody can read what is there of it, and it goes by itself. */
-static void a_copy_that_is_not_finished_expires(void **state)
-{
-    redis r;
-    unfinished u = {.r = &r};
-    if (!start(&r)) skip();
-    sp_tier *t = open_with(&r, NULL, 30000000);
-    noise_init(&u.c, 1, 1);
-    u.c.record.layer_bytes = 3 << 20; /* a layer is a group, and written before the next is read */
-    assert_ok(sp_tier_run(
-        t, &(sp_tier_job){.verb = SP_TIER_PUT, .record = &u.c.record, .source = look_at_the_key, .user = &u}));
-    assert_true(u.expires);
-    holds(&r, "redis.call('TTL', k) == -1");
-    sp_tier_close(t);
-    redis_stop(&r);
-}
-
 static void a_drop_leaves_no_key(void **state)
 {
     redis r;
@@ -555,7 +518,6 @@ int main(void)
         cmocka_unit_test(a_copy_of_somebody_without_the_key_is_a_miss),
         cmocka_unit_test(damaged_values_are_misses),
         cmocka_unit_test(keys_live_as_long_as_they_should),
-        cmocka_unit_test(a_copy_that_is_not_finished_expires),
         cmocka_unit_test(a_drop_leaves_no_key),
         cmocka_unit_test(a_copy_that_another_writes_is_left_to_it),
         cmocka_unit_test(what_is_no_notice_is_not_believed),
