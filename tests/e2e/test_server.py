@@ -230,6 +230,9 @@ def test_a_body_over_the_limit(start):
     with s.socket() as c:
         c.sendall(POST + b"Content-Length: 99999999999\r\n\r\n")
         assert b" 413 " in receive(c)
+    with s.socket() as c:  # one of the limit is read, and is no JSON
+        c.sendall(POST + b"Connection: close\r\nContent-Length: 1048576\r\n\r\n" + b" " * 1048576)
+        assert b" 400 " in receive(c)
     with s.socket() as c:
         c.sendall(POST + b"Transfer-Encoding: chunked\r\n\r\n")
         piece = b"10000\r\n" + b" " * 65536 + b"\r\n"

@@ -3,6 +3,9 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
 
 /* -- acquiring ------------------------------------------------------------------------------ */
 
@@ -334,6 +337,58 @@ static void more_than_there_is_cannot_be_had(void **state)
     sp_device_close(d);
 }
 
+enum { STAGING = 1 << 16 };
+
+/* A block that leaves while it is read: when the first of its bytes has been read, and is written to `staging`. */
+static struct {
+    sp_kv_pool *pool;
+    uint32_t block;
+    uint8_t *staging; /* [STAGING] no access */
+} leaving;
+
+static void leave_now(int signal)
+{
+    SP_UNUSED(signal);
+    if (mprotect(leaving.staging, STAGING, PROT_READ | PROT_WRITE) != 0) abort();
+    sp_kv_set_away(leaving.pool, &leaving.block, 1, true);
+    memset(sp_kv_pool_bytes_at(leaving.pool, 0, 0, leaving.block), 0, sp_kv_pool_layer_block_bytes(leaving.pool));
+}
+
+static sp_err read_sevens(void *user, sp_kv_run run, uint8_t *to)
+{
+    memset(to, 7, (size_t)run.n * sp_kv_pool_layer_block_bytes(user));
+    return SP_OK;
+}
+
+static void a_block_that_leaves_while_it_is_read_is_read_elsewhere(void **state)
+{
+    static uint8_t sevens[STAGING];
+    const sp_kv_shape shape = {.n_layers = 1, .n_heads = 4, .head = 64, .type = SP_F16};
+    const struct sigaction leave = {.sa_handler = leave_now};
+    struct sigaction before;
+    sp_kv_pool *pool = NULL;
+    const uint8_t *from;
+    assert_ok(sp_kv_pool_create(small_device(), &shape, 8, &pool));
+    const size_t n = sp_kv_pool_layer_block_bytes(pool); /* more than is in registers at a time */
+    assert_in_range(n, 8192, STAGING);
+    memset(sevens, 7, n);
+    assert_ok(sp_kv_pool_let_leave(pool, &(sp_kv_elsewhere){.read = read_sevens, .user = pool}));
+    leaving.pool = pool;
+    leaving.staging = mmap(NULL, STAGING, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(leaving.staging, MAP_FAILED);
+    assert_ok(sp_kv_acquire(pool, 1, &leaving.block));
+    assert_ok(sp_kv_pool_write(pool, (sp_kv_run){.first = leaving.block, .n = 1}, sevens));
+    sp_kv_seal(pool, &leaving.block, 1);
+    assert_int_equal(sigaction(SIGSEGV, &leave, &before), 0);
+    assert_ok(sp_kv_pool_read(pool, (sp_kv_run){.first = leaving.block, .n = 1}, leaving.staging, &from));
+    assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
+    assert_true(sp_kv_is_away(pool, leaving.block));
+    assert_memory_equal(from, sevens, n);
+    sp_kv_release(pool, &leaving.block, 1);
+    assert_int_equal(munmap(leaving.staging, STAGING), 0);
+    small_pool_end(pool);
+}
+
 static void creation_survives_faults(void **state)
 {
     sp_kv_pool *pool = NULL;
@@ -460,6 +515,7 @@ int main(void)
         cmocka_unit_test(odd_head_sizes_are_padded_to_lines),
         cmocka_unit_test(shapes_that_cannot_be_are_refused),
         cmocka_unit_test(more_than_there_is_cannot_be_had),
+        cmocka_unit_test(a_block_that_leaves_while_it_is_read_is_read_elsewhere),
         cmocka_unit_test(creation_survives_faults),
         cmocka_unit_test(threads_share_the_pool),
         cmocka_unit_test(blocks_released_by_several_threads_are_free_once),

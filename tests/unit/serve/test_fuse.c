@@ -343,17 +343,20 @@ static void another_kv_type_has_it(void **state)
 
 static void a_store_that_cannot_be_written_costs_only_the_copy(void **state)
 {
-    char dir[128];
-    make_folder(dir, sizeof dir);
-    sp_context *c = open_store(dir, NULL);
-    assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
-    sp_prompt *p = prompt_of(c, "01", NULL);
-    bool fresh = false;
-    assert_int_equal(sp_chunk_fuse(c, p, &fresh), SP_E_IO);
-    assert_false(fresh);
-    sp_prompt_destroy(p);
-    sp_request_destroy(ask(c, "10", "Which?", 4)); /* the context is none the worse for it */
-    close_clean(c);
+    static const char *const orders[] = {"01", "0"}; /* among similar chunks, and alone */
+    for (size_t i = 0; i < SP_COUNT(orders); i++) {
+        char dir[128];
+        make_folder(dir, sizeof dir);
+        sp_context *c = open_store(dir, NULL);
+        assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
+        sp_prompt *p = prompt_of(c, orders[i], NULL);
+        bool fresh = false;
+        assert_int_equal(sp_chunk_fuse(c, p, &fresh), SP_E_IO);
+        assert_false(fresh);
+        sp_prompt_destroy(p);
+        sp_request_destroy(ask(c, "10", "Which?", 4)); /* the context is none the worse for it */
+        close_clean(c);
+    }
 }
 
 /* -- little memory -------------------------------------------------------------------------- */
