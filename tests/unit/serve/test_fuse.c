@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "compute/kernels.h"
+#include "serve/check/measure.h"
 #include "support/requests.h"
 
 static bool fuse(sp_context *c, const char *order)
@@ -225,6 +226,26 @@ static void a_fused_copy_is_used_unless_unwanted(void **state)
     }
 }
 
+/* A copy that was computed after another instance of its own text has seen one only where it comes twice. */
+static void a_chunk_is_not_another_one_of_its_prompt(void **state)
+{
+    static const struct {
+        const char *order;
+        int n_had, n_saw;
+    } cases[] = {{"0", 1, 0}, {"00", 2, 2}};
+    sp_context *c = open_with((sp_context_opts){.n_batch = 16, .reuse.policy = "full"});
+    assert_true(fuse(c, "00"));
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        int n_had, n_saw;
+        sp_request *r = ask(c, cases[i].order, "When?", 2);
+        sp_measure_sights(r, &n_had, &n_saw);
+        assert_int_equal(n_had, cases[i].n_had);
+        assert_int_equal(n_saw, cases[i].n_saw);
+        sp_request_destroy(r);
+    }
+    close_clean(c);
+}
+
 /* -- the store ------------------------------------------------------------------------------ */
 
 static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *w)
@@ -411,6 +432,7 @@ int main(void)
         cmocka_unit_test(without_similar_chunks_it_is_the_plain_copy),
         cmocka_unit_test(the_copy_is_that_of_a_plain_run),
         cmocka_unit_test(a_fused_copy_is_used_unless_unwanted),
+        cmocka_unit_test(a_chunk_is_not_another_one_of_its_prompt),
         cmocka_unit_test(another_context_finds_it),
         cmocka_unit_test(another_tenant_does_not_find_it),
         cmocka_unit_test(another_kv_type_has_it),
