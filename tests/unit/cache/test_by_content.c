@@ -1,6 +1,8 @@
 /* test_by_content.c -- the content index: what is found, kept and given up. */
 #include "support/copy_bench.h"
 
+#include "cache/ledger_int.h"
+
 /* plain_of -- a copy of seg in these blocks, computed after n segments that are all head. */
 static sp_copy_spec plain_of(const sp_segment *seg, const sp_digest *head, int n,
                              const uint32_t *blocks)
@@ -51,6 +53,26 @@ static void a_copy_is_found_by_tokens_and_head(void **state)
     forged.tokens = seg.tokens;
     assert_unknown(b, &forged, before, 2);
     sp_kv_release(b->pool, blocks, 3);
+}
+
+/* A plain copy is a path copy's equal if it is exact, whole, and where the path puts it. */
+static void a_plain_copy_equals_a_path_in_its_place_alone(void **state)
+{
+    for (int wrong = 0; wrong < 4; wrong++) {
+        bench b;
+        bench_begin(&b, 20, 20);
+        sp_segment segs[] = {numbered(0, 20), numbered(100, 40)};
+        segs[1].kind = SP_SEG_CHUNK;
+        sp_copy_spec spec = {.facts.kind = SP_COPY_PLAIN,
+                             .facts.exact = wrong != 1,
+                             .facts.at = wrong == 2 ? 21 : 20,
+                             .facts.before = wrong == 3 ? before : &segs[0].id,
+                             .facts.n_before = 1,
+                             .facts.n_head = 1};
+        assert_true(enter(&b, &segs[1], spec));
+        assert_int_equal(sp_by_content_plain(b.ledger, segs, 1) != NULL, wrong == 0);
+        bench_end(&b);
+    }
 }
 
 static void a_chunk_may_have_several_copies(void **state)
@@ -302,6 +324,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         BENCH_TEST(a_copy_is_found_by_tokens_and_head),
+        cmocka_unit_test(a_plain_copy_equals_a_path_in_its_place_alone),
         BENCH_TEST(a_chunk_may_have_several_copies),
         BENCH_TEST(what_was_handed_over_may_change),
         BENCH_TEST(a_known_copy_is_kept),

@@ -452,6 +452,21 @@ static void a_plain_copy_serves_its_own_place(void **state)
     sp_kv_release(b->pool, &block, 1);
 }
 
+/* Not by its beginning either, wherever the index puts the two. */
+static void another_tenant_finds_no_beginning(void **state)
+{
+    bench *b = *state;
+    const sp_segment seg = numbered(1, 3 * B);
+    sp_segment like = numbered(1, 2 * B);
+    learn(b, &seg, 1);
+    for (uint64_t tenant = 0; tenant < 3000; tenant++) {
+        like.tenant = tenant;
+        match m = find(b, &like, 1);
+        assert_int_equal(m.n_partial, tenant ? 0 : 2 * B);
+        release(b, &m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -475,6 +490,7 @@ int main(void)
         cmocka_unit_test(creation_survives_faults),
         cmocka_unit_test(adding_survives_faults),
         BENCH_TEST(approximate_copies_are_refused),
+        BENCH_TEST(another_tenant_finds_no_beginning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

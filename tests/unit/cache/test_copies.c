@@ -359,6 +359,32 @@ static void of_too_many_variants_the_least_worth_goes(void **state)
     }
 }
 
+/* With two allowed: those in use stay, of equal worth the one used longest ago goes, and those after another head do
+ * not count. */
+static void of_too_many_variants_one_that_can_go_goes(void **state)
+{
+    static const sp_digest elsewhere[] = {{{9}}, {{2}}, {{3}}};
+    bench b = {.pool = small_pool(40)};
+    const sp_ledger_opts o = {.pool = b.pool, .max_blocks = 40, .max_placed = 64, .max_variants = 2};
+    assert_ok(sp_ledger_create(&o, &b.ledger));
+    sp_segment seg = numbered(0, 20);
+    assert_true(enter(&b, &seg, placed(2)) && enter(&b, &seg, placed(3)));
+    sp_copy_spec other = placed(3);
+    other.facts.before = elsewhere;
+    assert_true(enter(&b, &seg, other));
+    assert_int_equal(n_copies(&b), 3);
+    const sp_copy *held = one(&b, &seg, 2, false); /* worth least by its age, too */
+    assert_true(enter(&b, &seg, placed(4)));
+    assert_true(has_placed(&b, &seg, 2) && has_placed(&b, &seg, 4));
+    assert_false(has_placed(&b, &seg, 3));
+    sp_ledger_unpin(b.ledger, held);
+    assert_true(enter(&b, &seg, placed(3)));
+    assert_true(has_placed(&b, &seg, 3) && has_placed(&b, &seg, 4));
+    assert_false(has_placed(&b, &seg, 2));
+    assert_int_equal(n_copies(&b), 3);
+    bench_end(&b);
+}
+
 static void a_copy_without_room_is_refused(void **state)
 {
     bench b;
@@ -473,6 +499,7 @@ int main(void)
         BENCH_TEST(a_patch_without_memory_changes_nothing),
         cmocka_unit_test(the_least_worth_makes_room),
         cmocka_unit_test(of_too_many_variants_the_least_worth_goes),
+        cmocka_unit_test(of_too_many_variants_one_that_can_go_goes),
         cmocka_unit_test(a_copy_without_room_is_refused),
         BENCH_TEST(a_miss_has_a_reason),
         BENCH_TEST(a_forgotten_chunk_leaves_no_trace),

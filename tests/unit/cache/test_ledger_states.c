@@ -375,6 +375,25 @@ static void a_copy_may_be_computed_while_it_is_loaded(void **state)
     assert_true(has(b, &seg));
 }
 
+/* A tier that has the name of two copies has the one with blocks. */
+static void a_name_is_that_of_the_ready_copy(void **state)
+{
+    bench *b = *state;
+    sp_segment seg = numbered(0, 40);
+    const sp_copy *c = adopted(b, &seg);
+    assert_ok(sp_ledger_load_begin(b->ledger, c, &seg, 0));
+    assert_true(insert(b, &seg)); /* computed meanwhile */
+    assert_ok(load_fails(b, c));  /* and still pinned */
+    const sp_copy *ready = find_copy(b, &seg);
+    assert_ptr_not_equal(ready, c);
+    assert_int_equal(ready->places, SP_AT_DEVICE);
+    adopt(b, &seg, SP_COPY_PLAIN);
+    assert_int_equal(ready->places, SP_AT_DEVICE | SP_AT_DISK);
+    assert_int_equal(c->places, 0);
+    sp_ledger_unpin(b->ledger, c);
+    sp_ledger_unpin(b->ledger, ready);
+}
+
 static void what_no_tier_keeps_is_gone(void **state)
 {
     bench *b = *state;
@@ -683,6 +702,7 @@ int main(void)
         BENCH_TEST(a_pinned_copy_may_lose_its_place),
         BENCH_TEST(what_is_computed_makes_a_free_copy_ready),
         BENCH_TEST(a_copy_may_be_computed_while_it_is_loaded),
+        BENCH_TEST(a_name_is_that_of_the_ready_copy),
         BENCH_TEST(what_no_tier_keeps_is_gone),
         BENCH_TEST(an_adopted_copy_is_free),
         BENCH_TEST(an_adopted_copy_has_the_cost_that_a_tier_knows),
