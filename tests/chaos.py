@@ -37,6 +37,7 @@ from variants import VARIANTS, Shared, available, table  # noqa: E402
 MOST = {"allocation": 2000, "read": 40, "write": 40, "full": 40, "short": 10, "sync": 20, "hang": 200, "open": 20,
         "change": 10, "stat": 20}
 KINDS = [*MOST, "clock", "kill", "redis"]
+COLLECTED = ["c0", "c1"]  # documents of a collection
 
 
 class Finding(AssertionError):
@@ -46,6 +47,25 @@ class Finding(AssertionError):
 def check(holds, *what):
     if not holds:
         raise Finding(" ".join(str(x)[:6000] for x in what))
+
+
+def at_once(*functions):
+    """Runs each in a thread, and raises what one of them has found."""
+    found = []
+
+    def run(function):
+        try:
+            function()
+        except Finding as e:
+            found.append(e)
+
+    threads = [threading.Thread(target=run, args=(f,)) for f in functions]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if found:
+        raise found[0]
 
 
 def word_of(text):
@@ -64,10 +84,15 @@ class World:
         self.gone = set()  # words of texts that were registered and are not any more
         self.noisy, self.changer, self.n_pending = False, None, 0
         self.shared = Shared() if self.variant.shares else None
-        self.options = [*self.variant.options.split(), *(["--remote", self.shared.redis.url] if self.shared else [])]
+        self.options = self.variant.options.split()
+        self.options += ["--remote", self.shared.redis.url] if self.shared else []
         self.start()
         self.peer = self.start_peer() if self.shared else None
         self.traces = Traces(folder / "store", self.shared, norm and norm.digits)
+        self.names, self.lists = [f"d{i}" for i in range(4)], ["/v1/documents?limit=100"]
+        if self.variant.collects:
+            self.names, self.lists = [*self.names, *COLLECTED], [*self.lists, "/v1/collections/box/documents"]
+            check(self.call("/v1/collections", {"name": "box"})[0] == 201, "no collection")
         self.check_put("kept", "Anna Berg")
 
     def server_of(self, folder, controls):
@@ -141,13 +166,17 @@ class World:
 
     def name(self):
         """Of a document, mostly of one that is registered."""
-        names = [f"d{i}" for i in range(4)]
+        names = self.names
         known = [n for n in names if self.ids.get(n)]
         return self.rng.choice(known if known and self.rng.random() < 0.9 else names)
 
+    def path(self, name):
+        return f"/v1/documents/{name}" if name[0] != "c" else f"/v1/collections/box/documents/{name}"
+
     def check_put(self, name, keeper):
-        text = faults.STORY.format(keeper)
-        status, answer = self.call("/v1/documents", {"id": name, "title": name.title(), "text": text, "replace": True})
+        text, ahead = faults.STORY.format(keeper), not self.variant.exact and self.rng.random() < 0.5
+        body = {"title": name.title(), "text": text, **({"precompute": True} if ahead else {})}
+        status, answer = self.call(self.path(name), body, "PUT")
         check(status in (201, 200) or self.may_fail("/v1/documents"), status, answer)
         self.forget(name)
         self.ids[name] = text if status in (200, 201) else "?"
@@ -162,7 +191,7 @@ class World:
         return word_of(known)
 
     def put(self, name=None):
-        name = name or f"d{self.rng.randrange(4)}"
+        name = name or self.rng.choice(self.names)
         self.check_put(name, f"Keeper{self.rng.randrange(10**9):09}")
 
     def upload(self, name=None):
@@ -176,14 +205,14 @@ class World:
 
     def get(self, name=None):
         name = name or self.name()
-        status, answer = self.call(f"/v1/documents/{name}")
+        status, answer = self.call(self.path(name))
         known = self.ids.get(name)
         if known != "?" and status in (200, 404):
             check((status == 200) == (known is not None), name, "is", status, "and should be", known)
 
     def ask_about(self, name=None):
         """Of documents in any order, so that copies are computed after copies."""
-        names = sorted({name or self.name(), self.name()})
+        names = sorted({name or self.name(), self.name()} - set(COLLECTED))
         documents = [{"id": name} for name in names] + self.rng.sample([faults.BOATS, faults.HARBOUR, {"id": "kept"}],
                                                                        self.rng.randint(0, 2))
         self.rng.shuffle(documents)
@@ -195,12 +224,34 @@ class World:
             wrong = faults.miscounted(answer)
             check(not wrong, "the counts", wrong, answer)
 
+    def ask_collection(self):
+        """Only passages of documents that are registered are found."""
+        if not self.variant.collects:
+            return
+        body = {**faults.ANSWER, "messages": faults.say("Who is the keeper of the lighthouse?"), "collection": "box"}
+        status, answer = self.call("/v1/chat/completions", body)
+        if status == 200:
+            wrong = faults.miscounted(answer)
+            check(not wrong, "the counts", wrong, answer)
+            found = [d["id"] for d in answer["spolia"]["documents"] if self.ids.get(d["id"]) is None]
+            check(not found, found, "are deleted or unknown, and are answered from", answer)
+
+    def crowd(self):
+        """Several ask at once, and a document that they ask about is deleted meanwhile."""
+        name = self.name()
+        self.put(name)
+        document = {"id": name} if name not in COLLECTED else {"text": "Nobody is the keeper."}
+        bodies = [{**faults.ANSWER, "messages": faults.say("Who is the keeper?"), "max_tokens": 20,
+                   "documents": self.rng.sample([document, faults.BOATS, faults.HARBOUR], 3)} for _ in range(4)]
+        asks = [lambda b=b: self.call("/v1/chat/completions", b) for b in bodies]
+        at_once(*asks, lambda: self.delete(name))
+
     def delete(self, name=None):
         name = name or self.name()
         known = self.ids.get(name)
         if known not in (None, "?"):
             self.traces.learn(word_of(known))
-        status, answer = self.call(f"/v1/documents/{name}", method="DELETE")
+        status, answer = self.call(self.path(name), method="DELETE")
         if status in (200, 202):
             word = self.forget(name)
             if word and answer["deleted"]:
@@ -220,7 +271,7 @@ class World:
         self.quiet()
         kinds = [k for k in self.args.kinds if k not in ("kill", "redis")]
         chosen = self.rng.sample(kinds, self.rng.randint(0, min(2, len(kinds))))
-        self.faults.set(self.rng.getrandbits(32), self.rng.choice([5, 200, 3000]),
+        self.faults.set(self.rng.getrandbits(32), self.rng.choice([5, 50, 500]),
                         **{k: max(2, self.rng.randrange(MOST[k] // 4, MOST[k] * 2)) for k in chosen if k in MOST})
         self.faults.jump(self.rng.choice([-1, 1]) * self.rng.randrange(10**9) if "clock" in chosen else 0)
         self.noisy = bool(chosen)
@@ -310,6 +361,7 @@ class World:
     def step(self):
         steps = {self.ask: 10, self.put: 3, self.upload: 2, self.get: 2, self.ask_about: 6, self.delete: 2,
                  self.fault: 3, self.hang: 0.5, self.ask_peer: 3, self.outage: 1,
+                 self.ask_collection: 2, self.crowd: 1,
                  self.restart: 0 if self.args.one_server else 0.4}
         self.rng.choices(list(steps), list(steps.values()))[0]()
         if not self.server.is_alive():
@@ -365,12 +417,12 @@ class World:
 
     def end_documents(self):
         for name in [n for n, known in self.ids.items() if known == "?"]:
-            self.wait(lambda: self.call(f"/v1/documents/{name}", method="DELETE")[0] in (200, 202, 404),  # noqa: B023
+            self.wait(lambda: self.call(self.path(name), method="DELETE")[0] in (200, 202, 404),  # noqa: B023
                       name, "cannot be deleted")
             self.ids[name] = None
         self.wait(self.has_deleted_all, "deletions fail")
         self.ids["last"] = None
-        listed = {d["id"] for d in self.call("/v1/documents?limit=100")[1]["data"]} - set(faults.FILES)
+        listed = {d["id"] for path in self.lists for d in self.call(path)[1]["data"]} - set(faults.FILES)
         check(listed == {n for n, known in self.ids.items() if known}, "listed are", listed, "and not", self.ids)
 
     def check_kept(self, server):
@@ -395,8 +447,15 @@ class World:
         for server in [self.server, *([self.peer] if self.peer else [])]:
             self.check_kept(server)
         self.check_log()
+        self.check_store()
         for word in self.gone:
             self.check_gone(word)
+
+    def check_store(self):
+        """What failed was not stored, or is not used."""
+        done = subprocess.run([ROOT / self.args.build / "spolia", "cache", "verify", "--store", self.folder / "store"],
+                              capture_output=True, text=True, timeout=300)
+        check(done.returncode == 0, "cache verify:", done.stdout, done.stderr)
 
     def close(self):
         for server in [self.server, self.peer]:

@@ -79,15 +79,26 @@ static void watch_libcrypto(void)
     if (set) set(crypto_malloc, crypto_realloc, crypto_free);
 }
 
+/* libcrypto crashes if it has no memory for its first locks (docs/reliability.md): it makes them before calls fail. */
+static void begin_libcrypto(void)
+{
+    void *(*fetch)(void *, const char *, const char *);
+    void (*release)(void *);
+    *(void **)&fetch = dlsym(RTLD_DEFAULT, "EVP_MD_fetch");
+    *(void **)&release = dlsym(RTLD_DEFAULT, "EVP_MD_free");
+    if (fetch && release) release(fetch(NULL, "SHA256", NULL));
+}
+
 __attribute__((constructor)) static void begin(void)
 {
+    watch_libcrypto();
+    begin_libcrypto();
     const char *path = getenv("SPOLIA_FAULTS");
     folder = getenv("SPOLIA_FAULTS_DIR");
     int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
     void *p = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (p != MAP_FAILED) c = p;
     if (fd >= 0) close(fd);
-    watch_libcrypto();
 }
 
 static int fails(enum kind k)

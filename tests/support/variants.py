@@ -11,6 +11,7 @@ class Variant(typing.NamedTuple):
     options: str
     exact: bool = True  # an answer depends on nothing but its request
     shares: bool = False  # copies, through Redis, with a second server
+    collects: bool = False  # documents in a collection, whose copies are made when nobody asks
 
 
 SMALL = "--kv-memory 1 --host-memory 400K --store-max 2M"
@@ -18,6 +19,8 @@ VARIANTS = {
     "prefix": Variant("exact reuse, a store", "--reuse prefix"),
     "small": Variant("exact reuse in q8_0; memory, host tier and disk hold a few copies each",
                      f"--reuse prefix -ctk q8_0 {SMALL}"),
+    "fused": Variant("copies fused with their neighbours, a collection, idle copies, as small",
+                     f"--reuse fusion --idle-copies 0.3 {SMALL}", False, collects=True),
     "craft": Variant("Cache-Craft, two copies of a chunk, as small", f"--reuse craft --max-variants 2 {SMALL}", False),
     "redis": Variant("full reuse, copies in a Redis that is killed, stopped, full or read-only, and a second server",
                      "--reuse full --load-timeout 500", False, True),
