@@ -455,6 +455,21 @@ static void an_adopted_copy_has_the_cost_that_a_tier_knows(void **state)
     }
 }
 
+/* As if all were at time 0; what another tier says later changes nothing. */
+static void an_adopted_copy_has_the_uses_that_a_tier_knows(void **state)
+{
+    bench *b = *state;
+    sp_segment seg = numbered(0, 40);
+    sp_adopted a = name_of(&seg, SP_COPY_PLAIN);
+    for (int64_t n_uses = 8; n_uses <= 100; n_uses += 92) {
+        a.n_uses = n_uses;
+        assert_ok(sp_ledger_adopt(b->ledger, &a));
+        const sp_copy *c = sp_ledger_next(b->ledger, NULL);
+        assert_int_equal(c->uses.n, 8);
+        assert_true(c->uses.recent == 3);
+    }
+}
+
 /* I6: those that became FREE first are forgotten, but for pinned ones. */
 static void free_copies_are_bounded(void **state)
 {
@@ -706,6 +721,7 @@ int main(void)
         BENCH_TEST(what_no_tier_keeps_is_gone),
         BENCH_TEST(an_adopted_copy_is_free),
         BENCH_TEST(an_adopted_copy_has_the_cost_that_a_tier_knows),
+        BENCH_TEST(an_adopted_copy_has_the_uses_that_a_tier_knows),
         BENCH_TEST(free_copies_are_bounded),
         BENCH_TEST(a_measured_copy_keeps_the_place_of_the_other),
         BENCH_TEST(a_ready_copy_serves_before_a_newer_free_one),

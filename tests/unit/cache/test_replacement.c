@@ -54,6 +54,7 @@ static void retained_copies_leave_last(void **state)
     match m = find(&b, &first, 1);
     sp_ledger_tick(b.ledger, 1000);
     sp_ledger_retain(b.ledger, m.path[0], 2000);
+    sp_ledger_retain(b.ledger, m.path[0], 500); /* shortens nothing */
     release(&b, &m);
     learn(&b, &second, 1);
     learn(&b, &third, 1); /* the oldest stays, the newer one goes */
