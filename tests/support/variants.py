@@ -8,7 +8,7 @@ from support.redis_server import Redis
 
 class Variant(typing.NamedTuple):
     what: str  # a line of --help
-    options: str
+    options: str  # {folder}: one whose files do not fail
     exact: bool = True  # an answer depends on nothing but its request
     shares: bool = False  # copies, through Redis, with a second server
     collects: bool = False  # documents in a collection, whose copies are made when nobody asks
@@ -19,6 +19,9 @@ VARIANTS = {
     "prefix": Variant("exact reuse, a store", "--reuse prefix"),
     "small": Variant("exact reuse in q8_0; memory, host tier and disk hold a few copies each",
                      f"--reuse prefix -ctk q8_0 {SMALL}"),
+    "context": Variant("exact reuse in f16; a file has what --context-memory does not hold",
+                       "--reuse prefix -ctk f16 --kv-memory 1 --context-memory 600K --context-dir {folder} "
+                       "--host-memory 400K"),
     "fused": Variant("copies fused with their neighbours, a collection, idle copies, as small",
                      f"--reuse fusion --idle-copies 0.3 {SMALL}", False, collects=True),
     "craft": Variant("Cache-Craft, two copies of a chunk, as small", f"--reuse craft --max-variants 2 {SMALL}", False),
