@@ -160,7 +160,7 @@ static void a_short_chunk_is_not_thin(void **state)
                   "Ee ff gg hh ii jj. Kk ll mm nn oo pp qq rr ss.", NULL);
 }
 
-/* After a chunk that sentences made shorter than its share, the rest is shared anew. */
+/* After a chunk that sentences made shorter than its share, the rest is divided again. */
 static void what_is_left_is_spread_evenly(void **state)
 {
     assert_chunks("Aa bb cc dd ee. Ff gg hh ii jj. Kk ll. Mm nn. Oo pp. Qq rr.", false, 9, 0, "Aa bb cc dd ee.",
