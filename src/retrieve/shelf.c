@@ -1,5 +1,6 @@
 #include "retrieve/shelf_int.h"
 
+#include "base/log.h"
 #include "retrieve/libxml.h"
 
 #include <stdio.h>
@@ -16,6 +17,7 @@
 
 /* One transaction: after a crash or a loss of power, the file has all of it or nothing. */
 static const char schema[] =
+    "PRAGMA auto_vacuum = FULL;"
     "BEGIN IMMEDIATE;"
     "PRAGMA application_id = 0x53504F44;"
     "PRAGMA user_version = 1;"
@@ -85,12 +87,28 @@ static sp_err open_file(sp_shelf *s)
     return sp_db_open(path, doing, place != SP_DB_FIXED, &s->db);
 }
 
+/* leave_no_page_free -- rewrites a file of an earlier version, once. A page that is free when a transaction begins is
+ * not in its journal, so it would keep what the transaction wrote there if that failed or was killed: texts, perhaps,
+ * that are deleted later. With auto_vacuum no page is free. */
+static sp_err leave_no_page_free(sp_shelf *s)
+{
+    int64_t on;
+    SP_TRY(number(s, "PRAGMA auto_vacuum", &on));
+    if (on) return SP_OK;
+    sp_err err = exec(s, "PRAGMA temp_store = FILE; PRAGMA auto_vacuum = FULL; VACUUM; PRAGMA temp_store = MEMORY;");
+    if (err == SP_OK || err == SP_E_FORMAT) return err;
+    sp_log(SP_LOG_WARN, "%s: cannot be rewritten, so a failed write may leave texts in its free pages: %s", s->path,
+           sp_error_detail());
+    return exec(s, "PRAGMA temp_store = MEMORY;");
+}
+
 /* prepare_file -- creates the tables in an empty file. Documents that a crash left half added are doomed. */
 static sp_err prepare_file(sp_shelf *s)
 {
     SP_TRY(exec(s, "PRAGMA secure_delete = ON; PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA;"
                    "PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = ON;"));
     SP_TRY(check(s));
+    if (!s->read_only) SP_TRY(leave_no_page_free(s));
     SP_TRY(sp_shelf_prepare(s, "ROLLBACK", &s->roll_back));
     SP_TRY(sp_shelf_members_open(s));
     if (s->read_only) return SP_OK;

@@ -414,9 +414,68 @@ static void a_file_that_was_no_database_is_not_rebuilt(void **state)
     unlink(path);
 }
 
+/* -- bytes of what is deleted -------------------------------------------------------------------- */
+
+static void run_sql(const char *path, const char *sql)
+{
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+static bool file_has(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "rb");
+    char *data = malloc(1 << 22);
+    assert_non_null(f);
+    const size_t n = fread(data, 1, 1 << 22, f);
+    const bool has = memmem(data, n, text, strlen(text));
+    fclose(f);
+    free(data);
+    return has;
+}
+
+static int64_t n_free_pages(const sp_shelf *s)
+{
+    int64_t n;
+    assert_int_equal(sp_db_number(s->db, s->path, "PRAGMA freelist_count", &n), SP_OK);
+    return n;
+}
+
+/* A transaction that fails, or is killed, leaves in a page that was free what it wrote there: so none is. */
+static void no_page_is_free(void **state)
+{
+    char path[] = "/tmp/spolia-shelf-XXXXXX";
+    sp_shelf *s;
+    close(mkstemp(path));
+    make_file(path);
+    run_sql(path, "PRAGMA auto_vacuum = NONE; VACUUM; PRAGMA secure_delete = OFF;"  /* a file of before */
+                  "CREATE TABLE t (x);"
+                  "INSERT INTO t VALUES ('left by a failed write' || zeroblob(9000));"
+                  "DROP TABLE t");
+    assert_true(file_has(path, "left by a failed write"));
+    assert_int_equal(sp_shelf_open(path, &s), SP_OK);
+    assert_false(file_has(path, "left by a failed write"));
+    assert_int_equal(count(s, "doc-01"), chunks_of(1));
+    sp_doomed gone = {0};
+    for (int i = 0; i < STORED; i++) {
+        char id[16];
+        id_of(i, id);
+        assert_int_equal(sp_shelf_doom(s, "t", id), SP_OK);
+    }
+    assert_int_equal(sp_shelf_doomed(s, NULL, &gone), SP_OK);
+    assert_int_equal(sp_shelf_forget(s, &gone), SP_OK);
+    assert_int_equal(n_free_pages(s), 0);
+    sp_doomed_fini(&gone);
+    sp_shelf_close(s);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_page_is_free),
         cmocka_unit_test(a_file_that_was_no_database_is_not_rebuilt),
         cmocka_unit_test(a_text_that_a_document_repeats_is_looked_up_once),
         cmocka_unit_test(a_text_of_a_live_document_is_not_lost),
