@@ -58,7 +58,7 @@ static json_t *whole(const srv_job *j)
     if (said.n_thought)
         json_array_append_new(content, json_pack("{s:s, s:o, s:s}", "type", "thinking", "thinking",
                                                  srv_text_json(said.thought, said.n_thought), "signature", ""));
-    if (said.n_text || n == 0)
+    if (said.n_text || (n == 0 && !said.n_thought)) /* a message has a block */
         json_array_append_new(content, json_pack("{s:s, s:o}", "type", "text", "text",
                                                  srv_text_json(said.text, said.n_text)));
     for (size_t k = 0; k < n; k++) {

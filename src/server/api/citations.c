@@ -77,14 +77,25 @@ static double expected(const sp_result *r, place p)
     return sum;
 }
 
+/* is_in -- token t belongs to text[from .. to): a word to the sentence that it begins, not to that of the blank before
+ * it, which many tokenizers put into the same token. */
+static bool is_in(const sp_result *r, int t, size_t from, size_t to)
+{
+    const size_t at = (size_t)r->text_at[t], end = (size_t)r->text_at[t + 1];
+    size_t word = at;
+    if (at >= to) return false; /* a token after a stop string is not in the text */
+    while (word < end && is_blank(r->text[word])) word++;
+    if (word == end) word = at;
+    return word >= from && word < to;
+}
+
 /* lift_of -- the attention of the tokens of text[from .. to) to a document, divided by the expected one. */
 static double lift_of(const sp_result *r, const srv_document *d, size_t from, size_t to)
 {
     const place p = place_of(r, d);
     double sum = 0;
     for (int t = 0; t < r->n_looks; t++)
-        if ((size_t)r->text_at[t] >= from && (size_t)r->text_at[t] < to)
-            sum += sum_of(r->looks + (size_t)t * (size_t)r->n_segments, p);
+        if (is_in(r, t, from, to)) sum += sum_of(r->looks + (size_t)t * (size_t)r->n_segments, p);
     return expected(r, p) > 0 ? sum / expected(r, p) : 0;
 }
 

@@ -129,11 +129,16 @@ static json_t *finish(const srv_job *j, json_t *output, int n_thoughts)
     return o;
 }
 
+/* message_status -- of the message of an answer that is done: a call after it shows that it is complete. */
+static const char *message_status(const sp_result *r, bool calls)
+{
+    return r->finish == SP_FINISH_LENGTH && !calls ? "incomplete" : "completed";
+}
+
 static json_t *whole(const srv_job *j)
 {
     srv_said said;
     const srv_choice *c = &j->choices[0];
-    const sp_result *r = srv_job_result(j, 0);
     json_t *output = json_array();
     srv_said_of(j, 0, &said);
     const srv_calls *found = &said.calls;
@@ -141,7 +146,7 @@ static json_t *whole(const srv_job *j)
     if (said.n_thought) json_array_append_new(output, thought_item(j, srv_text_json(said.thought, said.n_thought)));
     if (said.n_text || (n == 0 && !found->open))
         json_array_append_new(
-            output, message_item(j, r->finish == SP_FINISH_LENGTH ? "incomplete" : "completed",
+            output, message_item(j, message_status(srv_job_result(j, 0), n || found->open),
                                  part_json(said.text, said.n_text, content_logprobs(c))));
     for (size_t k = 0; k < n; k++)
         json_array_append_new(output, call_item(j, k, json_array_get(found->v, k), "completed"));
@@ -241,7 +246,7 @@ static bool send_text(srv_job *j, srv_choice *c, const srv_said *said)
 }
 
 /* close_message -- its text is complete. */
-static bool close_message(srv_job *j, const srv_choice *c, const char *text)
+static bool close_message(srv_job *j, const srv_choice *c, const char *text, const char *status)
 {
     if (!j->stream.in_message) return true;
     j->stream.in_message = false;
@@ -249,7 +254,7 @@ static bool close_message(srv_job *j, const srv_choice *c, const char *text)
     json_object_set_new(whole, "text", srv_text_json(text, c->taken));
     json_object_set_new(whole, "logprobs", list ? json_incref(list) : json_array());
     json_object_set_new(part, "part", part_json(text, c->taken, list ? json_incref(list) : NULL));
-    json_t *item = message_item(j, "completed", part_json(text, c->taken, list));
+    json_t *item = message_item(j, status, part_json(text, c->taken, list));
     bool good = send_event(j, "response.output_text.done", whole) &&
                 send_event(j, "response.content_part.done", part) &&
                 send_item(j, "response.output_item.done", json_incref(item));
@@ -267,7 +272,7 @@ static bool send_call(srv_job *j, srv_choice *c, size_t k, const srv_said *said,
     if (k == c->n_calls) {
         c->n_calls++;
         c->n_sent = 0;
-        good = close_message(j, c, said->text) &&
+        good = close_message(j, c, said->text, "completed") &&
                send_item(j, "response.output_item.added", call_item(j, k, call, "in_progress"));
     }
     size_t at = c->n_sent, n = json_string_length(arguments);
@@ -315,7 +320,7 @@ static bool send_end(srv_job *j, srv_choice *c, const srv_said *said)
     const sp_result *r = sp_request_result(c->request);
     c->ended = true;
     if (c->n_calls == 0 && !open_message(j)) return false;
-    if (!close_message(j, c, said->text)) return false;
+    if (!close_message(j, c, said->text, message_status(r, c->n_calls))) return false;
     const char *type = r->finish == SP_FINISH_ERROR    ? "response.failed"
                        : r->finish == SP_FINISH_LENGTH ? "response.incomplete"
                                                        : "response.completed";

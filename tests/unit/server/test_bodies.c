@@ -1,0 +1,211 @@
+/* Bodies of other APIs as those of chats: what each field becomes, and which are refused. */
+#include <stdio.h>
+#include <string.h>
+
+#include "server/api/anthropic.h"
+#include "server/api/ollama.h"
+#include "server/api/responses.h"
+#include "support/check.h"
+
+/* becomes -- the field of the chat that a body becomes has this value; "" for a field that it does not have. */
+static void becomes(const srv_dialect *d, const char *text, const char *field, const char *value)
+{
+    srv_fields f;
+    bool chat = true;
+    json_t *body = srv_fields_parse(&f, text, strlen(text));
+    json_t *want = *value ? json_loads(value, JSON_DECODE_ANY, NULL) : NULL;
+    assert_non_null(body);
+    assert_true(want || !*value);
+    json_t *o = d->body(&f, &chat);
+    if (!o) fail_msg("%s: %s", text, f.why);
+    json_t *got = json_object_get(o, field);
+    if (want ? !json_equal(got, want) : got != NULL)
+        fail_msg("%s: %s is %s", text, field, json_dumps(got, JSON_ENCODE_ANY));
+    json_decref(want);
+    json_decref(o);
+    json_decref(body);
+}
+
+static void is_refused(const srv_dialect *d, const char *text, const char *param)
+{
+    srv_fields f;
+    bool chat = true;
+    json_t *body = srv_fields_parse(&f, text, strlen(text));
+    assert_non_null(body);
+    assert_null(d->body(&f, &chat));
+    assert_string_equal(f.param, param);
+    json_decref(body);
+}
+
+/* -- OpenAI's responses ---------------------------------------------------------------------------------- */
+
+#define USER(text) "{\"role\": \"user\", \"content\": \"" text "\"}"
+#define NAMED(name)    "\"name\": \"" name "\", \"arguments\": \"{}\"}"
+#define ITEM(id, name) "{\"type\": \"function_call\", \"call_id\": \"" id "\", " NAMED(name)
+#define CALL(id, name) "{\"id\": \"" id "\", \"type\": \"function\", \"function\": {" NAMED(name) "}"
+
+static void items_of_a_response_are_messages(void **state)
+{
+    const srv_dialect *d = &srv_responses;
+    becomes(d, "{\"input\": \"Who?\", \"instructions\": \"Be brief.\"}", "messages",
+            "[{\"role\": \"system\", \"content\": \"Be brief.\"}, " USER("Who?") "]");
+    becomes(d, "{\"input\": [" USER("Who?") ", " ITEM("a", "boats") ", " ITEM("b", "tides")
+            ", {\"type\": \"function_call_output\", \"call_id\": \"b\", \"output\": \"low\"}]}", "messages",
+            "[" USER("Who?") ", {\"role\": \"assistant\", \"content\": null, \"tool_calls\": [" CALL("a", "boats") ", "
+            CALL("b", "tides") "]}, {\"role\": \"tool\", \"tool_call_id\": \"b\", \"content\": \"low\"}]");
+    is_refused(d, "{\"input\": [{\"type\": \"item_reference\"}]}", "input[0].type");
+    is_refused(d, "{\"input\": []}", "input");
+}
+
+static void thoughts_belong_to_the_next_message_of_the_assistant(void **state)
+{
+    static const char thought[] =
+        "{\"type\": \"reasoning\", \"content\": [{\"text\": \"One.\"}, {\"text\": \"Two.\"}]}";
+    char body[512];
+    snprintf(body, sizeof body, "{\"input\": [%s, %s, {\"role\": \"assistant\", \"content\": \"Anna.\"}]}", thought,
+             USER("Who?"));
+    becomes(&srv_responses, body, "messages", "[" USER("Who?")
+            ", {\"role\": \"assistant\", \"content\": \"Anna.\", \"reasoning_content\": \"One.\\nTwo.\"}]");
+}
+
+static void fields_of_a_response_are_those_of_a_chat(void **state)
+{
+    const srv_dialect *d = &srv_responses;
+    becomes(d, "{\"input\": \"a\", \"max_output_tokens\": 5, \"max_tokens\": 9}", "max_tokens", "5");
+    becomes(d, "{\"input\": \"a\", \"top_logprobs\": 2}", "top_logprobs", "");
+    becomes(d, "{\"input\": \"a\", \"top_logprobs\": 2, \"include\": [\"x\", \"message.output_text.logprobs\"]}",
+            "top_logprobs", "2");
+    becomes(d, "{\"input\": \"a\", \"text\": {\"format\": {\"type\": \"json_schema\", \"name\": \"n\", "
+               "\"schema\": {}}}}",
+            "response_format", "{\"type\": \"json_schema\", \"json_schema\": {\"schema\": {}}}");
+    becomes(d, "{\"input\": \"a\", \"tools\": [{\"type\": \"function\", \"name\": \"f\"}]}", "tools",
+            "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]");
+    becomes(d, "{\"input\": \"a\", \"background\": false}", "background", "false");
+    is_refused(d, "{\"input\": \"a\", \"background\": true}", "background");
+    is_refused(d, "{\"input\": \"a\", \"prompt\": {\"id\": \"x\"}}", "prompt");
+    is_refused(d, "{\"input\": \"a\", \"tools\": [{\"type\": \"web_search\"}]}", "tools[0].type");
+}
+
+/* -- Anthropic ------------------------------------------------------------------------------------------ */
+
+#define ASKS(blocks) "{\"role\": \"user\", \"content\": [" blocks "]}"
+#define TEXT(text)   "{\"type\": \"text\", \"text\": \"" text "\"}"
+#define FILE_OF(text) "{\"type\": \"document\", \"source\": {\"type\": \"text\", \"data\": \"" text "\"}}"
+#define BODY(rest)   "{\"max_tokens\": 1, \"messages\": [" USER("a") "], " rest "}"
+
+static void blocks_of_anthropic_are_messages(void **state)
+{
+    const srv_dialect *d = &srv_anthropic;
+    static const char results[] =
+        "{\"max_tokens\": 1, \"messages\": [{\"role\": \"assistant\", \"content\": ["
+        "{\"type\": \"tool_use\", \"id\": \"t1\", \"name\": \"boats\", \"input\": {\"n\": 1}}]}, "
+        ASKS("{\"type\": \"tool_result\", \"tool_use_id\": \"t1\", \"content\": [" TEXT("four") "]}, "
+             TEXT("And?")) "]}";
+    becomes(d, results, "messages",
+            "[{\"role\": \"assistant\", \"content\": [" TEXT("") "], \"tool_calls\": [{\"id\": \"t1\", \"type\": "
+            "\"function\", \"function\": {\"name\": \"boats\", \"arguments\": {\"n\": 1}}}]}, "
+            "{\"role\": \"tool\", \"tool_call_id\": \"t1\", \"content\": \"four\"}, " ASKS(TEXT("And?")) "]");
+    is_refused(d, "{\"max_tokens\": 1, \"messages\": [{\"role\": \"system\", \"content\": \"a\"}]}",
+               "messages[0].role");
+    is_refused(d, "{\"messages\": [" USER("a") "]}", "max_tokens");
+}
+
+static void only_documents_of_the_last_question_are_documents(void **state)
+{
+    static const char two[] = "{\"max_tokens\": 1, \"messages\": [" ASKS(FILE_OF("old")) ", {\"role\": \"assistant\", "
+                              "\"content\": \"b\"}, " ASKS(FILE_OF("new") ", " TEXT("c")) "]}";
+    becomes(&srv_anthropic, two, "documents", "[{\"text\": \"new\"}]");
+    becomes(&srv_anthropic, two, "messages", "[" ASKS(TEXT("old")) ", {\"role\": \"assistant\", \"content\": ["
+            TEXT("b") "]}, " ASKS(TEXT("c")) "]");
+}
+
+static void fields_of_anthropic_are_those_of_a_chat(void **state)
+{
+    const srv_dialect *d = &srv_anthropic;
+    becomes(d, BODY("\"tool_choice\": {\"type\": \"any\"}"), "tool_choice", "\"required\"");
+    becomes(d, BODY("\"tool_choice\": {\"type\": \"auto\"}"), "tool_choice", "\"auto\"");
+    becomes(d, BODY("\"tool_choice\": {\"type\": \"none\"}"), "tool_choice", "\"none\"");
+    becomes(d, BODY("\"tool_choice\": {\"type\": \"tool\", \"name\": \"f\"}"), "tool_choice",
+            "{\"type\": \"function\", \"function\": {\"name\": \"f\"}}");
+    becomes(d, BODY("\"tool_choice\": {\"type\": \"auto\", \"disable_parallel_tool_use\": true}"),
+            "parallel_tool_calls", "false");
+    becomes(d, BODY("\"tool_choice\": {\"type\": \"auto\"}"), "parallel_tool_calls", "");
+    becomes(d, BODY("\"stop_sequences\": [\"x\"]"), "stop", "[\"x\"]");
+    becomes(d, BODY("\"thinking\": {\"type\": \"enabled\"}"), "think", "true");
+    becomes(d, BODY("\"tools\": [{\"name\": \"f\", \"cache_control\": {\"type\": \"a\"}}]"), "cache_control",
+            "{\"type\": \"a\"}");
+    becomes(d, BODY("\"tools\": [{\"name\": \"f\", \"cache_control\": {\"type\": \"a\"}}], "
+                    "\"cache_control\": {\"type\": \"b\"}"), "cache_control", "{\"type\": \"b\"}");
+    is_refused(d, BODY("\"tool_choice\": {\"type\": \"some\"}"), "tool_choice");
+    is_refused(d, BODY("\"tools\": [{\"type\": \"bash_20250124\", \"name\": \"b\"}]"), "tools");
+}
+
+/* -- Ollama ---------------------------------------------------------------------------------------------- */
+
+static void options_of_ollama_are_fields_of_a_chat(void **state)
+{
+    const srv_dialect *d = &srv_ollama_chat;
+    becomes(d, "{\"options\": {\"num_predict\": 7, \"top_k\": 3}}", "max_tokens", "7");
+    becomes(d, "{\"options\": {\"num_predict\": 7, \"top_k\": 3}}", "top_k", "3");
+    becomes(d, "{\"options\": {\"num_predict\": -1}}", "n_predict", "-1");
+    becomes(d, "{\"options\": {\"num_predict\": -1}}", "max_tokens", "");
+    becomes(d, "{}", "stream", "true");
+    becomes(d, "{\"stream\": false}", "stream", "false");
+    becomes(d, "{\"format\": \"json\"}", "response_format", "{\"type\": \"json_object\"}");
+    becomes(d, "{\"format\": \"\"}", "response_format", "");
+    becomes(d, "{\"think\": \"low\"}", "chat_template_kwargs",
+            "{\"enable_thinking\": true, \"reasoning_effort\": \"low\"}");
+    becomes(d, "{\"think\": false, \"chat_template_kwargs\": {\"a\": 1}}", "chat_template_kwargs",
+            "{\"a\": 1, \"enable_thinking\": false}");
+    becomes(d, "{\"think\": false}", "think", "false");
+    is_refused(d, "{\"format\": 7}", "format");
+    is_refused(d, "{\"think\": 7}", "think");
+    is_refused(d, "{\"options\": {\"num_predict\": \"7\"}}", "options");
+}
+
+#define OLD_CALL(name) "{\"function\": {\"name\": \"" name "\"}}"
+#define NEW_CALL(id, name) "{\"id\": \"call_" id "\", \"type\": \"function\", \"function\": {\"name\": \"" name "\"}}"
+
+static void calls_of_ollama_get_ids_and_results_those_of_calls(void **state)
+{
+    becomes(&srv_ollama_chat,
+            "{\"messages\": [{\"role\": \"assistant\", \"thinking\": \"Hm.\", \"tool_calls\": [" OLD_CALL("a") ", "
+            OLD_CALL("b") "]}, {\"role\": \"tool\", \"content\": \"1\"}, {\"role\": \"tool\", \"content\": \"2\"}, "
+            "{\"role\": \"assistant\", \"tool_calls\": [" OLD_CALL("c") "]}, "
+            "{\"role\": \"tool\", \"content\": \"3\"}]}",
+            "messages",
+            "[{\"role\": \"assistant\", \"reasoning_content\": \"Hm.\", \"tool_calls\": [" NEW_CALL("0", "a") ", "
+            NEW_CALL("1", "b") "]}, {\"role\": \"tool\", \"content\": \"1\", \"tool_call_id\": \"call_0\"}, "
+            "{\"role\": \"tool\", \"content\": \"2\", \"tool_call_id\": \"call_1\"}, {\"role\": \"assistant\", "
+            "\"tool_calls\": [" NEW_CALL("2", "c") "]}, {\"role\": \"tool\", \"content\": \"3\", \"tool_call_id\": "
+            "\"call_2\"}]");
+}
+
+static void prompts_of_ollama_are_chats_unless_raw(void **state)
+{
+    const srv_dialect *d = &srv_ollama_generate;
+    static const char chat[] = "[{\"role\": \"system\", \"content\": \"S\"}, " USER("a") "]";
+    becomes(d, "{\"prompt\": \"a\", \"system\": \"S\"}", "messages", chat);
+    becomes(d, "{\"prompt\": \"a\", \"system\": \"S\", \"suffix\": \"\"}", "messages", chat);
+    becomes(d, "{\"prompt\": \"a\", \"raw\": true}", "messages", "");
+    becomes(d, "{\"prompt\": \"a\", \"raw\": true}", "prompt", "\"a\"");
+    becomes(d, "{\"prompt\": \"a\", \"suffix\": \"z\"}", "suffix", "\"z\"");
+    is_refused(d, "{\"prompt\": \"a\", \"template\": \"x\"}", "template");
+    is_refused(d, "{\"prompt\": \"a\", \"images\": [\"AAAA\"]}", "images");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(items_of_a_response_are_messages),
+        cmocka_unit_test(thoughts_belong_to_the_next_message_of_the_assistant),
+        cmocka_unit_test(fields_of_a_response_are_those_of_a_chat),
+        cmocka_unit_test(blocks_of_anthropic_are_messages),
+        cmocka_unit_test(only_documents_of_the_last_question_are_documents),
+        cmocka_unit_test(fields_of_anthropic_are_those_of_a_chat),
+        cmocka_unit_test(options_of_ollama_are_fields_of_a_chat),
+        cmocka_unit_test(calls_of_ollama_get_ids_and_results_those_of_calls),
+        cmocka_unit_test(prompts_of_ollama_are_chats_unless_raw),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
