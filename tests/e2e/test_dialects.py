@@ -142,6 +142,56 @@ def test_anthropic_errors_name_the_field(claude):
         assert e.value.body["type"] == "error" and part in e.value.body["error"]["message"]
 
 
+def said(error):
+    """The text of an error, in whichever form."""
+    e = error["error"]
+    return e if isinstance(e, str) else e["message"]
+
+
+@pytest.mark.parametrize("path, change, begins", [
+    ("/v1/messages", {"system": {"type": "text", "text": "Be brief."}}, "system must be"),
+    ("/v1/messages", {"tools": {"name": "f"}}, "tools must be a list"),
+    ("/v1/messages", {"documents": "Anna."}, "documents must be a list"),
+    ("/v1/messages", {"output_config": "json"}, "output_config must be an object"),
+    ("/v1/messages", {"thinking": "enabled"}, "thinking must be an object"),
+    ("/v1/messages", {"mcp_servers": [{"type": "url", "url": "http://x"}]}, "mcp_servers is not supported"),
+    ("/v1/messages", {"stop_sequences": 7}, "stop_sequences must be"),
+    ("/v1/messages", {"stop_sequences": ["a", 7]}, "stop_sequences[1] must be"),
+    ("/v1/responses", {"tools": {"type": "function"}}, "tools must be a list"),
+    ("/v1/responses", {"text": "json"}, "text must be an object"),
+    ("/v1/responses", {"include": "message.output_text.logprobs"}, "include must be a list"),
+    ("/v1/responses", {"max_output_tokens": "4"}, "max_output_tokens must be"),
+    ("/v1/responses", {"input": [{"role": "x", "content": "a"}]}, "input: role must be"),
+    ("/api/chat", {"tools": {"type": "function"}}, "tools must be a list"),
+    ("/api/chat", {"messages": "Who?"}, "messages must be a list"),
+    ("/api/chat", {"logprobs": True}, "logprobs is not supported"),
+    ("/api/chat", {"options": {"num_predict": 2**40}}, "options.num_predict is"),
+    ("/api/generate", {"context": [1, 2]}, "context is not supported"),
+    ("/api/generate", {"images": "aGVsbG8="}, "images: images are not supported"),
+    ("/api/generate", {"raw": True, "system": "Be brief."}, "system is not supported with raw"),
+    ("/completion", {"documents": ["Anna."]}, "documents need a chat"),
+    ("/v1/completions", {"documents": ["Anna."]}, "documents need a chat"),
+    ("/v1/chat/completions", {"documents": [{"title": 1984, "text": "Anna."}]}, "documents[0].title must be a string"),
+    ("/v1/chat/completions", {"documents": [{"id": 7, "text": "Anna."}]}, "documents[0].id must be a string"),
+    ("/v1/chat/completions", {"messages": [{"role": "assistant", "tool_calls": "f()"}]}, "messages[0].tool_calls must be"),
+    ("/v1/chat/completions", {"rerank": True}, "rerank needs a collection"),
+])
+def test_what_would_be_lost_is_refused(server, path, change, begins):
+    """By the name that the field has in that API."""
+    body = {"max_tokens": 2, "n_predict": 2, "messages": QUESTION, "input": "Who?", "prompt": "Who?", "stream": False}
+    if path == "/v1/responses":
+        del body["prompt"]
+    status, e = server.call(path, {**body, **change})
+    assert status == 400 and said(e).startswith(begins), e
+
+
+def test_values_that_ask_for_nothing_are_not_lost(server):
+    for path, change in [("/api/chat", {"logprobs": False, "top_logprobs": 0, "tools": None}), ("/api/generate", {"context": [], "images": []}),
+                         ("/v1/messages", {"mcp_servers": [], "tools": None, "system": None}), ("/v1/completions", {"documents": []})]:
+        body = {"max_tokens": 2, "options": {"num_predict": 2}, "messages": QUESTION, "prompt": "Who?", "stream": False}
+        assert server.call(path, {**body, **change})[0] == 200, path
+
+
 def test_output_follows_a_schema(claude):
     m = claude.messages.create(model="tiny", max_tokens=200, messages=QUESTION, extra_body=FREE,
                                output_config={"format": {"type": "json_schema", "schema": TOOL}})

@@ -45,6 +45,29 @@ def test_a_chat_is_answered_from_a_collection(server):
     assert told(server, "zzz qqq", collection="docs")["documents"] == []
 
 
+@pytest.mark.parametrize("name", ["filter", "filters"])
+def test_a_filter_beside_the_collection_holds(server, name):
+    """Beside a name, beside an object, in the object, and beside a model's name."""
+    for where in ({"collection": "docs", name: {"file": "velm"}}, {"collection": {"name": "docs"}, name: {"file": "velm"}},
+                  {"collection": {"name": "docs", name: {"file": "velm"}}}, {"model": "docs@any", name: {"file": "velm"}}):
+        found = told(server, "the ferry, the lighthouse and the harbour of Velm", **where)["documents"]
+        assert found and all(d["id"].startswith("velm/") for d in found), where
+
+
+@pytest.mark.parametrize("more, param", [
+    ({"collection": {"name": "docs", "filter": {"file": "velm"}}, "filter": {"file": "torin.txt"}}, "filter"),
+    ({"collection": {"name": "docs"}, "filter": 7}, "filter"), ({"collection": {"name": "docs"}, "rerank": "yes"}, "rerank"),
+    ({"collection": "docs", "filter": {"file": "velm"}, "filters": {"file": "torin.txt"}}, "collection.filters")])
+def test_filters_that_contradict_are_refused(server, more, param):
+    status, e = server.call("/v1/chat/completions", chat("Who?", **more))
+    assert status == 400 and e["error"]["param"] == param, e
+
+
+def test_ranking_is_asked_for_beside_the_collection(server):
+    for where in ({"collection": {"name": "docs"}}, {"model": "docs@any"}):
+        assert told(server, "Who keeps the lighthouse of Velm?", **where, rerank=True)["retrieval"]["ranked"] > 0
+
+
 def test_the_order_of_the_index(server):
     """Equal sets share a prefix, whatever the question ranks first."""
     orders = {tuple(d["id"] for d in told(server, q, collection="docs")["documents"]) for q in (

@@ -165,6 +165,8 @@ static void read_messages(reading *r)
 {
     json_t *system = srv_field(r->f, "system"), *list = srv_field(r->f, "messages");
     size_t n = json_array_size(list), last = n;
+    if (system && !json_is_string(system) && !json_is_array(system))
+        srv_fields_refuse(r->f, "system", "system must be a string or a list of text blocks");
     if (json_is_string(system))
         json_array_append_new(r->messages,
                               json_pack("{s:s, s:O}", "role", "system", "content", system));
@@ -228,7 +230,7 @@ static void read_choice(srv_fields *f, json_t *out)
 
 static void read_format(srv_fields *f, json_t *out)
 {
-    const json_t *format = json_object_get(srv_field(f, "output_config"), "format");
+    const json_t *format = json_object_get(srv_field_object(f, "output_config"), "format");
     if (!format) format = srv_field(f, "output_format");
     if (!format || json_is_null(format)) return;
     if (strcmp(type_of(format), "json_schema") != 0)
@@ -238,6 +240,17 @@ static void read_format(srv_fields *f, json_t *out)
                                   json_object_get(format, "schema")));
 }
 
+/* refuse_hosted -- what needs a server that runs tools. */
+static void refuse_hosted(srv_fields *f)
+{
+    static const char *const names[] = {"mcp_servers", "container"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *v = srv_field(f, names[i]);
+        if (v && !(json_is_array(v) && json_array_size(v) == 0))
+            srv_fields_refuse(f, names[i], "%s is not supported: this server runs no tools", names[i]);
+    }
+}
+
 json_t *srv_anthropic_body(srv_fields *f, bool *chat)
 {
     static const char *const replaced[] = {
@@ -245,21 +258,21 @@ json_t *srv_anthropic_body(srv_fields *f, bool *chat)
         "output_format", "metadata",       "thinking", "documents",   "response_format"};
     reading r = {.f = f, .messages = json_array(), .documents = json_array()};
     json_t *out = srv_body_copy(f, replaced, sizeof replaced / sizeof *replaced);
-    const char *thinking = type_of(srv_field(f, "thinking"));
+    const char *thinking = type_of(srv_field_object(f, "thinking"));
+    const json_t *tools = srv_field_list(f, "tools"), *documents = srv_field_list(f, "documents");
     *chat = true;
+    refuse_hosted(f);
     read_messages(&r);
     if (!srv_field(f, "max_tokens")) srv_fields_refuse(f, "max_tokens", "max_tokens is missing");
     if (strcmp(thinking, "enabled") == 0) json_object_set_new(out, "think", json_true());
-    if (json_is_array(srv_field(f, "documents")))
-        json_array_extend(r.documents, srv_field(f, "documents"));
+    if (documents) json_array_extend(r.documents, (json_t *)documents);
     json_object_set_new(out, "messages", r.messages);
     if (json_array_size(r.documents)) json_object_set(out, "documents", r.documents);
     if (srv_field(f, "stop_sequences"))
         json_object_set(out, "stop", srv_field(f, "stop_sequences"));
-    if (json_array_size(srv_field(f, "tools")))
-        json_object_set_new(out, "tools", tools_of(f, srv_field(f, "tools")));
-    for (size_t i = 0; i < json_array_size(srv_field(f, "tools")); i++) {
-        json_t *mark = json_object_get(json_array_get(srv_field(f, "tools"), i), "cache_control");
+    if (json_array_size(tools)) json_object_set_new(out, "tools", tools_of(f, tools));
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        json_t *mark = json_object_get(json_array_get(tools, i), "cache_control");
         if (mark) r.mark = mark;
     }
     if (r.mark && !srv_field(f, "cache_control")) json_object_set(out, "cache_control", r.mark);

@@ -94,7 +94,7 @@ static json_t *calls_of(srv_fields *f, const json_t *calls, size_t i)
 
 static json_t *read_message(srv_fields *f, const json_t *o, size_t i)
 {
-    char name[40];
+    char name[64];
     const char *role = role_of(json_string_value(json_object_get(o, "role")));
     if (!role) {
         snprintf(name, sizeof name, "messages[%zu].role", i);
@@ -113,6 +113,10 @@ static json_t *read_message(srv_fields *f, const json_t *o, size_t i)
     json_object_set_new(m, "content", content);
     json_t *thoughts = json_object_get(o, "reasoning_content"); /* gpt-oss's template has another name */
     if (json_is_string(thoughts) && !json_object_get(m, "thinking")) json_object_set(m, "thinking", thoughts);
+    if (calls && !json_is_array(calls) && !json_is_null(calls)) {
+        snprintf(name, sizeof name, "messages[%zu].tool_calls", i);
+        srv_fields_refuse(f, name, "%s must be a list", name);
+    }
     if (json_array_size(calls))
         json_object_set_new(m, "tool_calls", calls_of(f, calls, i));
     else

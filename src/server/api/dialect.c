@@ -1,5 +1,6 @@
 #include "server/api/dialect.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,13 +20,29 @@ const char *srv_dialect_param(const srv_dialect *dialect, const char *param)
     return param;
 }
 
+/* rename_why -- the text of an error, which begins with the name that the field has in a chat, with that of the
+ * dialect. Messages are counted differently there, so they lose their numbers. */
+static void rename_why(const char *param, const char *own, const char *why, char *out, size_t size)
+{
+    const size_t n = strcspn(param, ".[");
+    const char *rest = why + n;
+    const bool begins = n && own != param && strncmp(why, param, n) == 0 && (!*rest || strchr(" :.[", *rest));
+    const char *closed = begins && *rest == '[' ? strstr(rest, "].") : NULL;
+    if (begins && closed && strncmp(param, "messages", n) == 0)
+        snprintf(out, size, "%s: %s", own, closed + 2);
+    else
+        snprintf(out, size, "%s%s", begins ? own : "", begins ? rest : why);
+}
+
 srv_sent srv_dialect_error(const srv_call *call, const srv_dialect *dialect, int status,
                            const srv_fields *f, const char *code)
 {
+    const char *param = srv_dialect_param(dialect, f->param);
+    char why[sizeof f->why + 32];
+    rename_why(f->param, param, f->why, why, sizeof why);
     if (dialect->error)
-        return srv_reply_json(call->connection, status, dialect->error(status, code, f->why));
-    return srv_reply_error(call->connection, status, srv_dialect_param(dialect, f->param), code,
-                           f->why);
+        return srv_reply_json(call->connection, status, dialect->error(status, code, why));
+    return srv_reply_error(call->connection, status, param, code, why);
 }
 
 json_t *srv_body_copy(const srv_fields *f, const char *const *replaced, size_t n)

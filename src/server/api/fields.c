@@ -175,6 +175,22 @@ const char *srv_field_string(srv_fields *f, const char *name)
     return json_string_value(v);
 }
 
+json_t *srv_field_list(srv_fields *f, const char *name)
+{
+    json_t *v = srv_field(f, name);
+    if (!v || json_is_array(v)) return v;
+    srv_fields_refuse(f, name, "%s must be a list", name);
+    return NULL;
+}
+
+json_t *srv_field_object(srv_fields *f, const char *name)
+{
+    json_t *v = srv_field(f, name);
+    if (!v || json_is_object(v)) return v;
+    srv_fields_refuse(f, name, "%s must be an object", name);
+    return NULL;
+}
+
 /* has_word -- whether `words`, separated by blanks, has this one. */
 static bool has_word(const char *words, const char *word)
 {

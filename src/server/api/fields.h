@@ -43,6 +43,8 @@ double srv_field_number(srv_fields *f, const char *name, double otherwise, doubl
                         double most);
 bool srv_field_bool(srv_fields *f, const char *name, bool otherwise);
 const char *srv_field_string(srv_fields *f, const char *name);
+json_t *srv_field_list(srv_fields *f, const char *name);
+json_t *srv_field_object(srv_fields *f, const char *name);
 /* srv_fields_only -- refuses the first field of `o`, an object of this server's own, that is not null and not one of
  * `names`, which blanks separate. where: what has the object, "" for the body. */
 void srv_fields_only(srv_fields *f, const json_t *o, const char *where, const char *names);

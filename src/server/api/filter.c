@@ -47,6 +47,8 @@ void srv_filter_read(srv_fields *f, srv_filter *out)
     const json_t *all = json_object_get(o, "filters");
     *out = (srv_filter){0};
     if (!o) return;
+    if (srv_field(f, "filter") && srv_field(f, "filters"))
+        srv_fields_refuse(f, "filters", "filters is another name of filter: give one of them");
     if (!json_is_object(o)) {
         srv_fields_refuse(f, "filter", "filter must be an object with file or tag");
     } else if (type && strcmp(type, "and") == 0) {

@@ -166,6 +166,8 @@ static void read_scope(srv_call *call, srv_fields *f, bool chat)
     read_tree(call, f);
     if (*call->retrieval->from.name && !chat) srv_fields_refuse(f, "collection", "a collection needs a chat");
     if (!*call->retrieval->from.name) call->retrieval = NULL;
+    if (!chat && json_array_size(srv_field_list(f, "documents")))
+        srv_fields_refuse(f, "documents", "documents need a chat");
     if (srv_field_bool(f, "graph", false)) call->graph = srv_field(f, "graph");
     if (call->graph && !call->s->graph.of)
         srv_fields_refuse(f, "graph", "graph: the server has none (spolia serve --graph)");

@@ -18,6 +18,17 @@ static const char *first_string(const json_t *o, const char *a, const char *b, c
     return s ? s : json_string_value(json_object_get(o, c));
 }
 
+/* is_text -- whether a field of a document is a string, if it is there. */
+static bool is_text(srv_fields *f, const json_t *o, size_t i, const char *field)
+{
+    char name[48];
+    const json_t *v = json_object_get(o, field);
+    if (!v || json_is_null(v) || json_is_string(v)) return true;
+    snprintf(name, sizeof name, "documents[%zu].%s", i, field);
+    srv_fields_refuse(f, name, "%s must be a string", name);
+    return false;
+}
+
 static bool read_document(srv_fields *f, const json_t *o, size_t i, srv_document *out)
 {
     char name[40];
@@ -26,6 +37,7 @@ static bool read_document(srv_fields *f, const json_t *o, size_t i, srv_document
     out->title = json_string_value(json_object_get(o, "title"));
     out->id = first_string(o, "id", "doc_id", "document_id");
     out->segment = -1;
+    if (!is_text(f, o, i, "title") || !is_text(f, o, i, "id")) return false;
     snprintf(name, sizeof name, "documents[%zu]", i);
     const char *type = json_string_value(json_object_get(o, "type"));
     if (type && srv_tree_is(type)) {

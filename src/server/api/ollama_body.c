@@ -72,9 +72,22 @@ static void read_think(srv_fields *f, json_t *out)
     json_object_set_new(out, "chat_template_kwargs", more);
 }
 
+/* refuse_others -- fields of Ollama that ask for what this server does not do. */
+static void refuse_others(srv_fields *f)
+{
+    static const char *const names[] = {"logprobs", "top_logprobs", "context"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *v = srv_field(f, names[i]);
+        const bool empty = json_is_false(v) || (json_is_array(v) && json_array_size(v) == 0) ||
+                           (json_is_integer(v) && json_integer_value(v) == 0);
+        if (v && !empty) srv_fields_refuse(f, names[i], "%s is not supported", names[i]);
+    }
+}
+
 static void refuse_images(srv_fields *f, const json_t *o, const char *where)
 {
-    if (json_array_size(json_object_get(o, "images")))
+    const json_t *images = json_object_get(o, "images");
+    if (images && !json_is_null(images) && !(json_is_array(images) && json_array_size(images) == 0))
         srv_fields_refuse(f, where, "%s: images are not supported", where);
 }
 
@@ -110,14 +123,15 @@ json_t *srv_ollama_chat_body(srv_fields *f, bool *chat)
                                            "prompt",  "truncate", "shift"};
     json_t *out = srv_body_copy(f, replaced, sizeof replaced / sizeof *replaced),
            *messages = json_array();
-    const json_t *list = srv_field(f, "messages");
+    const json_t *list = srv_field_list(f, "messages");
     size_t n_calls = 0, n_results = 0;
     *chat = true;
     for (size_t i = 0; i < json_array_size(list); i++)
         json_array_append_new(messages,
                               read_message(f, json_array_get(list, i), i, &n_calls, &n_results));
     json_object_set_new(out, "messages", messages);
-    if (json_array_size(json_object_get(out, "tools")) == 0) json_object_del(out, "tools");
+    if (json_array_size(srv_field_list(f, "tools")) == 0) json_object_del(out, "tools");
+    refuse_others(f);
     read_options(f, out);
     read_format(f, out);
     read_think(f, out);
@@ -137,6 +151,9 @@ json_t *srv_ollama_generate_body(srv_fields *f, bool *chat)
                *system = srv_field_string(f, "system"), *template = srv_field_string(f, "template");
     *chat = !srv_field_bool(f, "raw", false) && !(suffix && *suffix);
     refuse_images(f, f->object, "images");
+    refuse_others(f);
+    if (!*chat && system && *system)
+        srv_fields_refuse(f, "system", "system is not supported with raw or suffix: put it into prompt");
     if (template && *template)
         srv_fields_refuse(f, "template", "template is not supported: the model's own is used");
     if (system && *system)

@@ -135,9 +135,9 @@ static json_t *format_of(const json_t *format)
                      json_object_get(format, "schema"));
 }
 
-static bool wants_logprobs(const srv_fields *f)
+static bool wants_logprobs(srv_fields *f)
 {
-    const json_t *include = srv_field(f, "include");
+    const json_t *include = srv_field_list(f, "include");
     for (size_t i = 0; i < json_array_size(include); i++) {
         const char *s = json_string_value(json_array_get(include, i));
         if (s && strcmp(s, "message.output_text.logprobs") == 0) return true;
@@ -164,11 +164,11 @@ json_t *srv_responses_body(srv_fields *f, bool *chat)
     json_t *o = json_copy((json_t *)f->object), *messages = messages_of(f);
     for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++) json_object_del(o, replaced[i]);
     json_object_set_new(o, "messages", messages);
-    const json_t *tools = srv_field(f, "tools"),
-                 *format = json_object_get(srv_field(f, "text"), "format");
+    const json_t *tools = srv_field_list(f, "tools"),
+                 *format = json_object_get(srv_field_object(f, "text"), "format");
     if (srv_field(f, "max_output_tokens"))
         json_object_set(o, "max_tokens", srv_field(f, "max_output_tokens"));
-    if (json_is_array(tools)) json_object_set_new(o, "tools", tools_of(f, tools));
+    if (tools) json_object_set_new(o, "tools", tools_of(f, tools));
     if (format) json_object_set_new(o, "response_format", format_of(format));
     if (wants_logprobs(f)) {
         json_object_set_new(o, "logprobs", json_true());

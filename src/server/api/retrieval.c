@@ -10,6 +10,17 @@ enum { PASSAGES = 5 /* default of a request */ };
 
 /* -- the body ---------------------------------------------------------------------------------- */
 
+/* read_beside -- fields of the body beside "collection" as an object, which may have them, too. */
+static void read_beside(srv_fields *f, const srv_fields *inner, srv_retrieval *out)
+{
+    if (srv_field(f, "filter") || srv_field(f, "filters")) {
+        if (srv_field(inner, "filter") || srv_field(inner, "filters"))
+            srv_fields_refuse(f, "filter", "filter is given twice: in collection and beside it");
+        srv_filter_read(f, &out->filter);
+    }
+    if (!srv_field(inner, "rerank")) out->rerank = srv_field_bool(f, "rerank", false);
+}
+
 /* read_inner -- the fields beside the name: of the body, or of "collection" as an object. */
 static void read_inner(srv_fields *f, srv_fields *inner, bool own, srv_retrieval *out)
 {
@@ -17,8 +28,9 @@ static void read_inner(srv_fields *f, srv_fields *inner, bool own, srv_retrieval
     out->rerank = srv_field_bool(inner, "rerank", false);
     if (own && srv_field(inner, "ahead"))
         out->ahead = srv_field_bool(inner, "ahead", true) ? SRV_AHEAD_ALWAYS : SRV_AHEAD_NEVER;
-    if (out->rerank) out->ahead = SRV_AHEAD_NEVER; /* which passages come is known at the end */
     srv_filter_read(inner, &out->filter);
+    if (own) read_beside(f, inner, out);
+    if (out->rerank) out->ahead = SRV_AHEAD_NEVER; /* which passages come is known at the end */
     if (inner->failed) {
         char param[sizeof inner->param + 12];
         snprintf(param, sizeof param, "collection.%s", inner->param);
@@ -31,12 +43,16 @@ static void read_inner(srv_fields *f, srv_fields *inner, bool own, srv_retrieval
 static void read_of_model(const srv_call *call, srv_fields *f, srv_retrieval *out)
 {
     const sp_err err = srv_collection_of_model(call, srv_field_string(f, "model"), &out->from);
+    out->rerank = srv_field_bool(f, "rerank", false);
+    if (out->rerank) out->ahead = SRV_AHEAD_NEVER;
     if (err == SP_OK)
         srv_filter_read(f, &out->filter);
     else if (err != SP_E_NOTFOUND)
         srv_fields_break(f, "model", err);
     else if (srv_field(f, "filter") || srv_field(f, "filters"))
         srv_fields_refuse(f, "filter", "filter needs a collection to choose documents from");
+    else if (out->rerank)
+        srv_fields_refuse(f, "rerank", "rerank needs a collection");
 }
 
 void srv_retrieval_read(const srv_call *call, srv_fields *f, srv_retrieval *out)
