@@ -48,7 +48,7 @@ void srv_filter_read(srv_fields *f, srv_filter *out)
     *out = (srv_filter){0};
     if (!o) return;
     if (srv_field(f, "filter") && srv_field(f, "filters"))
-        srv_fields_refuse(f, "filters", "filters is another name of filter: give one of them");
+        srv_fields_refuse(f, "filter", "filter and filters are names of one field: give one");
     if (!json_is_object(o)) {
         srv_fields_refuse(f, "filter", "filter must be an object with file or tag");
     } else if (type && strcmp(type, "and") == 0) {

@@ -29,7 +29,6 @@ static void a_filter_has_files_and_tags(void **state)
     reads("{\"filter\": {\"file\": \"a.md\"}}", "files: a.md, tags:");
     reads("{\"filter\": {\"tag\": [\"x\", \"y\"], \"file\": [\"a\"]}}", "files: a, tags: x y");
     reads("{\"filters\": {\"tag\": \"x\"}}", "files:, tags: x");
-    reads("{\"filter\": {\"tag\": \"x\"}, \"filters\": {\"tag\": \"y\"}}", "files:, tags: x");
 }
 
 #define IS(key, value) "{\"type\": \"eq\", \"key\": \"" key "\", \"value\": " value "}"
@@ -55,6 +54,7 @@ static void what_is_no_filter_is_named(void **state)
     reads("{\"filters\": {\"type\": \"and\"}}", "filter: and must have a list");
     reads("{\"filters\": {\"type\": \"and\", \"filters\": [" IS("tag", "\"x\"") ", " IS("tag", "\"y\"") "]}}",
           "filter: tag is given twice");
+    reads("{\"filter\": {\"tag\": \"x\"}, \"filters\": {\"tag\": \"y\"}}", "filter and filters are names of one");
 }
 
 static void a_list_has_a_limit(void **state)
