@@ -2,11 +2,11 @@
 
     python tests/mutants/run.py [--only SUBSTRING] [--list FILE] [--cc "ccache gcc"] [--check]
 
-A line of the list is `name | file | text | text of the bug | programs`, with \\| for a bar. For each the copy gets the
-bug, the programs (below build/tests, or Python files below tests) are built and run, and the file gets its text back.
-A bug is caught when a program fails or takes longer than --seconds. The last line counts; the exit code is 1 when one
-survived. Results are kept in build/mutants/results.txt and are not run again while the file, the bug and the programs
-are the same. --check applies nothing, and fails if a bug no longer fits the tree.
+A line of the list is `name | file | text | text of the bug | programs`, with \\| for a bar and ⏎ for the end of a line.
+For each the copy gets the bug, the programs (below build/tests, or Python files below tests) are built and run, and
+the file gets its text back. A bug is caught when a program fails or takes longer than --seconds. The last line
+counts; the exit code is 1 when one survived. Results are kept in build/mutants/results.txt and are not run again while
+the file, the bug and the programs are the same. --check applies nothing, and fails if a bug no longer fits the tree.
 """
 import argparse
 import hashlib
@@ -25,7 +25,8 @@ RESULTS = ROOT / "build" / "mutants" / "results.txt"
 def read_list(path):
     for line in path.read_text().splitlines():
         if line.strip() and not line.startswith("#"):
-            name, file, old, new, programs = (x.strip().replace("\\|", "|") for x in re.split(r"(?<!\\)\|", line))
+            parts = (x.strip().replace("\\|", "|").replace("⏎", "\n") for x in re.split(r"(?<!\\)\|", line))
+            name, file, old, new, programs = parts
             yield name, file, old, new, programs.split()
 
 
