@@ -287,6 +287,8 @@ def test_explain(server):
 
 
 def test_metrics(server):
+    for _ in range(2):
+        ask(server, documents=[{"id": "m", "text": "The bell of the northern pier rings twice in fog and once at noon."}])
     assert server.metric("segment_lookups_total") >= server.metric("segment_hits_total") > 0
     assert server.metric('prompt_tokens_by_source_total{source="memory"}') > 0
     assert server.metric("evictions_total") >= 0

@@ -4,9 +4,10 @@
 
 A line of the list is `name | file | text | text of the bug | programs`, with \\| for a bar and ⏎ for the end of a line.
 For each the copy gets the bug, the programs (below build/tests, or Python files below tests) are built and run, and
-the file gets its text back. A bug is caught when a program fails or takes longer than --seconds. The last line
-counts; the exit code is 1 when one survived. Results are kept in build/mutants/results.txt and are not run again while
-the file, the bug and the programs are the same. --check applies nothing, and fails if a bug no longer fits the tree.
+the file gets its text back. A bug is caught when a program fails or takes longer than --seconds, and passes without
+it. The last line counts; the exit code is 1 when one survived. Results are kept in build/mutants/results.txt and are
+not run again while the file, the bug and the programs are the same. --check applies nothing, and fails if a bug no
+longer fits the tree.
 """
 import argparse
 import hashlib
@@ -92,6 +93,13 @@ def run_tests(programs, seconds):
     return None
 
 
+def is_sound(program, args):
+    """Whether a program passes without a bug; asked once of each."""
+    if program not in args.sound:
+        args.sound[program] = build([program], args.cc).returncode == 0 and not run_tests([program], args.seconds)
+    return args.sound[program]
+
+
 def try_bug(file, old, new, programs, args):
     path = COPY / file
     text = path.read_text()
@@ -103,9 +111,11 @@ def try_bug(file, old, new, programs, args):
         if made.returncode != 0:
             return "broken: " + made.stderr.strip().splitlines()[-1][:200]
         by = run_tests(programs, args.seconds)
-        return f"caught by {by}" if by else "SURVIVED"
     finally:
         path.write_text(text)
+    if by and not is_sound(by, args):
+        return f"broken: {by} fails without the bug"
+    return f"caught by {by}" if by else "SURVIVED"
 
 
 def main():
@@ -116,6 +126,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=300)
     parser.add_argument("--check", action="store_true", help="only say which bugs no longer apply to the tree")
     args = parser.parse_args()
+    args.sound = {}
     if args.check:
         return 1 if check_list(args.list) else 0
     copy_tree()

@@ -92,16 +92,16 @@ static void add_lines(srv_stream *s, json_t *to)
     s->n_out = 0;
 }
 
-/* stream_of -- the objects of a stream whose text arrives `piece` bytes at a time. */
-static json_t *stream_of(const srv_dialect *d, const char *text, sp_finish finish, bool tools, size_t piece)
+/* play -- the objects of a stream of the answer, whose text arrives `piece` bytes at a time. Owned. */
+static json_t *play(answer *a, size_t piece)
 {
-    answer *a = answer_of(d, text, finish, tools);
+    const srv_dialect *d = a->job.task.dialect;
     srv_choice *c = &a->job.choices[0];
     json_t *sent = json_array();
     a->job.task.reply.stream = true;
     c->text = a->text;
     c->done = false;
-    for (size_t n = strlen(text); c->n < n;) {
+    for (size_t n = strlen(a->text); c->n < n;) {
         c->n = SP_MIN(n, c->n + piece);
         assert_true(d->write(&a->job));
         add_lines(&a->job.stream, sent);
@@ -110,6 +110,13 @@ static json_t *stream_of(const srv_dialect *d, const char *text, sp_finish finis
     assert_true(d->write(&a->job));
     add_lines(&a->job.stream, sent);
     assert_true(c->ended);
+    return sent;
+}
+
+static json_t *stream_of(const srv_dialect *d, const char *text, sp_finish finish, bool tools, size_t piece)
+{
+    answer *a = answer_of(d, text, finish, tools);
+    json_t *sent = play(a, piece);
     answer_free(a);
     return sent;
 }
@@ -214,13 +221,11 @@ static void close_block(json_t *block)
     json_object_del(block, "partial");
 }
 
-static void message_is_its_events(const json_t *whole, const json_t *sent)
+/* blocks_of -- those that the events [1, n - 2) make. Owned. */
+static json_t *blocks_of(const json_t *sent)
 {
-    const size_t n = json_array_size(sent);
     json_t *content = json_array(), *open = NULL;
-    assert_true(is(sent, "0.type", "message_start"));
-    assert_int_equal(number_at(sent, "0.message.usage.input_tokens"), 100);
-    for (size_t i = 1; i + 2 < n; i++) {
+    for (size_t i = 1; i + 2 < json_array_size(sent); i++) {
         const json_t *e = json_array_get(sent, i);
         assert_int_equal(number_at(e, "index"), json_array_size(content) - (open ? 1 : 0));
         if (is(e, "type", "content_block_start")) {
@@ -237,6 +242,15 @@ static void message_is_its_events(const json_t *whole, const json_t *sent)
         }
     }
     assert_null(open);
+    return content;
+}
+
+static void message_is_its_events(const json_t *whole, const json_t *sent)
+{
+    const size_t n = json_array_size(sent);
+    json_t *content = blocks_of(sent);
+    assert_true(is(sent, "0.type", "message_start"));
+    assert_int_equal(number_at(sent, "0.message.usage.input_tokens"), 100);
     if (!json_equal(content, at(whole, "content")))
         fail_msg("%s, not %s", json_dumps(content, 0), json_dumps(at(whole, "content"), 0));
     const json_t *end = json_array_get(sent, n - 2);
@@ -288,6 +302,43 @@ static void a_call_that_is_cut_is_a_block_that_ends(void **state)
     json_decref(sent);
 }
 
+/* The block ends with the call, not when the next one begins: a client may run the function at once. */
+static void a_complete_call_is_a_block_that_has_ended(void **state)
+{
+    answer *a = answer_of(&srv_anthropic, CALL("boats", BOATS) "\n" CALL("tides", TIDES), SP_FINISH_STOP, true);
+    srv_choice *c = &a->job.choices[0];
+    json_t *sent = json_array(), *whole = srv_anthropic.whole(&a->job);
+    assert_string_not_equal(text_at(whole, "content.0.id"), text_at(whole, "content.1.id"));
+    a->job.task.reply.stream = true;
+    c->text = a->text;
+    c->n = strlen(CALL("boats", BOATS) "\n");
+    c->done = false;
+    assert_true(srv_anthropic.write(&a->job));
+    add_lines(&a->job.stream, sent);
+    assert_true(is(json_array_get(sent, json_array_size(sent) - 1), "type", "content_block_stop"));
+    json_decref(sent);
+    json_decref(whole);
+    answer_free(a);
+}
+
+/* gpt-oss may think again after it has said something. */
+static void thoughts_after_a_text_are_a_block_of_their_own(void **state)
+{
+    static const char text[] = "<|channel|>final<|message|>One.<|end|><|start|>assistant<|channel|>analysis<|message|>"
+                               "Hm.<|end|><|start|>assistant<|channel|>final<|message|>Two.<|return|>";
+    for (size_t k = 0; k < sizeof pieces / sizeof *pieces; k++) {
+        answer *a = answer_of(&srv_anthropic, text, SP_FINISH_STOP, false);
+        a->job.task.thoughts = THOUGHTS_CHANNELS;
+        json_t *sent = play(a, pieces[k]), *blocks = blocks_of(sent);
+        for (size_t i = 0; i + 1 < json_array_size(blocks); i++)
+            assert_string_not_equal(text_at(json_array_get(blocks, i), "type"),
+                                    text_at(json_array_get(blocks, i + 1), "type"));
+        json_decref(blocks);
+        json_decref(sent);
+        answer_free(a);
+    }
+}
+
 static void errors_of_anthropic_have_a_type_by_their_status(void **state)
 {
     static const struct {
@@ -318,6 +369,7 @@ static void take_event(const json_t *e, json_t *items, json_t **open)
     if (strcmp(type, "response.output_item.added") == 0) {
         assert_null(*open);
         assert_true(is(e, "item.status", "in_progress"));
+        if (is(e, "item.type", "function_call")) assert_true(is(e, "item.arguments", ""));
         *open = json_deep_copy(at(e, "item"));
         return;
     }
@@ -455,6 +507,8 @@ int main(void)
         cmocka_unit_test(a_message_of_anthropic_is_what_its_events_say),
         cmocka_unit_test(a_message_says_why_it_ended_and_what_was_cached),
         cmocka_unit_test(a_call_that_is_cut_is_a_block_that_ends),
+        cmocka_unit_test(a_complete_call_is_a_block_that_has_ended),
+        cmocka_unit_test(thoughts_after_a_text_are_a_block_of_their_own),
         cmocka_unit_test(errors_of_anthropic_have_a_type_by_their_status),
         cmocka_unit_test(a_response_is_what_its_events_say),
         cmocka_unit_test(a_response_counts_its_tokens),
