@@ -57,6 +57,16 @@ def test_chunks_are_below_the_system_prompt(start):
     assert keeper["below"] == 0 and keeper["tiers"] == ["memory"]
 
 
+def test_a_cost_is_a_part_of_the_time_of_its_request(start):
+    s = start("--reuse", "full")
+    begin = time.monotonic()
+    ask(s)
+    passed_ms = 1000 * (time.monotonic() - begin)
+    head = one(listed(s), "Answer briefly.", "path")
+    costs = [c["cost_ms"] for c in [head, *listed(s, parent=head["name"])] if c["cost_ms"] is not None]
+    assert costs and all(0 < c <= passed_ms for c in costs), (costs, passed_ms)
+
+
 def test_a_prefix_is_a_path_of_chunks(start):
     s = start("--reuse", "prefix")
     ask(s)

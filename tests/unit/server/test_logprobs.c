@@ -1,0 +1,139 @@
+/* Log probabilities in answers: of whole ones and of each event of a stream; impossible tokens. */
+#include <math.h>
+#include <string.h>
+
+#include "server/api/logprobs.h"
+#include "support/check.h"
+
+#define MODEL "tests/golden/tiny.gguf"
+
+enum { N = 5, TOP = 2, EACH = 1 + TOP };
+
+typedef struct told {
+    sp_vocab *vocab;
+    srv_server server;
+    srv_job job;
+    sp_token_logprob tokens[N * EACH];
+    size_t at[N + 1]; /* bytes of the tokens before each */
+} told;
+
+static void open_told(told *t, bool chat)
+{
+    int32_t *ids;
+    size_t n;
+    *t = (told){0};
+    assert_ok(sp_vocab_open(MODEL, &t->vocab));
+    assert_ok(sp_vocab_encode(t->vocab, "The keeper of the lighthouse is Anna", 36, false, &ids, &n));
+    assert_true(n >= N);
+    for (int i = 0; i < N; i++) {
+        char *s;
+        size_t bytes;
+        for (int k = 0; k < EACH; k++)
+            t->tokens[i * EACH + k] = (sp_token_logprob){ids[(i + k) % N], -0.5f * (float)(k + 1)};
+        assert_ok(sp_vocab_piece(t->vocab, ids[i], &s, &bytes));
+        t->at[i + 1] = t->at[i] + bytes;
+        sp_buffer_free(s);
+    }
+    sp_buffer_free(ids);
+    t->server.vocab = t->vocab;
+    t->job.s = &t->server;
+    t->job.task.chat = chat;
+    t->job.task.reply.logprobs = true;
+    t->job.task.reply.top_logprobs = TOP;
+    t->job.choices[0] = (srv_choice){.job = &t->job, .tokens = t->tokens, .n_tokens = N};
+}
+
+/* take_new -- what an event of a stream adds when the choice has n tokens. */
+static json_t *take_new(told *t, size_t n)
+{
+    t->job.choices[0].n_tokens = n;
+    return srv_logprobs_new(&t->job.choices[0]);
+}
+
+static double value_at(const json_t *list, size_t i)
+{
+    return json_number_value(json_array_get(list, i));
+}
+
+static void offsets_are_bytes_of_the_text_before_a_token(void **state)
+{
+    told t;
+    open_told(&t, false);
+    json_t *o = srv_logprobs(&t.job.choices[0], 0, N, 7);
+    const json_t *offsets = json_object_get(o, "text_offset");
+    assert_int_equal(json_array_size(offsets), N);
+    for (size_t i = 0; i < N; i++) assert_true(value_at(offsets, i) == (double)(7 + t.at[i]));
+    json_decref(o);
+    sp_vocab_close(t.vocab);
+}
+
+/* The events together are the whole: no token twice, no token left out, offsets that continue. */
+static void events_of_a_stream_have_the_tokens_since_the_last(void **state)
+{
+    told t;
+    open_told(&t, false);
+    const size_t upto[] = {2, 2, 3, N};
+    size_t seen = 0;
+    for (size_t k = 0; k < SP_COUNT(upto); k++) {
+        json_t *o = take_new(&t, upto[k]);
+        const json_t *offsets = json_object_get(o, "text_offset");
+        assert_int_equal(json_array_size(offsets), upto[k] - seen);
+        for (size_t i = seen; i < upto[k]; i++) assert_true(value_at(offsets, i - seen) == (double)t.at[i]);
+        seen = upto[k];
+        json_decref(o);
+    }
+    sp_vocab_close(t.vocab);
+}
+
+static void impossible_tokens_have_the_least_number(void **state)
+{
+    for (int chat = 0; chat < 2; chat++) {
+        told t;
+        open_told(&t, chat);
+        t.tokens[0].logprob = -INFINITY;
+        t.tokens[1].logprob = -INFINITY;
+        json_t *o = srv_logprobs(&t.job.choices[0], 0, N, 0);
+        assert_non_null(o);
+        if (chat) {
+            const json_t *first = json_array_get(json_object_get(o, "content"), 0);
+            assert_true(json_number_value(json_object_get(first, "logprob")) == -9999);
+            const json_t *top = json_array_get(json_object_get(first, "top_logprobs"), 0);
+            assert_true(json_number_value(json_object_get(top, "logprob")) == -9999);
+            assert_int_equal(json_array_size(json_object_get(first, "top_logprobs")), TOP);
+        } else {
+            assert_true(value_at(json_object_get(o, "token_logprobs"), 0) == -9999);
+            assert_true(value_at(json_object_get(o, "token_logprobs"), 1) == -0.5);
+        }
+        json_decref(o);
+        sp_vocab_close(t.vocab);
+    }
+}
+
+/* The first token of an echoed prompt comes after nothing. */
+static void a_token_after_nothing_has_null(void **state)
+{
+    told t;
+    open_told(&t, false);
+    t.tokens[0].logprob = NAN;
+    json_t *o = srv_logprobs(&t.job.choices[0], 0, N, 0);
+    assert_true(json_is_null(json_array_get(json_object_get(o, "token_logprobs"), 0)));
+    assert_true(json_is_null(json_array_get(json_object_get(o, "top_logprobs"), 0)));
+    assert_int_equal(json_object_size(json_array_get(json_object_get(o, "top_logprobs"), 1)), TOP);
+    json_decref(o);
+    t.job.task.reply.logprobs = false;
+    o = srv_logprobs(&t.job.choices[0], 0, N, 0);
+    assert_true(json_is_null(o));
+    json_decref(o);
+    sp_vocab_close(t.vocab);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(offsets_are_bytes_of_the_text_before_a_token),
+        cmocka_unit_test(events_of_a_stream_have_the_tokens_since_the_last),
+        cmocka_unit_test(impossible_tokens_have_the_least_number),
+        cmocka_unit_test(a_token_after_nothing_has_null),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
