@@ -75,12 +75,13 @@ typedef struct sp_collection_computed {
 typedef struct sp_collection_copy {
     const char *salt, *system; /* of the prompts that it will serve */
     const sp_hit *passage;
+    bool registered;      /* it is of a document, not of an index: once that is deleted, nothing is computed */
     sp_go_on_fn *go_on; /* asked between layers; or NULL */
     void *user;
 } sp_collection_copy;
 
 /* sp_collection_compute -- computes the copy of a passage in the background (sp_request_opts.background). Errors:
- * SP_E_CANCELED (go_on), those of requests. */
+ * SP_E_NOTFOUND (its document is deleted), SP_E_CANCELED (go_on), those of requests. */
 SP_API sp_err sp_collection_compute(sp_documents *d, const sp_collection_copy *o, sp_collection_computed *out);
 
 #ifdef __cplusplus

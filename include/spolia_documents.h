@@ -89,6 +89,20 @@ SP_API sp_err sp_documents_list(sp_documents *d, const char *salt, const char *a
  * SP_E_NOTFOUND. Owns: sp_hits_fini. */
 SP_API sp_err sp_documents_chunks(sp_documents *d, const char *salt, const char *id, sp_hits *out);
 
+/* A reading: from before sp_documents_chunks or sp_documents_search until the requests with what they returned are
+ * submitted, or there are none. A deletion waits for readings that began before it, so that no request enters that has
+ * a deleted text. */
+typedef struct sp_documents_reading {
+    sp_documents *of; /* NULL: it has ended */
+    struct sp_documents_reading *next;
+    uint64_t number;
+} sp_documents_reading;
+
+/* sp_documents_begin_reading -- *r is the caller's, and stays where it is until the end. d NULL: none begins. */
+SP_API void sp_documents_begin_reading(sp_documents *d, sp_documents_reading *r);
+/* sp_documents_end_reading -- does nothing if it has ended. */
+SP_API void sp_documents_end_reading(sp_documents_reading *r);
+
 /* sp_documents_search -- searches a collection of the tenant, or (NULL) its documents outside all collections, as
  * sp_retriever_search does; a hit's `file` is its document's id. q->files are ids of documents or, in a collection,
  * also names of files and folders. Vectors are searched exhaustively; documents outside collections have none. The
@@ -130,13 +144,14 @@ SP_API sp_err sp_documents_precompute(sp_documents *d, const char *salt, const c
 typedef struct sp_documents_removed {
     int64_t n_device;  /* copies that were on the device */
     int64_t n_store;   /* copies that were in lower tiers */
-    int64_t n_pending; /* copies of the tenant that requests still read; the next tick removes them */
+    int64_t n_pending; /* of the tenant: copies that requests still read, requests that have one of the texts, readings
+                          that began before; the next tick removes what is left */
 } sp_documents_removed;
 
 /* sp_documents_remove -- deletes a document: its text, every copy of its chunks (except chunks that another document
  * of the tenant also has), and every copy that was conditioned on one of them. Before it returns, the KV blocks on the
  * device are zeroed and the bytes in the store's files overwritten; later look-ups report "never seen". Waits at most
- * timeout_us for requests that read those copies (n_pending). *out may be NULL.
+ * timeout_us for requests that read or compute those copies, and for readings (n_pending). *out may be NULL.
  * Not deleted: copies that another model wrote to the same store, answers, and text that was sent in a message.
  * Errors: SP_E_NOTFOUND; SP_E_UNSUPPORTED when another process writes the store; SP_E_IO when the store cannot be
  * written: the document is then hidden, and the next tick tries again. */

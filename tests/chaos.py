@@ -3,7 +3,7 @@ hang, are short or find the disk full, files that cannot be opened, looked at, c
 kills, restarts and starts amid faults, while clients ask and documents come and go.
 
     python tests/chaos.py [--seed 1] [--n 10] [--steps 60] [--kinds allocation,read,...,kill,clock] [--build build]
-                          [--variant NAME] [--minutes M] [--hours H] [--one-server] [--crowd] [--each [--only PATH]]
+                          [--variant NAME] [--minutes M] [--hours H] [--one-server] [--each [--only PATH]]
 
 After every step: an answer with status 200 is that of a run without faults, or, where the policy makes it depend on
 what is cached, its counts add up; anything else is an error, and only while there are faults. Of a document whose
@@ -366,7 +366,7 @@ class World:
     def step(self):
         steps = {self.ask: 10, self.put: 3, self.upload: 2, self.get: 2, self.ask_about: 6, self.delete: 2,
                  self.fault: 3, self.hang: 0.5, self.ask_peer: 3, self.outage: 1,
-                 self.ask_collection: 2, self.crowd: 1 if self.args.crowd else 0,
+                 self.ask_collection: 2, self.crowd: 1,
                  self.restart: 0 if self.args.one_server else 0.4}
         self.rng.choices(list(steps), list(steps.values()))[0]()
         if not self.server.is_alive():
@@ -565,8 +565,6 @@ def options():
     parser.add_argument("--build", default="build")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="of the steps of one seed")
     parser.add_argument("--hours", type=float, default=float("inf"), help="of all seeds: none begins afterwards")
-    parser.add_argument("--crowd", action="store_true",
-                        help="also delete a document while several requests ask about it: finds an error that is known")
     parser.add_argument("--one-server", action="store_true", help="a seed's server lives to its end")
     parser.add_argument("--each", action="store_true", help="each allocation of each call fails once")
     parser.add_argument("--only", default="", help="with --each: calls with this in their paths")

@@ -1,10 +1,12 @@
 """`/v1/collections`: created over HTTP, filled, filtered, searched by words and meaning, kept by a restart, erased."""
 import sqlite3
+import subprocess
 import threading
 import time
+from concurrent import futures
 
 import pytest
-from serving import MODEL, Server, chat
+from serving import MODEL, PROGRAM, Server, busy, chat
 from test_server_documents import files_with, send
 
 from reference import encoder
@@ -250,6 +252,58 @@ def test_a_restart_has_it_and_a_deletion_leaves_nothing(start, tiny, tmp_path):
     assert send(s, "GET", "/v1/documents")[1]["data"] == []
     make(s, "safe", {})
     assert found(s, "window", collection="safe") == []
+
+
+def wait_until(holds):
+    end = time.time() + 300
+    while not holds():
+        assert time.time() < end
+        time.sleep(0.05)
+
+
+def stored(folder):
+    """The kinds of copies in the store."""
+    said = subprocess.run([PROGRAM, "cache", "list", "--store", folder], capture_output=True, text=True, check=True).stdout
+    return [line.split()[1] for line in said.splitlines()[1:-1]]
+
+
+def put_titled(server, n):
+    make(server, "titled", {})
+    for i in range(n):
+        body = {"id": f"d{i}", "title": f"Harbour {i}", "text": f"The harbour of Velm, number {i}, has room for {40 + i} boats."}
+        assert send(server, "POST", "/v1/collections/titled/documents", body)[0] == 201
+
+
+def test_what_is_read_to_rank_passages_serves_the_answer_and_is_deleted(start, tmp_path):
+    """With its title, as a chat has it: under another form the copies of a deleted document would not be found."""
+    s = start("--reuse", "full", "--store", tmp_path)
+    put_titled(s, 4)
+    answer = told(s, "Which harbour has the most boats?", collection={"name": "titled", "top_k": 2, "rerank": True})
+    assert answer["retrieval"]["ranked"] == 4
+    assert [d["from"] for d in answer["documents"]] == ["memory"] * 2, answer["documents"]
+    wait_until(lambda: stored(tmp_path).count("plain") == 4)
+    for i in range(4):
+        status, o = send(s, "DELETE", f"/v1/collections/titled/documents/d{i}")
+        assert status == 200 and o["deleted"], o
+    assert set(stored(tmp_path)) <= {"path"}  # of the text before all documents
+
+
+def test_a_deletion_waits_for_passages_that_are_being_ranked(start, tmp_path):
+    """The ranking of a chat submits one request after another: the last passage has none yet."""
+    s = start("--reuse", "full", "--store", tmp_path, "--parallel", "1")
+    put_titled(s, 16)
+    with futures.ThreadPoolExecutor(2) as pool, busy(s, n=1):
+        body = chat("Which harbour has the most boats?", collection={"name": "titled", "top_k": 4, "rerank": True})
+        asked = pool.submit(s.call, "/v1/chat/completions", body)
+        s.wait_for("num_requests_waiting", least=1)
+        deleted = pool.submit(send, s, "DELETE", "/v1/collections/titled/documents/d15")
+        wait_until(lambda: of(s, "titled")["documents"] == 15)
+    status, answer = asked.result()
+    assert status == 200 and len(answer["spolia"]["documents"]) == 4, answer
+    assert deleted.result()[0] in (200, 202)
+    wait_until(lambda: not files_with(tmp_path, b"number 15"))
+    assert send(s, "DELETE", "/v1/collections/titled")[1]["deleted"]
+    assert set(stored(tmp_path)) <= {"path"}
 
 
 def test_another_encoder_makes_new_vectors(start, tiny, tmp_path):

@@ -155,6 +155,7 @@ sp_err sp_documents_open(sp_context *c, const sp_documents_opts *o, sp_documents
         .ctx = c, .size_words = size, .overlap_words = o->overlap_words, .embedder = o->embedder};
     pthread_mutex_init(&d->lock, NULL);
     pthread_mutex_init(&d->counting, NULL);
+    sp_readings_init(&d->readings);
     sp_err err = open_clock(d, o->path);
     if (err == SP_OK) err = sp_shelf_open(o->path, &d->shelf);
     if (err == SP_OK) err = sp_searches_create(d->shelf, d->embedder, &d->searches);
@@ -180,6 +181,7 @@ void sp_documents_close(sp_documents *d)
     close_clock(d, writes);
     pthread_mutex_destroy(&d->lock);
     pthread_mutex_destroy(&d->counting);
+    sp_readings_fini(&d->readings);
     sp_free(d);
 }
 
@@ -481,10 +483,13 @@ static sp_err erase_tiers(sp_documents *d, const sp_digests *ids, sp_documents_r
     return SP_OK;
 }
 
-/* erase_now -- erases what no request reads; forgets the list once all of it is erased. */
-static sp_err erase_now(sp_documents *d, const sp_doomed *doomed, sp_documents_removed *out)
+/* erase_now -- erases what no request reads; forgets the list once all of it is erased. It waits for the first
+ * n_readings: their requests are not known yet. */
+static sp_err erase_now(sp_documents *d, const sp_doomed *doomed, uint64_t n_readings, sp_documents_removed *out)
 {
     sp_erased e;
+    out->n_pending = sp_readings_among(&d->readings, n_readings);
+    if (out->n_pending) return SP_OK;
     SP_TRY(erase_tiers(d, &doomed->ids, out));
     SP_TRY(sp_context_erase_device(d->ctx, doomed->ids.v, doomed->ids.n, &e));
     out->n_device += e.n_device;
@@ -503,6 +508,17 @@ static sp_err list_doomed(sp_documents *d, const char *tenant, sp_doomed *out)
     return err;
 }
 
+/* await -- how many readings had begun when these documents were doomed, or a little later. Ticks come again with the
+ * same list, and do not wait for those that begin meanwhile. Called with the lock held. */
+static uint64_t await(sp_documents *d, const char *tenant, const sp_doomed *doomed)
+{
+    const uint64_t list = sp_hash64(doomed->rows.v, doomed->rows.n * sizeof *doomed->rows.v) | 1;
+    const uint64_t n = sp_readings_begun(&d->readings);
+    if (tenant) return n;
+    if (d->awaited.list != list) d->awaited = (sp_awaited){list, n};
+    return d->awaited.n;
+}
+
 /* erase_doomed -- of a tenant, or of all (NULL). It waits for requests that read them without the lock: deletions of
  * others continue, and say nothing of these. */
 static sp_err erase_doomed(sp_documents *d, const char *tenant, int64_t timeout_us,
@@ -511,15 +527,17 @@ static sp_err erase_doomed(sp_documents *d, const char *tenant, int64_t timeout_
     const struct timespec pause = {.tv_nsec = RETRY_US * 1000};
     const int64_t end = sp_clock_us() + timeout_us;
     sp_doomed doomed = {0};
+    uint64_t n_readings = 0;
     *out = (sp_documents_removed){0};
     pthread_mutex_lock(&d->lock);
     sp_err err = list_doomed(d, tenant, &doomed);
-    if (err == SP_OK && doomed.rows.n) err = erase_now(d, &doomed, out);
+    if (err == SP_OK) n_readings = await(d, tenant, &doomed);
+    if (err == SP_OK && doomed.rows.n) err = erase_now(d, &doomed, n_readings, out);
     pthread_mutex_unlock(&d->lock);
     while (err == SP_OK && out->n_pending && sp_clock_us() < end) {
         nanosleep(&pause, NULL);
         pthread_mutex_lock(&d->lock);
-        err = erase_now(d, &doomed, out);
+        err = erase_now(d, &doomed, n_readings, out);
         pthread_mutex_unlock(&d->lock);
     }
     sp_doomed_fini(&doomed);

@@ -11,6 +11,19 @@
 
 enum { SP_TENANT_BYTES = 2 * sizeof(sp_digest) + 1 };
 
+/* Readings that have not ended, oldest first. */
+typedef struct sp_readings {
+    pthread_mutex_t lock;
+    sp_documents_reading *first, **last;
+    uint64_t n_begun;
+} sp_readings;
+
+/* Readings that had begun when a list of documents was first found to be doomed. */
+typedef struct sp_awaited {
+    uint64_t list; /* its hash; 0: none */
+    uint64_t n;
+} sp_awaited;
+
 struct sp_documents {
     sp_context *ctx;
     sp_shelf *shelf;
@@ -21,12 +34,21 @@ struct sp_documents {
     int64_t opened_s;  /* since 1970 by the wall clock, when it was opened ... */
     int64_t opened_us; /* ... and by sp_clock_us */
     int64_t doubt_s;   /* possible error of opened_s */
+    sp_readings readings;
     pthread_mutex_t lock; /* guards the following; held while a thread erases */
     sp_held held;         /* pinned copies */
     sp_shelf_counts counts;    /* of retrieved passages, not on the shelf yet; guarded by counting */
     pthread_mutex_t counting;
     uint64_t swept;       /* under lock: a hash of the ids erased from the tiers, not yet from the device; 0: none */
+    sp_awaited awaited;   /* under lock: by sp_documents_tick */
 };
+
+void sp_readings_init(sp_readings *r);
+void sp_readings_fini(sp_readings *r);
+/* sp_readings_begun -- how many have begun so far. */
+uint64_t sp_readings_begun(sp_readings *r);
+/* sp_readings_among -- how many of the first n that began have not ended. */
+int64_t sp_readings_among(sp_readings *r, uint64_t n);
 
 /* sp_tenant_name -- a hash of a salt, in hex; "" for NULL. Errors: SP_E_NOMEM. */
 sp_err sp_tenant_name(const char *salt, char out[SP_TENANT_BYTES]) SP_MUST_CHECK;

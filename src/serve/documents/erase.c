@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/guard/guard.h"
+#include "serve/request/request.h"
+
 /* The tiers below the device that copies are erased from. */
 
 typedef SP_VEC(const sp_copy *) copy_list;
@@ -137,10 +140,25 @@ static sp_err erase_device(sp_context *c, erasing *e)
     return err;
 }
 
+/* n_among -- requests of a list whose prompt has one of the segments. */
+static int64_t n_among(const sp_request *list, const erasing *e)
+{
+    int64_t n = 0;
+    for (const sp_request *r = list; r; r = r->next) {
+        int i = 0;
+        while (i < r->prompt.n_segs && !sp_digest_among(&r->prompt.ids[i], e->ids, e->n)) i++;
+        n += i < r->prompt.n_segs;
+    }
+    return n;
+}
+
+/* erase -- a request that waits, or computes the segment first, has no copy of it yet, but will keep one. */
 static sp_err erase(sp_context *c, void *arg)
 {
     erasing *e = arg;
     sp_err err = e->n ? erase_device(c, e) : SP_OK;
+    e->sum.n_pending += n_among(c->waiting.first, e) + n_among(c->running, e);
+    if (!e->sum.n_pending) sp_guard_forget(c->guard, e->ids, e->n);
     for (size_t i = 0; i < e->n; i++) sp_ledger_forget(c->ledger, &e->ids[i]);
     if (err != SP_OK || e->sum.n_pending || !c->tiers) return err;
     return sp_tiers_erasing(c->tiers, NULL, 0);

@@ -16,7 +16,7 @@ sp_err sp_context_erase_tiers(sp_context *c, const sp_digest *ids, size_t n,
 
 typedef struct sp_erased {
     int64_t n_device;  /* copies that were on the device */
-    int64_t n_pending; /* copies that requests still read: call again later */
+    int64_t n_pending; /* copies that requests still read, and requests whose prompt has a segment: call again later */
 } sp_erased;
 
 /* sp_context_erase_device -- the same on the device, placed copies included. Blocks are zeroed before they are reused.

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "serve/guard/checks.h"
+#include "store/sweep.h"
 
 enum { ENOUGH = 8 }; /* checks before a change */
 
@@ -151,6 +152,25 @@ bool sp_guard_add_sparse(sp_guard_noted *n, int32_t before, const float *logits,
     n->tokens[n->n_rows] = before;
     add_row(n, logits, n_vocab);
     return true;
+}
+
+static bool has_any(const sp_guard_noted *n, const sp_digest *ids, size_t n_ids)
+{
+    for (size_t i = 0; i < n->prompt.segs.n; i++)
+        if (sp_digest_among(&n->prompt.segs.v[i].id, ids, n_ids)) return true;
+    return false;
+}
+
+void sp_guard_forget(sp_guard *g, const sp_digest *ids, size_t n)
+{
+    int left = 0;
+    for (int i = 0; g && i < g->n_waiting; i++) {
+        if (has_any(g->waiting[i], ids, n))
+            sp_guard_free_noted(g->waiting[i]);
+        else
+            g->waiting[left++] = g->waiting[i];
+    }
+    if (g) g->n_waiting = left;
 }
 
 /* -- judging -------------------------------------------------------------------------------- */

@@ -45,6 +45,9 @@ typedef struct sp_guarded {
     int n_segs, n_tokens, n_vocab;
 } sp_guarded;
 
+/* sp_guard_forget -- drops notes of prompts with one of these segments [n, sorted], whose requests have ended. NULL is
+ * allowed. */
+void sp_guard_forget(sp_guard *g, const sp_digest *ids, size_t n);
 /* sp_guard_note -- notes the logits [V] of its first token; does nothing if memory is exhausted. */
 void sp_guard_note(sp_guard *g, const sp_guarded *of, const float *logits);
 

@@ -86,6 +86,7 @@ static srv_sent start(srv_call *call, srv_job *j, sp_prompt *const *prompts)
 {
     srv_job_watch(call, j);
     sp_err err = srv_job_start(j, prompts);
+    sp_documents_end_reading(&call->reading);
     if (err != SP_OK) return refuse_result(call, j, err, sp_error_detail());
     return j->task.reply.stream ? reply_stream(call, j) : reply_whole(call, j);
 }
@@ -326,12 +327,15 @@ static bool begin_ranked(ahead *a, const sp_hits *h)
     const size_t n = (size_t)h->n;
     const int64_t from = srv_now_us();
     sp_pair *pairs = calloc(n + 1, sizeof *pairs);
+    const char **titles = calloc(n + 1, sizeof *titles);
     float *scores = calloc(n + 1, sizeof *scores);
     sp_hits best = {.v = calloc(n + 1, sizeof *best.v)};
-    srv_ranking k = {.pairs = pairs, .n = n, .scores = scores, .err = SP_E_NOMEM};
-    bool good = pairs && scores && best.v;
-    for (size_t i = 0; i < n && good; i++)
+    srv_ranking k = {.pairs = pairs, .titles = titles, .n = n, .scores = scores, .err = SP_E_NOMEM};
+    bool good = pairs && titles && scores && best.v;
+    for (size_t i = 0; i < n && good; i++) {
         pairs[i] = (sp_pair){a->question, h->v[i].text, strlen(a->question), strlen(h->v[i].text)};
+        titles[i] = h->v[i].title;
+    }
     good = good && (n == 0 || srv_rank(a->call, &k, a->f));
     for (size_t i = 0; i < n && good; i++) {
         int n_better = 0;
@@ -347,6 +351,7 @@ static bool begin_ranked(ahead *a, const sp_hits *h)
     good = good && begin(a);
     r->now = h;
     free(pairs);
+    free(titles);
     free(scores);
     free(best.v);
     return good;
@@ -388,6 +393,7 @@ static srv_sent run_retrieved(srv_call *call, srv_task *t, srv_fields *f, json_t
     char *question = srv_prompt_question(call, f, &t->tools);
     a.question = question;
     if (question) srv_retrieval_search(call, f, question, on_passages, &a, &a.err);
+    sp_documents_end_reading(&call->reading);
     free(question);
     if (a.job) count(&a);
     if (a.verdict != SRV_ADMITTED)
@@ -404,7 +410,8 @@ static srv_sent run_retrieved(srv_call *call, srv_task *t, srv_fields *f, json_t
     return sent;
 }
 
-static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
+/* run_read -- `run` within a reading, which ends once all of its requests are submitted. */
+static srv_sent run_read(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
 {
     parts p = {0};
     sp_err err = SP_OK;
@@ -431,6 +438,14 @@ static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
     const srv_dialect *dialect = t->dialect;
     drop_all(&p, t, body);
     return refuse(call, dialect, f, err);
+}
+
+static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
+{
+    sp_documents_begin_reading(call->s->documents, &call->reading);
+    srv_sent sent = run_read(call, t, f, body);
+    sp_documents_end_reading(&call->reading);
+    return sent;
 }
 
 srv_verdict srv_enter(srv_call *call)

@@ -213,7 +213,12 @@ static bool compute(srv_idle *i, round *r, size_t at, int64_t *left, srv_idle_re
     sp_collection_computed done;
     const int64_t from = srv_now_us();
     if (!may_run(i)) return false;
-    const sp_collection_copy o = {of->salt, CLI_SYSTEM_TEXT, p->hit, go_on, i};
+    const sp_collection_copy o = {.salt = of->salt,
+                                  .system = CLI_SYSTEM_TEXT,
+                                  .passage = p->hit,
+                                  .registered = !of->found.served,
+                                  .go_on = go_on,
+                                  .user = i};
     const sp_err err = sp_collection_compute(i->s->documents, &o, &done);
     sum->busy_us += srv_now_us() - from;
     sum->n_given_up += err == SP_E_CANCELED;

@@ -56,11 +56,11 @@ typedef struct running {
     size_t pair, n_scored;
 } running;
 
-static sp_err make_prompt(const srv_call *call, const sp_pair *pair, sp_prompt **out)
+static sp_err make_prompt(const srv_call *call, const srv_ranking *r, size_t i, sp_prompt **out)
 {
     sp_err err = srv_prompt_create(call, out);
     if (err == SP_OK) err = sp_prompt_system(*out, CLI_SYSTEM_TEXT);
-    if (err == SP_OK) err = sp_prompt_chunk(*out, NULL, pair->document);
+    if (err == SP_OK) err = sp_prompt_chunk(*out, r->titles ? r->titles[i] : NULL, r->pairs[i].document);
     return err == SP_OK ? sp_prompt_question(*out, ASK_FOR_QUESTION) : err;
 }
 
@@ -70,7 +70,7 @@ static sp_err begin(const srv_call *call, srv_ranking *r, size_t i, running *out
     int32_t *ids = NULL;
     size_t n = 0;
     sp_err err = sp_vocab_encode(call->s->vocab, r->pairs[i].query, r->pairs[i].n_query, false, &ids, &n);
-    if (err == SP_OK) err = make_prompt(call, &r->pairs[i], &p);
+    if (err == SP_OK) err = make_prompt(call, r, i, &p);
     *out = (running){.pair = i, .n_scored = n};
     const sp_request_opts o = {
         .scored = ids, .n_scored = (int)n, .tenant = call->salt ? call->salt : "", .background = true};

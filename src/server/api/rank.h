@@ -11,6 +11,8 @@
 
 typedef struct srv_ranking {
     const sp_pair *pairs; /* [n] borrowed; texts end with NUL */
+    const char *const *titles; /* [n] of the documents, "" or NULL: none; NULL: none has one. The chat model reads a
+                                  document as in a chat, whose copies serve both; a cross-encoder reads the text */
     size_t n;
     float *scores;        /* [n] out: higher is better */
     int64_t n_tokens;     /* out: of all pairs */

@@ -14,6 +14,7 @@ typedef struct ranking {
     json_t *body;
     srv_ranking r;
     sp_pair *pairs; /* [r.n]; texts are in `body` */
+    const char **titles; /* [r.n] likewise; NULL: none */
 } ranking;
 
 /* -- bodies ------------------------------------------------------------------------------------ */
@@ -31,13 +32,23 @@ static bool text_of(ranking *k, const char *field, const json_t *v, size_t i, co
     return true;
 }
 
+/* title_of -- of {"text": ..., "title": string}; NULL: none. */
+static const char *title_of(ranking *k, const json_t *v, size_t i)
+{
+    const json_t *title = json_is_object(v) ? json_object_get(v, "title") : NULL;
+    if (title && !json_is_null(title) && !json_is_string(title))
+        srv_fields_refuse(&k->f, "documents", "documents[%zu].title must be a text", i);
+    return json_string_value(title);
+}
+
 static bool make_room(ranking *k, const char *field, size_t n)
 {
     if (n < 1 || n > SRV_MOST_RANKED)
         return srv_fields_refuse(&k->f, field, "%s must be a list of 1 to %d texts", field, SRV_MOST_RANKED), false;
     k->pairs = calloc(n, sizeof *k->pairs);
-    k->r = (srv_ranking){.pairs = k->pairs, .n = n, .scores = calloc(n, sizeof(float))};
-    if (!k->pairs || !k->r.scores) return srv_fields_refuse(&k->f, field, "out of memory"), false;
+    k->titles = calloc(n, sizeof *k->titles);
+    k->r = (srv_ranking){.pairs = k->pairs, .titles = k->titles, .n = n, .scores = calloc(n, sizeof(float))};
+    if (!k->pairs || !k->titles || !k->r.scores) return srv_fields_refuse(&k->f, field, "out of memory"), false;
     return true;
 }
 
@@ -58,8 +69,9 @@ static bool read_query(ranking *k)
         p->query = query;
         p->n_query = n_query;
         if (!text_of(k, "documents", json_array_get(list, i), i, &p->document, &p->n_document)) return false;
+        k->titles[i] = title_of(k, json_array_get(list, i), i);
     }
-    return true;
+    return !k->f.failed;
 }
 
 /* field_of -- the first of two names that the body has. */
@@ -169,6 +181,7 @@ static bool compute(ranking *k, srv_sent *sent)
 static void end(ranking *k)
 {
     free(k->r.scores);
+    free(k->titles);
     free(k->pairs);
     json_decref(k->body);
 }

@@ -94,6 +94,7 @@ struct srv_call {
     const char *
         cache_salt; /* of the body: a part of the tenant's cache that others do not share; or NULL */
     json_t *graph;  /* of the body, true: paths of the graph are added; or NULL */
+    sp_documents_reading reading; /* of texts for its prompts */
     struct srv_retrieval *retrieval; /* from a collection (api/collections.h); NULL: none is asked for */
     sp_tree_mode trees;   /* positions of trees */
     sp_chunk_find find;         /* chunks in messages */

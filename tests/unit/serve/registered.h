@@ -106,23 +106,70 @@ static inline sp_segment_report ask_about(bench *b, const char *salt, const char
     return out;
 }
 
-/* begin_reading -- a request of a tenant that reads the story and runs: its copies are in use. */
-static inline sp_request *begin_reading(bench *b, const char *salt)
+/* prompt_about -- a question after the registered text. */
+static inline sp_prompt *prompt_about(bench *b, const char *salt, const char *text)
 {
     sp_prompt *p;
-    sp_request *r;
-    bool busy;
-    assert_ok(sp_prompt_create_for(b->c, salt, &p));
+    assert_ok(salt ? sp_prompt_create_for(b->c, salt, &p) : sp_prompt_create(b->c, &p));
     assert_ok(sp_prompt_system(p, SYSTEM));
-    assert_ok(sp_prompt_chunk(p, "T", story));
+    assert_ok(sp_prompt_chunk(p, "T", text));
     assert_ok(sp_prompt_question(p, "Who?"));
+    return p;
+}
+
+/* submit_about -- for an answer of 8 tokens; consumes the prompt. */
+static inline sp_request *submit_about(bench *b, sp_prompt *p)
+{
+    sp_request *r;
     const sp_reuse_opts reuse = {.policy = "full"};
-    sp_request_opts o = {
+    const sp_request_opts o = {
         .reuse = &reuse, .sampling = sp_sampling_default(), .max_tokens = 8, .ignore_end = true};
     assert_ok(sp_request_submit(b->c, p, &o, &r));
     sp_prompt_destroy(p);
+    return r;
+}
+
+/* finish -- steps until nothing is left to do. */
+static inline void finish(bench *b)
+{
+    for (bool busy = true; busy;) assert_ok(sp_context_step(b->c, &busy));
+}
+
+/* begin_reading -- a request of a tenant that reads the story and runs: its copies are in use. */
+static inline sp_request *begin_reading(bench *b, const char *salt)
+{
+    bool busy;
+    sp_request *r = submit_about(b, prompt_about(b, salt, story));
     assert_ok(sp_context_step(b->c, &busy));
     return r;
+}
+
+/* -- files -------------------------------------------------------------------------------------- */
+
+static const void *wanted;
+static size_t n_wanted;
+static int n_seen;
+
+static inline int scan_file(const char *path, const struct stat *st, int kind, struct FTW *w)
+{
+    if (kind != FTW_F || st->st_size == 0) return 0;
+    FILE *f = fopen(path, "r");
+    char *data = malloc((size_t)st->st_size);
+    size_t n = fread(data, 1, (size_t)st->st_size, f);
+    n_seen += memmem(data, n, wanted, n_wanted) != NULL;
+    free(data);
+    fclose(f);
+    return 0;
+}
+
+/* files_with -- files of the folder that have these bytes. */
+static inline int files_with(const bench *b, const void *bytes, size_t n)
+{
+    wanted = bytes;
+    n_wanted = n;
+    n_seen = 0;
+    assert_int_equal(nftw(b->dir, scan_file, 8, FTW_PHYS), 0);
+    return n_seen;
 }
 
 #endif
