@@ -36,7 +36,7 @@ static size_t home_of(const sp_table *t, const sp_tier_key *key)
     return (size_t)(h ^ key->head ^ key->kind) & (t->n_slots - 1);
 }
 
-static bool same_key(const sp_tier_key *a, const sp_tier_key *b)
+bool sp_tier_key_eq(const sp_tier_key *a, const sp_tier_key *b)
 {
     return a->kind == b->kind && a->head == b->head && sp_digest_eq(&a->id, &b->id);
 }
@@ -45,7 +45,7 @@ static bool same_key(const sp_tier_key *a, const sp_tier_key *b)
 static size_t slot_of(const sp_table *t, const sp_tier_key *key)
 {
     size_t i = home_of(t, key);
-    while (t->slots[i] && !same_key(&t->entries.v[t->slots[i] - 1].key, key))
+    while (t->slots[i] && !sp_tier_key_eq(&t->entries.v[t->slots[i] - 1].key, key))
         i = (i + 1) & (t->n_slots - 1);
     return i;
 }

@@ -55,6 +55,7 @@ void sp_table_touch(sp_table *t, uint32_t i);
 void sp_table_use(sp_table *t, uint32_t i);
 size_t sp_table_bytes(const sp_table *t);
 
+bool sp_tier_key_eq(const sp_tier_key *a, const sp_tier_key *b);
 bool sp_disk_place_eq(const sp_disk_place *a, const sp_disk_place *b);
 
 #endif

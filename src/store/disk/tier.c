@@ -50,6 +50,13 @@ void sp_disk_forget(sp_disk_tier *d, uint32_t entry)
     if (d->evict.removed) d->evict.removed(d->evict.user, &key);
 }
 
+/* has_at -- whether the copy is at this place. Called with the lock held. */
+static bool has_at(const sp_disk_tier *d, const sp_tier_key *key, const sp_disk_place *place)
+{
+    const uint32_t i = sp_table_find(&d->table, key);
+    return i != SP_NO_ENTRY && sp_disk_place_eq(&d->table.entries.v[i].place, place);
+}
+
 sp_err sp_disk_apply(sp_disk_tier *d, const sp_journal_line *line)
 {
     sp_segment_file *f = NULL;
@@ -58,8 +65,7 @@ sp_err sp_disk_apply(sp_disk_tier *d, const sp_journal_line *line)
         SP_TRY(sp_segments_need(&d->segments, line->place.segment, &f));
     }
     uint32_t old = sp_table_find(&d->table, &line->key);
-    if (old != SP_NO_ENTRY && (line->event != SP_EVENT_DAMAGED ||
-                               sp_disk_place_eq(&d->table.entries.v[old].place, &line->place))) {
+    if (old != SP_NO_ENTRY && (line->event != SP_EVENT_DAMAGED || has_at(d, &line->key, &line->place))) {
         if (!f) sp_disk_forget(d, old);
         if (f) take_out(d, old);
     }
@@ -142,7 +148,11 @@ void sp_disk_quarantine(sp_disk_tier *d, const sp_tier_key *key, const sp_disk_p
     sp_log(SP_LOG_WARN, "%s/%08x.kv, page %u: not used: %s", d->folder, place->segment, place->page,
            why);
     pthread_mutex_lock(&d->journal_lock);
-    if (d->lock_fd >= 0 && sp_journal_append(&d->journal, &line, 1, true) != SP_OK)
+    pthread_mutex_lock(&d->lock);
+    const bool is_here = has_at(d, key, place);
+    pthread_mutex_unlock(&d->lock);
+    /* one that was erased meanwhile leaves no line */
+    if (is_here && d->lock_fd >= 0 && sp_journal_append(&d->journal, &line, 1, true) != SP_OK)
         sp_log(SP_LOG_WARN, "%s", sp_error_detail());
     pthread_mutex_lock(&d->lock);
     sp_err err = sp_disk_apply(d, &line); /* cannot fail: it only removes */

@@ -194,6 +194,24 @@ static bool is_gone(const sp_disk_tier *d, const sp_disk_pending *p)
     return moves(p) && sp_table_find(&d->table, &p->line.key) == SP_NO_ENTRY;
 }
 
+/* is_put -- whether the table has the copy, or one of the first n pending lines puts it. Called with the lock held. */
+static bool is_put(const sp_disk_tier *d, const sp_tier_key *key, int n)
+{
+    bool put = sp_table_find(&d->table, key) != SP_NO_ENTRY;
+    for (int i = 0; i < n && !put; i++) {
+        const sp_disk_pending *p = &d->writing.pending[i];
+        put = p->line.event == SP_EVENT_PUT && sp_tier_key_eq(&p->line.key, key) && !is_gone(d, p);
+    }
+    return put;
+}
+
+/* needs_line -- not of a copy that is gone: after its erasure, a line would be a trace. Called with the lock held. */
+static bool needs_line(const sp_disk_tier *d, int i)
+{
+    const sp_disk_pending *p = &d->writing.pending[i];
+    return p->line.event == SP_EVENT_DROP ? is_put(d, &p->line.key, i) : !is_gone(d, p);
+}
+
 /* enter -- appends the lines and applies all of them or none. Holding journal_lock prevents that a copy is marked
  * damaged in between. */
 static sp_err enter(sp_disk_tier *d)
@@ -203,7 +221,7 @@ static sp_err enter(sp_disk_tier *d)
     pthread_mutex_lock(&d->journal_lock);
     pthread_mutex_lock(&d->lock);
     for (int i = 0; i < d->writing.n_pending; i++)
-        if (!is_gone(d, &d->writing.pending[i])) lines[n++] = d->writing.pending[i].line;
+        if (needs_line(d, i)) lines[n++] = d->writing.pending[i].line;
     sp_err err = sp_table_reserve(&d->table, n);
     pthread_mutex_unlock(&d->lock);
     if (err == SP_OK && n) err = sp_journal_append(&d->journal, lines, n, false);

@@ -357,6 +357,71 @@ static void a_file_that_cannot_be_deleted_is_erased(void **state)
     }
 }
 
+static sp_err erase_now(void *user)
+{
+    bench *b = user;
+    const sp_tier_key key = noise_key(1);
+    SP_TRY(sp_tier_run(b->tier, &(sp_tier_job){.verb = SP_TIER_DROP, .key = key}));
+    return sp_tier_run(b->tier, &(sp_tier_job){.verb = SP_TIER_ERASE});
+}
+
+/* The id of a copy would be a trace of it. */
+static void what_is_dropped_after_its_erasure_leaves_no_line(void **state)
+{
+    bench b;
+    const sp_digest id = id_of(1);
+    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 256 << 10});
+    put_all(b.tier, 3, 1);
+    for (int again = 0; again < 2; again++) {
+        assert_ok(erase_now(&b));
+        assert_int_equal(occurrences(&b, &id, sizeof id), 0);
+        assert_ok(sp_tier_run(b.tier, &(sp_tier_job){.verb = SP_TIER_DROP, .key = noise_key(1)}));
+        assert_int_equal(occurrences(&b, &id, sizeof id), 0);
+        assert_ok(noise_put(b.tier, 1, 1)); /* and a drop right after a put is one */
+        assert_ok(sp_tier_run(b.tier, &(sp_tier_job){.verb = SP_TIER_DROP, .key = noise_key(1)}));
+        assert_int_equal(noise_get(b.tier, 1, 1), SP_E_NOTFOUND);
+    }
+    bench_reopen(&b);
+    assert_int_equal(noise_get(b.tier, 1, 1), SP_E_NOTFOUND);
+    assert_ok(noise_get(b.tier, 2, 1));
+    bench_end(&b);
+}
+
+static sp_err erase_at_head(void *user, const sp_record *head)
+{
+    SP_UNUSED(head);
+    return erase_now(user);
+}
+
+static sp_err no_layer(void *user, int layer, const void *from)
+{
+    SP_UNUSED(user), SP_UNUSED(layer), SP_UNUSED(from);
+    return SP_OK;
+}
+
+/* A copy that is erased while it is read seems damaged. */
+static void what_is_read_during_its_erasure_leaves_no_line(void **state)
+{
+    bench b;
+    char path[600];
+    const sp_digest id = id_of(1);
+    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 256 << 10, .n_readers = 1});
+    put_all(b.tier, 2, 1);
+    const sp_tier_stats stats = sp_tier_stats_of(b.tier);
+    FILE *f = fopen(file_in(b.dir, "00000001.kv", path), "r+");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, -2 * SP_PAGE, SEEK_END), 0); /* in the last layer of copy 1 */
+    for (int i = 0; i < 2 * SP_PAGE; i++) fputc('x', f);
+    fclose(f);
+    const sp_err err = sp_tier_run(b.tier, &(sp_tier_job){.verb = SP_TIER_GET, .key = noise_key(1),
+                                                          .n_layers = NOISE_LAYERS, .head = erase_at_head,
+                                                          .sink = no_layer, .user = &b});
+    assert_int_equal(err, SP_E_FORMAT);
+    assert_int_equal(sp_tier_stats_of(b.tier).n_copies, stats.n_copies - 1);
+    assert_int_equal(occurrences(&b, &id, sizeof id), 0);
+    bench_end(&b);
+}
+
 /* The index that an open has put aside names copies, or contains anything else. */
 static void a_damaged_index_that_was_kept_is_deleted(void **state)
 {
@@ -563,6 +628,8 @@ int main(void)
         cmocka_unit_test(the_first_error_is_the_sweeps),
         cmocka_unit_test(a_file_that_cannot_be_deleted_is_erased),
         cmocka_unit_test(a_damaged_index_that_was_kept_is_deleted),
+        cmocka_unit_test(what_is_dropped_after_its_erasure_leaves_no_line),
+        cmocka_unit_test(what_is_read_during_its_erasure_leaves_no_line),
         cmocka_unit_test(a_put_that_needs_a_file_deleted_fails),
         cmocka_unit_test(bytes_of_a_put_that_failed_are_erased),
         cmocka_unit_test(a_sweep_that_makes_progress_is_waited_for),
