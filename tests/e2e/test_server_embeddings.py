@@ -99,3 +99,19 @@ def test_without_an_encoder(tmp_path):
         status, reply = s.call("/v1/embeddings", {"input": "a"})
         assert status == 400 and "--embedding" in reply["error"]["message"]
     refuse("serve", "-m", MODEL, "--port", "0", "--embedding", MODEL, naming=["general.architecture"])
+
+
+def test_each_model_is_listed_and_found_by_its_whole_name(folder, tmp_path):
+    """The chat model, the encoder of texts and that of pairs: in a list, and one by one."""
+    cross = encoder.write_cross_encoder(tmp_path / "tiny-cross", "bert")
+    with Server("--embedding", folder, "--reranker", cross, "--ctx-size", 1024, "--alias", "tiny") as s:
+        listed = s.call("/v1/models")[1]
+        assert listed["object"] == "list" and [m["id"] for m in listed["data"]] == ["tiny", "tiny-encoder", "tiny-cross"]
+        chat_model, vectors, pairs = listed["data"]
+        assert chat_model["max_model_len"] == 1024 and vectors["max_model_len"] == 32
+        assert pairs["max_model_len"] not in (1024, 32)
+        for m in listed["data"]:
+            assert s.call(f"/v1/models/{m['id']}") == (200, m)
+        for name in ("tin", "tiny-", "tiny-encode", "tiny-cross2", "TINY"):
+            status, e = s.call(f"/v1/models/{name}")
+            assert status == 404 and e["error"]["code"] == "model_not_found", (name, e)

@@ -276,7 +276,10 @@ static void whatever_writes_rows_makes_them_new(void **state)
     run_and_compare(d, &p);
     products narrow = {.n = 1, .w = {make_matrix_of(sp_cpu_of(d)->ops, 1, 20, 32, &seed)}};
     narrow.a[0] = (sp_matmul_args){&narrow.w[0], x, 3 * M, random_floats(&seed, 3 * M * 20, 1), NULL, false};
-    run_and_compare(d, &narrow); /* the same memory in shorter rows */
+    run_and_compare(d, &narrow); /* the same memory in shorter rows: more than are held, and as many */
+    run_and_compare(d, &p);
+    narrow.a[0].m = M;
+    run_and_compare(d, &narrow);
     drop_products(&narrow);
     for (int k = 0; k < p.n; k++) p.a[k].x += 32, p.a[k].m = 7; /* other rows of the same memory */
     run_and_compare(d, &p);

@@ -104,6 +104,57 @@ static void search_lists_similar_names(void **state)
     sp_graph_close(g);
 }
 
+#define LABEL " <http://www.w3.org/2000/01/rdf-schema#label> "
+
+/* By whichever of its names, however often it is named. */
+static void an_entity_is_found_once(void **state)
+{
+    folder *f = *state;
+    sp_graph_answer a;
+    graph_make(f, "names.nt",
+               "<http://x/p>" LABEL "\"Al Pacino\" .\n<http://x/p>" LABEL "\"Alfredo Pacino\" .\n"
+               "<http://x/p> <http://x/in> <http://x/heat> .\n");
+    sp_graph *g = graph_open(f);
+    assert_ok(sp_graph_search(g, "pacino", 5, &a));
+    assert_int_equal(a.n_entities, 1);
+    sp_graph_answer_fini(&a);
+    assert_ok(sp_graph_find_paths(g, "is Al Pacino the same as Alfredo Pacino or Al Pacino", NULL, &a));
+    assert_int_equal(a.n_entities, 1);
+    sp_graph_answer_fini(&a);
+    sp_graph_close(g);
+}
+
+/* Towns with one name: some of them, each once; a misspelt name does not replace one that is written. */
+static void entities_of_one_name_are_bounded(void **state)
+{
+    folder *f = *state;
+    char lines[4096];
+    int n = 0;
+    for (int i = 0; i < 12; i++)
+        n += snprintf(lines + n, sizeof lines - (size_t)n,
+                      "<http://x/%d>" LABEL "\"Springfield\" .\n<http://x/%d>" LABEL "\"springfield\" .\n"
+                      "<http://x/%d> <http://x/in> <http://x/state> .\n", i, i, i);
+    graph_make(f, "towns.nt", lines);
+    sp_graph *g = graph_open(f);
+    sp_graph_answer a;
+    assert_ok(sp_graph_find_paths(g, "was it in Springfield Mills", &(sp_graph_paths_opts){.max_entities = 20}, &a));
+    assert_int_equal(a.n_entities, 8);
+    for (int i = 0; i < a.n_entities; i++)
+        for (int k = 0; k < i; k++) assert_string_not_equal(a.entities[i].ident, a.entities[k].ident);
+    sp_graph_answer_fini(&a);
+    assert_ok(sp_graph_search(g, "Springfield", 20, &a));
+    assert_int_equal(a.n_entities, 12);
+    sp_graph_answer_fini(&a);
+    sp_graph_close(g);
+    graph_make(f, "more.nt",
+               "<http://x/mill>" LABEL "\"Springfield Milk\" .\n<http://x/mill> <http://x/in> <http://x/0> .\n");
+    g = graph_open(f);
+    assert_ok(sp_graph_find_paths(g, "was it in Springfield Mills", &(sp_graph_paths_opts){0}, &a));
+    for (int i = 0; i < a.n_entities; i++) assert_string_not_equal(a.entities[i].name, "Springfield Milk");
+    sp_graph_answer_fini(&a);
+    sp_graph_close(g);
+}
+
 static void the_best_path_has_the_words_of_the_question(void **state)
 {
     folder *f = *state;
@@ -286,6 +337,8 @@ int main(void)
         FOLDER_TEST(misspelt_names_are_found),
         FOLDER_TEST(words_of_relations_are_no_names),
         FOLDER_TEST(search_lists_similar_names),
+        FOLDER_TEST(entities_of_one_name_are_bounded),
+        FOLDER_TEST(an_entity_is_found_once),
         FOLDER_TEST(the_best_path_has_the_words_of_the_question),
         FOLDER_TEST(each_word_counts_once_and_names_do_not),
         FOLDER_TEST(paths_through_other_entities_come_first),

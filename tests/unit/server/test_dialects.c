@@ -176,6 +176,7 @@ static const struct {
     {CALL("boats", BOATS), SP_FINISH_STOP, true},
     {CALL("boats", BOATS) "\n" CALL("tides", TIDES), SP_FINISH_STOP, true},
     {"I look." CALL("tides", TIDES) "\n" CALL("boats", BOATS) "\n" CALL("tides", TIDES), SP_FINISH_STOP, true},
+    {"I look." CALL("boats", BOATS), SP_FINISH_LENGTH, true},
     {"<think>Two.</think>" CALL("boats", BOATS) "\n" CALL("tides", TIDES), SP_FINISH_STOP, true},
 };
 
