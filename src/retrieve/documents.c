@@ -97,7 +97,7 @@ sp_err sp_document_emit(sp_reading *r, sp_document *d, const sp_bytes *title)
         d->title = own ? title->v : base_name(r->path);
         d->n_title = own ? title->n : strlen(d->title);
     }
-    return r->fn(d, r->user);
+    return sp_document_give(r, d);
 }
 
 /* -- text and HTML ---------------------------------------------------------------------------- */

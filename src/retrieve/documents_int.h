@@ -113,6 +113,10 @@ sp_err sp_documents_read(sp_reading *r, sp_doc_format format, const char *data,
  * else `title` if it is not empty, else the file's name. */
 sp_err sp_document_emit(sp_reading *r, sp_document *d, const sp_bytes *title) SP_MUST_CHECK;
 
+/* sp_document_give -- the same with the title that it has. Its text is read without soft hyphens and ligatures
+ * (letters.c). */
+sp_err sp_document_give(sp_reading *r, sp_document *d) SP_MUST_CHECK;
+
 /* sp_text_decode -- a file's bytes as UTF-8 in *text: data itself where it is UTF-8 (a byte order
  * mark left out), else a conversion in `own`. Errors: SP_E_UNSUPPORTED without the path. */
 sp_err sp_text_decode(const char *data, size_t n, sp_bytes *own, const char **text,

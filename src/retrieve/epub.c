@@ -133,7 +133,7 @@ sp_err sp_epub_read(sp_reading *r, const char *data, size_t n)
         sp_document d = {.text = text, .n = n_text, .syntax = SP_SYNTAX_MARKDOWN};
         d.title = b.title.v;
         d.n_title = b.title.n;
-        err = b.title.n ? r->fn(&d, r->user) : sp_document_emit(r, &d, NULL);
+        err = b.title.n ? sp_document_give(r, &d) : sp_document_emit(r, &d, NULL);
     }
     sp_archive_close(&b.archive);
     sp_arena_fini(&b.names);

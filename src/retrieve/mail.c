@@ -243,16 +243,60 @@ static sp_err add_html(mail *m, const char *charset, const char *s, size_t n)
     return err == SP_E_UNSUPPORTED ? SP_OK : err;
 }
 
+/* add_extended -- a parameter of m->value as RFC 2231 has it: name*=charset''percents, or parts name*0, name*1* ... */
+static sp_err add_extended(mail *m, const char *name, bool *found)
+{
+    char key[32], text[1024], charset[40] = "";
+    m->decoded.n = 0;
+    for (int k = -1; k < MAX_PARTS; k++) { /* -1: whole */
+        snprintf(key, sizeof key, k < 0 ? "%s*" : "%s*%d*", name, k);
+        parameter(m, key, text, sizeof text);
+        const bool coded = *text;
+        key[strlen(key) - 1] = '\0';
+        if (!coded && k >= 0) parameter(m, key, text, sizeof text);
+        if (!*text && k >= 0) break;
+        const char *at = text, *quote = coded && k <= 0 ? strchr(text, '\'') : NULL,
+                   *second = quote ? strchr(quote + 1, '\'') : NULL;
+        if (second) snprintf(charset, sizeof charset, "%.*s", (int)(quote - text), text);
+        if (second) at = second + 1;
+        for (; *at; at++) {
+            const bool code = coded && *at == '%' && digit16(at[1]) >= 0 && digit16(at[2]) >= 0;
+            const char c = code ? (char)(digit16(at[1]) << 4 | digit16(at[2])) : *at;
+            SP_TRY(sp_bytes_add(&m->decoded, &c, 1));
+            if (code) at += 2;
+        }
+        if (k < 0 && coded) break;
+    }
+    *found = m->decoded.n > 0;
+    return *found ? add_converted(m, charset, m->decoded.v, m->decoded.n) : SP_OK;
+}
+
+/* add_name -- of an attachment: in its disposition, or in its type, where old programs write it. */
+static sp_err add_name(mail *m, const part *p)
+{
+    static const char *const places[][2] = {{"Content-Disposition", "filename"}, {"Content-Type", "name"}};
+    char name[1024] = "";
+    bool found = false;
+    for (size_t i = 0; i < SP_COUNT(places) && !found; i++) {
+        SP_TRY(field(m, p, places[i][0]));
+        SP_TRY(add_extended(m, places[i][1], &found));
+        if (found) return SP_OK;
+        parameter(m, places[i][1], name, sizeof name);
+        found = *name;
+    }
+    m->value.n = 0;
+    SP_TRY(sp_bytes_add(&m->value, name, strlen(name) + 1));
+    return add_value(m); /* its encoded words, which many programs write there */
+}
+
 static sp_err add_leaf(mail *m, const part *p, const char *charset, bool html)
 {
-    char name[128];
     const char *s;
     size_t n;
     SP_TRY(field(m, p, "Content-Disposition"));
     if (strncasecmp(m->value.v, "attachment", 10) == 0) {
-        parameter(m, "filename", name, sizeof name);
         SP_TRY(sp_bytes_add(&m->out, "Attachment: ", 12));
-        SP_TRY(add_converted(m, "", name, strlen(name)));
+        SP_TRY(add_name(m, p));
         return sp_bytes_add(&m->out, "\n", 1);
     }
     SP_TRY(decode_body(m, p, &s, &n));

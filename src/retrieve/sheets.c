@@ -4,7 +4,7 @@
  *   xl/workbook.xml              names of sheets, in order  --r:id-->  its relations (relations.c)  -->  files
  *   xl/sharedStrings.xml         texts, by number
  *   xl/styles.xml                which cell formats are dates: those are days since 1899-12-30, or since 1904-01-01 if
- *                                the workbook says so
+ *                                the workbook says so; and which are times, the fraction of a day
  *
  * These names are the usual ones; the relations may say others.
  */
@@ -25,6 +25,14 @@
 #define CUSTOM_FORMAT 164  /* the first number of a format that the file defines */
 #define DAYS_TO_1904  1462
 
+/* What a number format shows of a number of days. */
+typedef enum shown {
+    SHOWN_NUMBER, /* the number */
+    SHOWN_DATE,   /* the day, and its time if there is one */
+    SHOWN_TIME,   /* the time of day */
+    SHOWN_SPAN    /* hours, more than 24 of them, too */
+} shown;
+
 typedef struct named {
     char *id, *value;
 } named;
@@ -38,7 +46,7 @@ typedef struct sheet_reader {
     sp_bytes strings;    /* all shared texts, one after another */
     SP_VEC(size_t) ends; /* of each */
     names formats;       /* custom number formats */
-    SP_VEC(bool) dates;  /* of each cell format */
+    SP_VEC(shown) shown; /* of each cell format */
     names sheets;        /* id of the relation -> name */
     sp_relations files;  /* of the workbook */
     sp_bytes out, cell;  /* the table; the text of the current cell */
@@ -146,29 +154,37 @@ static sp_err take_string(sheet_reader *s, bool begins, const char *name)
     return SP_OK;
 }
 
-/* is_date -- whether a number format shows a day: it has y or d outside of quotes and brackets. */
-static bool is_date(const char *format)
+/* shown_by -- of a number format, outside of quotes: y, d and mmm are of days, h and s of times, and in brackets
+ * they count on after 24 hours. */
+static shown shown_by(const char *format)
 {
-    bool quoted = false, bracket = false;
+    bool quoted = false, bracket = false, time = false, span = false;
     for (const char *c = format; *c; c++) {
         if (*c == '\\' && c[1]) {
             c++;
             continue;
         }
         quoted ^= *c == '"';
-        bracket = !quoted && (*c == '[' || (bracket && *c != ']'));
-        if (!quoted && !bracket && strchr("yYdD", *c)) return true;
+        if (quoted) continue;
+        if (*c == '[') span |= c[1 + strspn(c + 1, "hHmMsS")] == ']' && c[1] != ']';
+        bracket = *c == '[' || (bracket && *c != ']');
+        if (bracket) continue;
+        if (strchr("yYdD", *c) || strncasecmp(c, "mmm", 3) == 0) return SHOWN_DATE;
+        time |= strchr("hHsS", *c) != NULL;
     }
-    return false;
+    return span ? SHOWN_SPAN : time ? SHOWN_TIME : SHOWN_NUMBER;
 }
 
-/* is_date_number -- of the formats that no file defines; from 27 on those of East Asia (ECMA-376, 18.8.30). */
-static bool is_date_number(int number)
+/* shown_by_number -- of the formats that no file defines; from 27 on those of East Asia (ECMA-376, 18.8.30). */
+static shown shown_by_number(int number)
 {
-    static const int ranges[][2] = {{14, 17}, {22, 22}, {27, 31}, {36, 36}, {50, 54}, {57, 58}};
+    static const int ranges[][3] = {{14, 17, SHOWN_DATE}, {18, 21, SHOWN_TIME}, {22, 22, SHOWN_DATE},
+                                    {27, 31, SHOWN_DATE}, {32, 35, SHOWN_TIME}, {36, 36, SHOWN_DATE},
+                                    {45, 45, SHOWN_TIME}, {46, 46, SHOWN_SPAN}, {47, 47, SHOWN_TIME},
+                                    {50, 54, SHOWN_DATE}, {55, 56, SHOWN_TIME}, {57, 58, SHOWN_DATE}};
     for (size_t i = 0; i < SP_COUNT(ranges); i++)
-        if (number >= ranges[i][0] && number <= ranges[i][1]) return true;
-    return false;
+        if (number >= ranges[i][0] && number <= ranges[i][1]) return (shown)ranges[i][2];
+    return SHOWN_NUMBER;
 }
 
 /* take_style -- the cell formats are the elements xf inside cellXfs; s->at counts whether inside. */
@@ -181,8 +197,8 @@ static sp_err take_style(sheet_reader *s, bool begins, const char *name)
     SP_TRY(attribute(s, "numFmtId"));
     int number = atoi(s->value.v);
     const char *own = number >= CUSTOM_FORMAT ? find(&s->formats, s->value.v) : NULL;
-    SP_TRY(sp_vec_reserve(&s->dates, 1));
-    s->dates.v[s->dates.n++] = own ? is_date(own) : is_date_number(number);
+    SP_TRY(sp_vec_reserve(&s->shown, 1));
+    s->shown.v[s->shown.n++] = own ? shown_by(own) : shown_by_number(number);
     return SP_OK;
 }
 
@@ -241,6 +257,16 @@ static sp_err add_date(sheet_reader *s, double days)
     return sp_bytes_add(&s->out, text, strlen(text));
 }
 
+/* add_time -- hours and minutes, and seconds if there are any. */
+static sp_err add_time(sheet_reader *s, double days, bool span)
+{
+    if (!(days >= 0 && days < 2958466)) return sp_bytes_addf(&s->out, "%.15g", days);
+    long long seconds = llround((span ? days : days - floor(days)) * 86400);
+    if (!span) seconds %= 86400;
+    SP_TRY(sp_bytes_addf(&s->out, "%02lld:%02lld", seconds / 3600, seconds / 60 % 60));
+    return seconds % 60 ? sp_bytes_addf(&s->out, ":%02lld", seconds % 60) : SP_OK;
+}
+
 static sp_err add_value(sheet_reader *s)
 {
     const char *v = s->cell.v;
@@ -254,8 +280,17 @@ static sp_err add_value(sheet_reader *s)
     if (strcmp(s->type, "b") == 0)
         return add_text(s, *v == '1' ? "true" : "false", *v == '1' ? 4 : 5);
     bool number = !*s->type || strcmp(s->type, "n") == 0;
-    bool date = number && s->style >= 0 && (size_t)s->style < s->dates.n && s->dates.v[s->style];
-    return date ? add_date(s, strtod(v, NULL)) : add_text(s, v, s->cell.n - 1);
+    const bool styled = number && s->style >= 0 && (size_t)s->style < s->shown.n;
+    switch (styled ? s->shown.v[s->style] : SHOWN_NUMBER) {
+    case SHOWN_DATE:
+        return add_date(s, strtod(v, NULL));
+    case SHOWN_TIME:
+        return add_time(s, strtod(v, NULL), false);
+    case SHOWN_SPAN:
+        return add_time(s, strtod(v, NULL), true);
+    default:
+        return add_text(s, v, s->cell.n - 1);
+    }
 }
 
 static sp_err begin_cell(sheet_reader *s)
@@ -329,7 +364,7 @@ sp_err sp_xlsx_read(sp_reading *r, const char *data, size_t n)
     free_names(&s.formats);
     free_names(&s.sheets);
     sp_relations_fini(&s.files);
-    sp_vec_fini(&s.dates);
+    sp_vec_fini(&s.shown);
     sp_vec_fini(&s.ends);
     sp_vec_fini(&s.strings);
     sp_vec_fini(&s.own);

@@ -51,6 +51,37 @@ static void refuses(const char *path, const char *text, const char *words)
     sp_vec_fini(&got);
 }
 
+/* -- letters ---------------------------------------------------------------------------------- */
+
+#define SHY "\xC2\xAD"
+#define FI  "\xEF\xAC\x81"
+#define FFI "\xEF\xAC\x83"
+
+/* Soft hyphens and ligatures are of the layout: no question has them. */
+static void layout_is_not_read(void **state)
+{
+    gives("a.txt", "Leucht" SHY "turm, o" FFI "ce\nof" SHY "\n" FI "nal " SHY,
+          "a.txt|Leuchtturm, office\nof\nfinal #");
+    gives("a.html", "<title>Of" FI "ce</title><p>Hafen&shy;meis&shy;ter &#64256;", "Office|Hafenmeister ff#");
+    gives("a.md", "# Kai" SHY "mauer\n\nund " FI "n", "Kaimauer|# Kaimauer\n\nund fin#");
+    gives("a.csv", "a,b\n" FI "n,2\n", "a.csv|a: fin; b: 2\n#");
+    gives("a.py", "x = '" SHY "'\n", "a.py|x = '" SHY "'\n#");
+    gives("a.txt", "\xEF\xAC\x87 \xC2\xAE \xEF\xAB\xBF", "a.txt|\xEF\xAC\x87 \xC2\xAE \xEF\xAB\xBF#");
+    gives("a.txt", SHY, "a.txt|#");
+}
+
+/* Pages begin where their text does, and a word that a PDF cuts at the end of a line is whole. */
+static void marks_move_with_the_text(void **state)
+{
+    static const char pages[] = "o" FFI "ce\n\f" FI "nal Wort" SHY "\nteil\n\fthird";
+    sp_bytes got = {0};
+    sp_reading r = {.path = "a.pdf", .fn = take, .user = &got};
+    assert_int_equal(sp_pdf_pages(&r, pages, strlen(pages)), SP_OK);
+    assert_int_equal(sp_bytes_add(&got, "", 1), SP_OK);
+    assert_string_equal(got.v, "a.pdf|office\n\nfinal Wortteil\n\nthird\n#{0:1}{8:2}{24:3}");
+    sp_vec_fini(&got);
+}
+
 /* -- JSON ------------------------------------------------------------------------------------- */
 
 static void json_values_become_lines_with_their_paths(void **state)
@@ -157,6 +188,29 @@ static void mail_that_nests_without_end_is_bounded(void **state)
 }
 
 /* -- RTF -------------------------------------------------------------------------------------- */
+
+#define WITH_FILE(head)                                                                                        \
+    "Subject: s\nContent-Type: multipart/mixed; boundary=b\n\n--b\n" head "\n\nJVBERi0=\n--b--\n"
+
+/* Names beyond ASCII: as RFC 2231 has them, whole or in parts; in encoded words; in the type alone. */
+static void attachments_have_their_names(void **state)
+{
+    static const char want[] = "s|Subject: s\n\nAttachment: Gr\xC3\xB6\xC3\x9F" "e 1.pdf\n#";
+    gives("m.eml", WITH_FILE("Content-Disposition: attachment;\n filename*=utf-8''Gr%C3%B6%C3%9Fe%201.pdf"), want);
+    gives("m.eml", WITH_FILE("Content-Disposition: attachment; filename*=iso-8859-1'de'Gr%F6%DFe%201.pdf"), want);
+    gives("m.eml",
+          WITH_FILE("Content-Disposition: attachment; filename*0*=utf-8''Gr%C3%B6;\n filename*1*=%C3%9Fe%20;"
+                    "\n filename*2=\"1.pdf\""),
+          want);
+    gives("m.eml", WITH_FILE("Content-Disposition: attachment; filename*0=\"lea\"; filename*1=\"se%20.pdf\""),
+          "s|Subject: s\n\nAttachment: lease%20.pdf\n#");
+    gives("m.eml", WITH_FILE("Content-Disposition: attachment; filename=\"=?utf-8?B?R3LDtsOfZSAx?= .pdf\""),
+          "s|Subject: s\n\nAttachment: Gr\xC3\xB6\xC3\x9F" "e 1 .pdf\n#");
+    gives("m.eml", WITH_FILE("Content-Type: application/pdf; name=\"lease.pdf\"\nContent-Disposition: attachment"),
+          "s|Subject: s\n\nAttachment: lease.pdf\n#");
+    gives("m.eml", WITH_FILE("Content-Disposition: attachment; filename*=%"), "s|Subject: s\n\nAttachment: %\n#");
+    gives("m.eml", WITH_FILE("Content-Disposition: attachment"), "s|Subject: s\n\nAttachment: \n#");
+}
 
 static void rtf_is_its_text(void **state)
 {
@@ -303,6 +357,30 @@ static void parts_of_a_workbook_are_where_its_relations_say(void **state)
         "e.xlsx > Boats|Sea Gull\n#");
 }
 
+#define CELL(style, value) "<c s='" style "'><v>" value "</v></c>"
+
+/* A format shows a time of day, hours beyond a day, a month, or a number with an h in its text. */
+static void times_are_no_fractions_of_a_day(void **state)
+{
+    gives_archive(*state, "t.xlsx",
+                  (entry[]){{"xl/workbook.xml", "<w xmlns:r='urn:r'><sheet name='S' r:id='a'/></w>"},
+                            {"xl/_rels/workbook.xml.rels", "<R><Relationship Id='a' Target='s.xml'/></R>"},
+                            {"xl/styles.xml",
+                             "<s><numFmts><numFmt numFmtId='164' formatCode='[$-409]h:mm AM/PM'/>"
+                             "<numFmt numFmtId='165' formatCode='[hh]:mm'/>"
+                             "<numFmt numFmtId='166' formatCode='0.0&quot; hours&quot;'/>"
+                             "<numFmt numFmtId='167' formatCode='mmm'/><numFmt numFmtId='168' formatCode='[Red]0'/>"
+                             "</numFmts><cellXfs><xf numFmtId='20'/><xf numFmtId='164'/><xf numFmtId='165'/>"
+                             "<xf numFmtId='166'/><xf numFmtId='167'/><xf numFmtId='46'/><xf numFmtId='168'/>"
+                             "</cellXfs></s>"},
+                            {"xl/s.xml", "<w><row>" CELL("0", "0.5") CELL("1", "0.2951388888888889") "</row><row>"
+                                         CELL("0", "1.25") CELL("1", "0.99999999") CELL("2", "1.5") CELL("3", "1.5")
+                                         CELL("4", "25569") CELL("5", "2.00005787037037") CELL("6", "0.5")
+                                         CELL("0", "-0.5") CELL("0", "1e300") "</row></w>"},
+                            {0}},
+                  "t.xlsx > S|12:00: 06:00; 07:05: 00:00; 36:00; 1.5; 1970-01-01; 48:00:05; 0.5; -0.5; 1e+300\n#");
+}
+
 /* What only programs of East Asia, or of a Mac, write. */
 static void dates_and_texts_of_other_programs_are_read(void **state)
 {
@@ -428,6 +506,8 @@ static void an_encrypted_pdf_is_named_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layout_is_not_read),
+        cmocka_unit_test(marks_move_with_the_text),
         cmocka_unit_test(json_values_become_lines_with_their_paths),
         cmocka_unit_test(a_json_array_of_texts_is_documents),
         cmocka_unit_test(notebooks_become_markdown),
@@ -436,11 +516,13 @@ int main(void)
         cmocka_unit_test(mail_is_its_subject_people_and_text),
         cmocka_unit_test(mail_parts_are_decoded_and_alternatives_read_once),
         cmocka_unit_test(mail_that_nests_without_end_is_bounded),
+        cmocka_unit_test(attachments_have_their_names),
         cmocka_unit_test(rtf_is_its_text),
         cmocka_unit_test(packed_texts_are_read_by_their_inner_name),
         FOLDER_TEST(spreadsheets_are_tables_with_the_names_of_their_columns),
         FOLDER_TEST(cells_without_a_place_follow_each_other),
         FOLDER_TEST(parts_of_a_workbook_are_where_its_relations_say),
+        FOLDER_TEST(times_are_no_fractions_of_a_day),
         FOLDER_TEST(dates_and_texts_of_other_programs_are_read),
         FOLDER_TEST(a_document_is_where_the_relations_say),
         FOLDER_TEST(slides_are_pages_with_their_titles),
