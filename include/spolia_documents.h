@@ -90,16 +90,17 @@ SP_API sp_err sp_documents_list(sp_documents *d, const char *salt, const char *a
 SP_API sp_err sp_documents_chunks(sp_documents *d, const char *salt, const char *id, sp_hits *out);
 
 /* A reading: from before sp_documents_chunks or sp_documents_search until the requests with what they returned are
- * submitted, or there are none. A deletion waits for readings that began before it, so that no request enters that has
- * a deleted text. */
+ * submitted, or there are none. A deletion waits for readings of its tenant that began before it, so that no request
+ * enters that has a deleted text. */
 typedef struct sp_documents_reading {
     sp_documents *of; /* NULL: it has ended */
     struct sp_documents_reading *next;
-    uint64_t number;
+    uint64_t number, tenant;
 } sp_documents_reading;
 
-/* sp_documents_begin_reading -- *r is the caller's, and stays where it is until the end. d NULL: none begins. */
-SP_API void sp_documents_begin_reading(sp_documents *d, sp_documents_reading *r);
+/* sp_documents_begin_reading -- of a tenant. *r is the caller's, and stays where it is until the end. Errors:
+ * SP_E_NOMEM (none has begun). */
+SP_API sp_err sp_documents_begin_reading(sp_documents *d, const char *salt, sp_documents_reading *r);
 /* sp_documents_end_reading -- does nothing if it has ended. */
 SP_API void sp_documents_end_reading(sp_documents_reading *r);
 

@@ -447,7 +447,7 @@ static sp_err read_mapped(importer *m)
 
 static sp_err read_file(importer *m, const char *file)
 {
-    bool whole;
+    bool whole = false;
     sp_graph_format format = SP_GRAPH_TSV;
     m->file = file;
     m->n_warned = 0;

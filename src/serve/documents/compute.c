@@ -72,11 +72,12 @@ static sp_err is_there(sp_documents *d, const sp_prompt *p, bool *out)
 
 /* run_if_there -- a deletion since the passage was read is too early to wait for this request: nothing is computed,
  * SP_E_NOTFOUND. A later one waits for it. */
-static sp_err run_if_there(sp_documents *d, const sp_prompt *p, const sp_request_opts *o, sp_collection_computed *out)
+static sp_err run_if_there(sp_documents *d, const char *salt, const sp_prompt *p, const sp_request_opts *o,
+                           sp_collection_computed *out)
 {
     bool there = false;
     sp_documents_reading reading;
-    sp_documents_begin_reading(d, &reading);
+    SP_TRY(sp_documents_begin_reading(d, salt, &reading));
     sp_err err = is_there(d, p, &there);
     if (err == SP_OK && !there) err = sp_fail(SP_E_NOTFOUND, "the passage's document is deleted");
     if (err == SP_OK) err = run(d->ctx, p, o, out);
@@ -88,7 +89,7 @@ static sp_err run_if_there(sp_documents *d, const sp_prompt *p, const sp_request
 static sp_err run_plain(computing *k, sp_prompt *p)
 {
     sp_collection_computed done;
-    sp_err err = run_if_there(k->d, p, &(sp_request_opts){0}, &done);
+    sp_err err = run_if_there(k->d, k->salt, p, &(sp_request_opts){0}, &done);
     sp_prompt_destroy(p);
     if (err == SP_OK && done.n_tokens) count(k, done.fresh);
     return err;
@@ -105,7 +106,7 @@ sp_err sp_collection_compute(sp_documents *d, const sp_collection_copy *o, sp_co
     SP_TRY(new_prompt(&(computing){.d = d, .salt = o->salt, .o = &with}, &p));
     sp_err err = sp_prompt_chunk(p, o->passage->title, o->passage->text);
     const sp_request_opts asked = {.background = true, .go_on = o->go_on, .user = o->user};
-    if (err == SP_OK) err = o->registered ? run_if_there(d, p, &asked, out) : run(d->ctx, p, &asked, out);
+    if (err == SP_OK) err = o->registered ? run_if_there(d, o->salt, p, &asked, out) : run(d->ctx, p, &asked, out);
     sp_prompt_destroy(p);
     return err;
 }
@@ -161,14 +162,14 @@ static sp_err fused_prompt(const computing *k, const sp_hits *similar, int n, co
 }
 
 /* fuse_if_there -- see run_if_there. */
-static sp_err fuse_if_there(sp_documents *d, const sp_prompt *p, bool *fresh)
+static sp_err fuse_if_there(const computing *k, const sp_prompt *p, bool *fresh)
 {
     bool there = false;
     sp_documents_reading reading;
-    sp_documents_begin_reading(d, &reading);
-    sp_err err = is_there(d, p, &there);
+    SP_TRY(sp_documents_begin_reading(k->d, k->salt, &reading));
+    sp_err err = is_there(k->d, p, &there);
     if (err == SP_OK && !there) err = sp_fail(SP_E_NOTFOUND, "a passage's document is deleted");
-    if (err == SP_OK) err = sp_chunk_fuse(d->ctx, p, fresh);
+    if (err == SP_OK) err = sp_chunk_fuse(k->d->ctx, p, fresh);
     sp_documents_end_reading(&reading);
     return err;
 }
@@ -182,7 +183,7 @@ static sp_err fuse(computing *k, const sp_hits *similar, const sp_hit *chunk, bo
         bool fresh = false;
         SP_TRY(fused_prompt(k, similar, n, chunk, &p));
         *done = sp_prompt_n_tokens(p) <= k->d->ctx->limits.n_ctx;
-        sp_err err = *done ? fuse_if_there(k->d, p, &fresh) : SP_OK;
+        sp_err err = *done ? fuse_if_there(k, p, &fresh) : SP_OK;
         sp_prompt_destroy(p);
         SP_TRY(err);
         if (*done) count(k, fresh);

@@ -483,12 +483,20 @@ static sp_err erase_tiers(sp_documents *d, const sp_digests *ids, sp_documents_r
     return SP_OK;
 }
 
-/* erase_now -- erases what no request reads; forgets the list once all of it is erased. It waits for the first
- * n_readings: their requests are not known yet. */
-static sp_err erase_now(sp_documents *d, const sp_doomed *doomed, uint64_t n_readings, sp_documents_removed *out)
+/* What is erased: documents of a tenant, or of all (NULL), and the readings that had begun when they were doomed. */
+typedef struct erasure {
+    const char *tenant;
+    sp_doomed doomed;
+    uint64_t n_readings;
+} erasure;
+
+/* erase_now -- erases what no request reads; forgets the list once all of it is erased. Readings come first: their
+ * requests are not known yet. */
+static sp_err erase_now(sp_documents *d, const erasure *what, sp_documents_removed *out)
 {
     sp_erased e;
-    out->n_pending = sp_readings_among(&d->readings, n_readings);
+    const sp_doomed *doomed = &what->doomed;
+    out->n_pending = sp_readings_among(&d->readings, what->tenant, what->n_readings);
     if (out->n_pending) return SP_OK;
     SP_TRY(erase_tiers(d, &doomed->ids, out));
     SP_TRY(sp_context_erase_device(d->ctx, doomed->ids.v, doomed->ids.n, &e));
@@ -526,21 +534,20 @@ static sp_err erase_doomed(sp_documents *d, const char *tenant, int64_t timeout_
 {
     const struct timespec pause = {.tv_nsec = RETRY_US * 1000};
     const int64_t end = sp_clock_us() + timeout_us;
-    sp_doomed doomed = {0};
-    uint64_t n_readings = 0;
+    erasure what = {.tenant = tenant};
     *out = (sp_documents_removed){0};
     pthread_mutex_lock(&d->lock);
-    sp_err err = list_doomed(d, tenant, &doomed);
-    if (err == SP_OK) n_readings = await(d, tenant, &doomed);
-    if (err == SP_OK && doomed.rows.n) err = erase_now(d, &doomed, n_readings, out);
+    sp_err err = list_doomed(d, tenant, &what.doomed);
+    if (err == SP_OK) what.n_readings = await(d, tenant, &what.doomed);
+    if (err == SP_OK && what.doomed.rows.n) err = erase_now(d, &what, out);
     pthread_mutex_unlock(&d->lock);
     while (err == SP_OK && out->n_pending && sp_clock_us() < end) {
         nanosleep(&pause, NULL);
         pthread_mutex_lock(&d->lock);
-        err = erase_now(d, &doomed, n_readings, out);
+        err = erase_now(d, &what, out);
         pthread_mutex_unlock(&d->lock);
     }
-    sp_doomed_fini(&doomed);
+    sp_doomed_fini(&what.doomed);
     return err;
 }
 

@@ -410,7 +410,17 @@ static srv_sent run_retrieved(srv_call *call, srv_task *t, srv_fields *f, json_t
     return sent;
 }
 
-/* run_read -- `run` within a reading, which ends once all of its requests are submitted. */
+/* begin_reading -- of registered texts, by the call's tenant; it ends once all requests are submitted. */
+static sp_err begin_reading(srv_call *call, srv_fields *f)
+{
+    char *salt;
+    sp_err err = srv_salt_of(call, &salt) ? SP_OK : SP_E_NOMEM;
+    if (err == SP_OK) err = sp_documents_begin_reading(call->s->documents, salt, &call->reading);
+    if (err != SP_OK) srv_fields_refuse(f, "", "out of memory");
+    free(salt);
+    return err;
+}
+
 static srv_sent run_read(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
 {
     parts p = {0};
@@ -418,6 +428,7 @@ static srv_sent run_read(srv_call *call, srv_task *t, srv_fields *f, json_t *bod
     srv_retrieval retrieval;
     call->retrieval = &retrieval;
     read_task(call, t, f);
+    if (!f->failed) err = begin_reading(call, f);
     if (!f->failed && srv_room_lacks(call, f)) err = SP_E_CONTEXT;
     if (!f->failed && call->retrieval) return run_retrieved(call, t, f, body);
     bool good = !f->failed && make(call, t, f, &p, &err);
@@ -442,7 +453,6 @@ static srv_sent run_read(srv_call *call, srv_task *t, srv_fields *f, json_t *bod
 
 static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
 {
-    sp_documents_begin_reading(call->s->documents, &call->reading);
     srv_sent sent = run_read(call, t, f, body);
     sp_documents_end_reading(&call->reading);
     return sent;

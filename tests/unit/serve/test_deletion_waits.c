@@ -46,13 +46,13 @@ static void a_deletion_waits_for_readings_before_it(void **state)
     bench_begin(&b);
     put(&b, NULL, "one", story);
     compute(&b, NULL, "one", 0);
-    sp_documents_begin_reading(b.d, &before);
-    sp_documents_begin_reading(b.d, &also);
+    assert_ok(sp_documents_begin_reading(b.d, NULL, &before));
+    assert_ok(sp_documents_begin_reading(b.d, NULL, &also));
     sp_prompt *p = prompt_about(&b, NULL, story);
     assert_ok(sp_documents_remove(b.d, NULL, "one", 0, &n));
     assert_int_equal(n.n_pending, 2);
     assert_ok(sp_documents_tick(b.d, 0));
-    sp_documents_begin_reading(b.d, &after);
+    assert_ok(sp_documents_begin_reading(b.d, NULL, &after));
     sp_request *r = submit_about(&b, p);
     sp_documents_end_reading(&also);
     sp_documents_end_reading(&also); /* nothing more */
@@ -80,13 +80,36 @@ static void every_list_has_readings_of_its_own(void **state)
     for (int again = 0; again < 2; again++) {
         assert_ok(sp_documents_put(b.d, NULL, &expiring, &l));
         sp_document_list_fini(&l);
-        sp_documents_begin_reading(b.d, again ? &second : &first);
+        assert_ok(sp_documents_begin_reading(b.d, NULL, again ? &second : &first));
         assert_ok(sp_documents_tick(b.d, later));
         assert_true(is_in_file(&b));
         sp_documents_end_reading(again ? &second : &first);
         assert_ok(sp_documents_tick(b.d, later));
         assert_false(is_in_file(&b));
     }
+    bench_end(&b);
+}
+
+/* Neither waits for it nor counts it. */
+static void a_deletion_knows_nothing_of_another_tenants_readings(void **state)
+{
+    bench b;
+    sp_documents_removed n;
+    sp_documents_reading reds, nobodys, blues;
+    bench_begin(&b);
+    put(&b, "red", "one", story);
+    assert_ok(sp_documents_begin_reading(b.d, "blue", &blues));
+    assert_ok(sp_documents_begin_reading(b.d, "red", &reds));
+    assert_ok(sp_documents_begin_reading(b.d, NULL, &nobodys));
+    assert_ok(sp_documents_remove(b.d, "red", "one", 0, &n));
+    assert_int_equal(n.n_pending, 1);
+    sp_documents_end_reading(&reds);
+    put(&b, "red", "two", other);
+    assert_ok(sp_documents_remove(b.d, "red", "two", 0, &n));
+    assert_int_equal(n.n_pending, 0);
+    assert_false(is_in_file(&b));
+    sp_documents_end_reading(&nobodys);
+    sp_documents_end_reading(&blues);
     bench_end(&b);
 }
 
@@ -206,6 +229,7 @@ int main(void)
         cmocka_unit_test(what_a_request_computes_meanwhile_goes_too),
         cmocka_unit_test(a_deletion_waits_for_readings_before_it),
         cmocka_unit_test(every_list_has_readings_of_its_own),
+        cmocka_unit_test(a_deletion_knows_nothing_of_another_tenants_readings),
         cmocka_unit_test(no_more_chunks_of_it_are_computed),
         cmocka_unit_test(a_passage_of_a_deleted_document_is_not_computed),
         cmocka_unit_test(the_guard_forgets_prompts_with_it),
