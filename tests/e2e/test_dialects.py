@@ -289,6 +289,17 @@ def test_llama_completion(server):
     assert 1 <= json.loads(made["content"])["days"] <= 9
 
 
+def test_llama_tokens_with_pieces(server):
+    """A piece of a character is its bytes."""
+    text = "The harbour, 東京 \U0001f600"
+    plain = server.call("/tokenize", {"content": text})[1]["tokens"]
+    tokens = server.call("/tokenize", {"content": text, "with_pieces": True})[1]["tokens"]
+    assert [t["id"] for t in tokens] == plain and any(isinstance(t["piece"], list) for t in tokens)
+    pieces = [t["piece"].encode() if isinstance(t["piece"], str) else bytes(t["piece"]) for t in tokens]
+    assert b"".join(pieces).decode().strip() == text
+    assert server.call("/tokenize", {"content": text, "with_pieces": 1})[1]["error"]["param"] == "with_pieces"
+
+
 def test_llama_infill(server):
     status, e = server.call("/infill", {"input_prefix": "def f(x):\n", "input_suffix": "\n    return y", "n_predict": 4})
     assert status == 400 and e["error"]["param"] == "input_suffix" # the test model has no tokens to fill in the middle

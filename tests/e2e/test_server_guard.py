@@ -92,6 +92,14 @@ def test_preflight_needs_no_key(start, tmp_path):
         assert send(s, "HEAD", path)[0] == 401
 
 
+def test_a_packed_body_is_refused_by_name(server):
+    for encoding, expected in (("gzip", 415), ("br", 415), ("identity", 200), ("", 200)):
+        status, _, answer = send(server, "POST", "/v1/chat/completions", json.dumps(chat()), Content_Type="application/json",
+                                 Content_Encoding=encoding)
+        assert status == expected, (encoding, answer)
+        assert status == 200 or answer["error"]["param"] == "Content-Encoding"
+
+
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", None,
                                   "application/jsonp", "application/octet-stream", "text/json"])
 def test_types_that_a_page_can_send_without_asking(server, kind):

@@ -108,6 +108,9 @@ json_t *srv_fields_parse(srv_fields *f, const char *body, size_t n)
         srv_fields_refuse(f, "", "out of memory");
         json_decref(o);
         o = NULL;
+    } else if (!o && json_error_code(&error) == json_error_numeric_overflow) {
+        srv_fields_refuse(f, "", "a number is too large to be read: %s (line %d, column %d)", error.text,
+                          error.line, error.column);
     } else if (!o) {
         srv_fields_refuse(f, "", "the body is not JSON: %s (line %d, column %d)", error.text,
                           error.line, error.column);

@@ -10,6 +10,7 @@
 #include "server/api/logprobs.h"
 #include "server/api/messages.h"
 #include "server/api/routes.h"
+#include "server/http/memory.h"
 #include "server/http/reply.h"
 
 static srv_sent refuse(const srv_call *call, const srv_fields *f)
@@ -24,6 +25,26 @@ static json_t *ids_json(const int32_t *ids, size_t n)
     return list;
 }
 
+/* pieces_json -- ids with their texts; a piece of a character is a list of bytes, as in llama.cpp. */
+static json_t *pieces_json(const srv_call *call, const int32_t *ids, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) {
+        char *piece = NULL;
+        size_t n_piece = 0;
+        const sp_err err = sp_vocab_piece(call->s->vocab, ids[i], &piece, &n_piece);
+        if (err == SP_E_NOMEM) srv_memory_lost();
+        json_t *text = err == SP_OK ? json_stringn(piece, n_piece) : json_string("");
+        for (size_t k = 0; k < n_piece && err == SP_OK && (!text || json_is_array(text)); k++) {
+            if (!text) text = json_array();
+            json_array_append_new(text, json_integer((unsigned char)piece[k]));
+        }
+        json_array_append_new(list, json_pack("{s:i, s:o}", "id", (int)ids[i], "piece", text));
+        sp_buffer_free(piece);
+    }
+    return list;
+}
+
 srv_sent srv_tokenize(srv_call *call)
 {
     srv_fields f;
@@ -33,6 +54,7 @@ srv_sent srv_tokenize(srv_call *call)
     const char *text = srv_field_string(&f, name);
     bool special =
         srv_field_bool(&f, "add_special_tokens", srv_field_bool(&f, "add_special", false));
+    const bool pieces = srv_field_bool(&f, "with_pieces", false);
     if (!text) srv_fields_refuse(&f, name, "%s (content, or prompt) must be a string", name);
     int32_t *ids = NULL;
     size_t n = 0;
@@ -41,7 +63,8 @@ srv_sent srv_tokenize(srv_call *call)
     if (err != SP_OK) srv_fields_fail(&f, name, NULL, err);
     json_decref(body);
     if (f.failed) return refuse(call, &f);
-    json_t *o = json_pack("{s:o, s:I, s:i}", "tokens", ids_json(ids, n), "count", (json_int_t)n,
+    json_t *tokens = pieces ? pieces_json(call, ids, n) : ids_json(ids, n);
+    json_t *o = json_pack("{s:o, s:I, s:i}", "tokens", tokens, "count", (json_int_t)n,
                           "max_model_len", call->s->info.n_ctx);
     sp_buffer_free(ids);
     return srv_reply_json(call->connection, 200, o);

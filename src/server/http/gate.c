@@ -238,6 +238,13 @@ static bool is_known(srv_call *call, srv_tenant *tenant)
     return true;
 }
 
+/* is_packed -- whether the body has an encoding of its own, such as gzip. */
+static bool is_packed(const srv_call *call)
+{
+    const char *encoding = header(call, MHD_HTTP_HEADER_CONTENT_ENCODING);
+    return has_body(call) && encoding && *encoding && strcasecmp(encoding, "identity") != 0;
+}
+
 /* take_body -- whether it may be read; if not, the reply has been sent: *sent. */
 static bool take_body(const srv_call *call, srv_sent *sent)
 {
@@ -247,6 +254,9 @@ static bool take_body(const srv_call *call, srv_sent *sent)
                                 call->route->form
                                     ? "Content-Type must be application/json or multipart/form-data"
                                     : "Content-Type must be application/json");
+    else if (is_packed(call))
+        *sent = srv_reply_error(c, 415, "Content-Encoding", "unsupported_media_type",
+                                "Content-Encoding is not supported: send the body as it is");
     else if (announces_too_much(call))
         *sent = srv_reply_too_long(call);
     else
