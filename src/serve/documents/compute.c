@@ -5,6 +5,7 @@
 #include "base/need.h"
 #include "retrieve/texts.h"
 #include "serve/documents/documents_int.h"
+#include "serve/request/request.h"
 
 typedef struct computing {
     sp_documents *d;
@@ -37,17 +38,22 @@ static void count(computing *k, bool fresh)
 
 /* -- plain copies ------------------------------------------------------------------------------ */
 
-/* run -- keeps a plain copy of the prompt's last segment, which is the chunk. given: the fields of a request that
- * are the caller's. */
-static sp_err run(sp_context *c, const sp_prompt *p, const sp_request_opts *given, sp_collection_computed *out)
+/* submit -- a request that keeps a plain copy of the prompt's last segment, which is the chunk. given: the fields of a
+ * request that are the caller's. */
+static sp_err submit(sp_context *c, const sp_prompt *p, const sp_request_opts *given, sp_request **out)
 {
-    const sp_reuse_opts full = {.policy = "full", .unfused = true};
+    static const sp_reuse_opts full = {.policy = "full", .unfused = true};
     sp_request_opts o = *given;
-    sp_request *r = NULL;
     o.reuse = &full;
     o.sampling = sp_sampling_default();
+    return sp_request_submit(c, p, &o, out);
+}
+
+/* finish -- runs the request and destroys it. */
+static sp_err finish(sp_context *c, sp_request *r, sp_collection_computed *out)
+{
     *out = (sp_collection_computed){0};
-    SP_TRY(sp_generate(c, p, &o, &r));
+    SP_TRY(sp_request_run(c, &r));
     const sp_result *result = sp_request_result(r);
     sp_err err = SP_OK;
     if (result->finish == SP_FINISH_ERROR)
@@ -70,17 +76,17 @@ static sp_err is_there(sp_documents *d, const sp_prompt *p, bool *out)
     return SP_OK;
 }
 
-/* run_if_there -- a deletion since the passage was read is too early to wait for this request: nothing is computed,
- * SP_E_NOTFOUND. A later one waits for it. */
-static sp_err run_if_there(sp_documents *d, const char *salt, const sp_prompt *p, const sp_request_opts *o,
-                           sp_collection_computed *out)
+/* submit_if_there -- a deletion since the passage was read is too early to wait for this request: SP_E_NOTFOUND. A
+ * later one waits for it, and those of other documents do not. */
+static sp_err submit_if_there(sp_documents *d, const char *salt, const sp_prompt *p, const sp_request_opts *o,
+                              sp_request **out)
 {
     bool there = false;
     sp_documents_reading reading;
     SP_TRY(sp_documents_begin_reading(d, salt, &reading));
     sp_err err = is_there(d, p, &there);
     if (err == SP_OK && !there) err = sp_fail(SP_E_NOTFOUND, "the passage's document is deleted");
-    if (err == SP_OK) err = run(d->ctx, p, o, out);
+    if (err == SP_OK) err = submit(d->ctx, p, o, out);
     sp_documents_end_reading(&reading);
     return err;
 }
@@ -88,9 +94,11 @@ static sp_err run_if_there(sp_documents *d, const char *salt, const sp_prompt *p
 /* run_plain -- consumes the prompt. */
 static sp_err run_plain(computing *k, sp_prompt *p)
 {
+    sp_request *r;
     sp_collection_computed done;
-    sp_err err = run_if_there(k->d, k->salt, p, &(sp_request_opts){0}, &done);
+    sp_err err = submit_if_there(k->d, k->salt, p, &(sp_request_opts){0}, &r);
     sp_prompt_destroy(p);
+    if (err == SP_OK) err = finish(k->d->ctx, r, &done);
     if (err == SP_OK && done.n_tokens) count(k, done.fresh);
     return err;
 }
@@ -102,13 +110,15 @@ sp_err sp_collection_compute(sp_documents *d, const sp_collection_copy *o, sp_co
     SP_NEED(o->passage);
     SP_NEED(out);
     sp_prompt *p;
+    sp_request *r;
     const sp_documents_compute with = {.system = o->system};
     SP_TRY(new_prompt(&(computing){.d = d, .salt = o->salt, .o = &with}, &p));
     sp_err err = sp_prompt_chunk(p, o->passage->title, o->passage->text);
     const sp_request_opts asked = {.background = true, .go_on = o->go_on, .user = o->user};
-    if (err == SP_OK) err = o->registered ? run_if_there(d, o->salt, p, &asked, out) : run(d->ctx, p, &asked, out);
+    if (err == SP_OK)
+        err = o->registered ? submit_if_there(d, o->salt, p, &asked, &r) : submit(d->ctx, p, &asked, &r);
     sp_prompt_destroy(p);
-    return err;
+    return err == SP_OK ? finish(d->ctx, r, out) : err;
 }
 
 static sp_err plain(computing *k, const sp_hit *chunk, bool bare)
@@ -161,7 +171,7 @@ static sp_err fused_prompt(const computing *k, const sp_hits *similar, int n, co
     return err;
 }
 
-/* fuse_if_there -- see run_if_there. */
+/* fuse_if_there -- see submit_if_there. */
 static sp_err fuse_if_there(const computing *k, const sp_prompt *p, bool *fresh)
 {
     bool there = false;
