@@ -31,6 +31,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/support")]
 import faults  # noqa: E402
 from reference import encoder  # noqa: E402
+from tenants import LEAKS, WORD, Tenant, word_of  # noqa: E402
 from traces import Traces, digits_of  # noqa: E402
 from variants import VARIANTS, Shared, available, table  # noqa: E402
 
@@ -73,32 +74,45 @@ def held_blocks(server):
     return server.metric("kv_blocks") - server.metric("kv_blocks_free") - server.metric("cached_blocks")
 
 
-def word_of(text):
-    return next(w for w in text.split() if w.startswith("Keeper"))
-
-
 class World:
     """A server of a variant. `norm`: what one without faults is like; None while that is found out."""
 
     def __init__(self, args, folder, seed, variant, norm=None):
         self.args, self.rng, self.variant, self.norm = args, random.Random(seed), VARIANTS[variant], norm
         self.folder, self.calls = folder, faults.requests_of(args.embedding)
+        self.calls += faults.long_requests() if self.variant.sparse else []
         self.faults = faults.Faults(folder, args.preload)
         self.counts = collections.Counter()
-        self.ids = {}  # document -> its text, None when it is gone, "?" when nobody can say
-        self.gone = set()  # words of texts that were registered and are not any more
+        self.tenants = [Tenant(key) for key in self.variant.keys]
+        self.tenant = self.tenants[0]
         self.noisy, self.changer, self.n_pending = False, None, 0
         self.shared = Shared() if self.variant.shares else None
         self.options = self.variant.options.format(folder=folder).split()
+        (folder / "keys").write_text("\n".join(t.key or "" for t in self.tenants))
         self.options += ["--remote", self.shared.redis.url] if self.shared else []
         self.start()
         self.peer = self.start_peer() if self.shared else None
-        self.traces = Traces(folder / "store", self.shared, norm and norm.digits)
+        self.traces = Traces(folder / "store", self.shared, norm and norm.digits, self.tenants)
         self.names, self.lists = [f"d{i}" for i in range(4)], ["/v1/documents?limit=100"]
         if self.variant.collects:
             self.names, self.lists = [*self.names, *COLLECTED], [*self.lists, "/v1/collections/box/documents"]
-            check(self.call("/v1/collections", {"name": "box"})[0] == 201, "no collection")
-        self.check_put("kept", "Anna Berg")
+        for tenant in self.tenants[::-1]:
+            self.turn(tenant)
+            made = not self.variant.collects or self.call("/v1/collections", {"name": "box"})[0] == 201
+            check(made, "no collection")
+            self.check_put("kept", "Anna Berg")
+
+    @property
+    def ids(self):
+        return self.tenant.ids
+
+    def turn(self, tenant):
+        """The steps that follow are this tenant's."""
+        self.tenant = tenant
+        self.server.key = tenant.key
+
+    def others(self):
+        return [t for t in self.tenants if t is not self.tenant]
 
     def server_of(self, folder, controls):
         (folder / "store").mkdir(exist_ok=True)
@@ -107,6 +121,7 @@ class World:
 
     def try_start(self):
         self.server = self.server_of(self.folder, self.faults)
+        self.server.key = self.tenant.key
         return self.server.started
 
     def start_peer(self):
@@ -132,8 +147,8 @@ class World:
         waits = self.shared and self.shared.n_faults and path.startswith("/v1/documents")
         return self.noisy or waits or threading.current_thread() is self.changer
 
-    def call(self, path, body=None, method=None):
-        status, answer = self.server.call(path, body, method)
+    def call(self, path, body=None, method=None, tenant=None):
+        status, answer = self.server.call(path, body, method, key=(tenant or self.tenant).key)
         self.counts[status] += 1
         if status == 0 or status >= 500:
             check(self.may_fail(path), "without faults", path, "is", status, answer, self.server.process.poll(),
@@ -181,10 +196,15 @@ class World:
     def check_put(self, name, keeper):
         text, ahead = faults.STORY.format(keeper), not self.variant.exact and self.rng.random() < 0.5
         body = {"title": name.title(), "text": text, **({"precompute": True} if ahead else {})}
+        self.tenant.began(name, keeper)
+        if ahead or name in COLLECTED:  # computed when nobody asks
+            self.tenant.asked.add(keeper)
         status, answer = self.call(self.path(name), body, "PUT")
         check(status in (201, 200) or self.may_fail("/v1/documents"), status, answer)
         self.forget(name)
         self.ids[name] = text if status in (200, 201) else "?"
+        if status in (200, 201):
+            self.tenant.registered(name, keeper)
 
     def forget(self, name):
         """Its text is not registered any more; returns the word of the text."""
@@ -192,12 +212,15 @@ class World:
         self.ids[name] = None
         if known in (None, "?") or "Keeper" not in known:
             return None
-        self.gone.add(word_of(known))
+        self.tenant.gone.add(word_of(known))
         return word_of(known)
+
+    def keeper(self):
+        return f"Keeper{self.rng.randrange(10**9):09}"
 
     def put(self, name=None):
         name = name or self.rng.choice(self.names)
-        self.check_put(name, f"Keeper{self.rng.randrange(10**9):09}")
+        self.check_put(name, self.keeper())
 
     def upload(self, name=None):
         name = name or self.rng.choice(list(faults.FILES))
@@ -214,25 +237,70 @@ class World:
         known = self.ids.get(name)
         if known != "?" and status in (200, 404):
             check((status == 200) == (known is not None), name, "is", status, "and should be", known)
+        new = self.is_new(name) and self.variant.keys != (None,)
+        check(status != 200 or not new or not any(answer["copies"].values()), name, "was never computed:", answer)
 
-    def ask_about(self, name=None):
+    def is_new(self, name):
+        """Whether it is known that the tenant never had its text computed."""
+        return self.ids.get(name) not in (None, "?") and not self.tenant.words[name] & self.tenant.asked
+
+    def list(self):
+        """The documents that are registered, and no other's."""
+        listed = set()
+        for path in self.lists:
+            status, answer = self.call(path)
+            if status != 200:
+                return
+            listed |= {d["id"] for d in answer["data"]}
+        for name in {*listed, *self.ids} - {*faults.FILES, *(n for n, known in self.ids.items() if known == "?")}:
+            check((name in listed) == bool(self.ids.get(name)), name, "is", self.ids.get(name), "and listed", listed)
+
+    def list_copies(self, parent=""):
+        """None of a text that another tenant has, or whose deletion was confirmed."""
+        status, answer = self.call("/v1/copies?limit=1000" + parent)
+        for copy in answer["data"] if status == 200 else []:
+            found = set(WORD.findall(copy["text"])) - self.tenant.all_words()
+            check(not found, found, "have copies", copy)
+            if copy["below"]:
+                self.list_copies(f"&parent={copy['name']}")
+
+    def explain(self):
+        """Of another tenant's request nothing is said."""
+        for tenant in self.others():
+            if tenant.last:
+                status, answer = self.call(f"/v1/requests/{tenant.last}/explain")
+                check(status != 200, "another tenant's request is explained:", answer)
+
+    def ask_about(self, *names):
         """Of documents in any order, so that copies are computed after copies."""
-        names = sorted({name or self.name(), self.name()} - set(COLLECTED))
+        names = sorted(set(names or (self.name(), self.name())) - set(COLLECTED))
         documents = [{"id": name} for name in names] + self.rng.sample([faults.BOATS, faults.HARBOUR, {"id": "kept"}],
                                                                        self.rng.randint(0, 2))
         self.rng.shuffle(documents)
         body = {**faults.ANSWER, "messages": faults.say("Who is the keeper?"), "documents": documents}
+        new = [name for name in names if self.is_new(name)]
+        self.asks_about(*names)
         status, answer = self.call("/v1/chat/completions", body)
         missing = [name for name in names if self.ids.get(name) is None]
         check(status != 200 or not missing, missing, "are deleted or unknown, and are answered from", answer)
         if status == 200:
             wrong = faults.miscounted(answer)
             check(not wrong, "the counts", wrong, answer)
+            self.tenant.last = answer["id"]
+            told = [d for d in answer["spolia"]["documents"]
+                    if d.get("id") in new and (d["reused"] or d["missed"] in LEAKS)]
+            check(not told or not self.others(), "this tenant never asked about", told)
+        return answer if status == 200 else None
+
+    def asks_about(self, *names):
+        for name in names:
+            self.tenant.asked |= self.tenant.words[name]
 
     def ask_collection(self):
         """Only passages of documents that are registered are found."""
         if not self.variant.collects:
             return
+        self.asks_about(*COLLECTED)
         body = {**faults.ANSWER, "messages": faults.say("Who is the keeper of the lighthouse?"), "collection": "box"}
         status, answer = self.call("/v1/chat/completions", body)
         if status == 200:
@@ -245,31 +313,69 @@ class World:
         """Several ask at once, and a document that they ask about is deleted meanwhile."""
         name = self.name()
         self.put(name)
+        self.asks_about(name)
         document = {"id": name} if name not in COLLECTED else {"text": "Nobody is the keeper."}
         bodies = [{**faults.ANSWER, "messages": faults.say("Who is the keeper?"), "max_tokens": 20,
                    "documents": self.rng.sample([document, faults.BOATS, faults.HARBOUR], 3)} for _ in range(4)]
         asks = [lambda b=b: self.call("/v1/chat/completions", b) for b in bodies]
         at_once(*asks, lambda: self.delete(name))
 
+    def twins(self):
+        """Two tenants register the same; one deletes it, perhaps while the other asks, who keeps document and copies."""
+        if not self.others():
+            return
+        name, keeper, me, other = self.rng.choice(self.names[:4]), self.keeper(), self.tenant, self.others()[0]
+        steady = self.rng.random() < 0.5
+        if steady:
+            self.quiet()
+        for tenant in (other, me):
+            self.turn(tenant)
+            self.check_put(name, keeper)
+            if steady or self.rng.random() < 0.7:
+                self.ask_about(name)
+        self.twin_ends(name, me, other)
+        self.turn(other)
+        self.get(name)
+        self.list_copies()
+        answer = self.ask_about(name)
+        check(not steady or answer, name, "cannot be asked about after another tenant's deletion")
+        lost = steady and [d for d in answer["spolia"]["documents"] if d.get("id") == name and not d["reused"]]
+        check(not lost, "another tenant's deletion took", lost)
+
+    def twin_ends(self, name, me, other):
+        self.turn(me)
+        body = {**faults.ANSWER, "messages": faults.say("Who is the keeper?"), "documents": [{"id": name}]}
+        asks = [lambda: self.call("/v1/chat/completions", body, tenant=other)] * self.rng.randint(0, 2)
+        answers, other.asked = [], other.asked | other.words[name]
+        at_once(*[lambda ask=ask: answers.append(ask()) for ask in asks], lambda: self.delete(name))
+        check(other.ids[name] == "?" or all(s in (0, 200, 500, 503) for s, _ in answers), "the other's", answers)
+
     def delete(self, name=None):
         name = name or self.name()
         known = self.ids.get(name)
         if known not in (None, "?"):
-            self.traces.learn(word_of(known))
+            strange = self.traces.learn(word_of(known), self.tenant)
+            check(not strange, "copies of no tenant:", strange)
         status, answer = self.call(self.path(name), method="DELETE")
         if status in (200, 202):
+            check(known is not None, name, "is deleted, and was not registered", answer)
             word = self.forget(name)
+            self.tenant.deleted(name)
+            if answer["deleted"]:
+                self.tenant.ended()
             if word and answer["deleted"]:
                 self.check_gone(word)
         elif status == 404:
             check(known in (None, "?"), name, "is registered, and its deletion says 404")
             self.ids[name] = None
+            self.tenant.deleted(name)
         else:
             self.forget(name)  # at the end, when all deletions have ended
             self.ids[name] = "?"
 
     def check_gone(self, word):
-        found = self.traces.find(word)
+        shared = any(word in t.all_words() for t in self.others())
+        found = self.traces.find(word, self.tenant, shared)
         check(not found, word, "is in", found, "after its deletion")
 
     def fault(self):
@@ -289,7 +395,7 @@ class World:
         if "hang" not in self.args.kinds:
             return
         self.quiet()
-        name, keeper = f"d{self.rng.randrange(4)}", f"Keeper{self.rng.randrange(10**9):09}"
+        name, keeper = f"d{self.rng.randrange(4)}", self.keeper()
         changes = [lambda: self.delete(name), lambda: self.check_put(name, keeper)]
         free = [k for k, (_, body) in enumerate(self.calls) if "kept" not in str(body)]
         chosen = [self.rng.choice(free) for _ in range(3)]
@@ -322,7 +428,7 @@ class World:
         self.quiet()
         name = self.name()
         self.put(name)
-        self.ask_about(name)
+        self.ask_about(name, self.name())
         self.shared.begin(self.rng.choice(["stopped", "read-only"]))
         if self.rng.random() < 0.5 and not self.args.one_server:
             self.stop()
@@ -364,9 +470,12 @@ class World:
         check(at < 0, log[max(0, at - 500):at + 5000])
 
     def step(self):
+        if len(self.tenants) > 1:
+            self.turn(self.rng.choice(self.tenants))
         steps = {self.ask: 10, self.put: 3, self.upload: 2, self.get: 2, self.ask_about: 6, self.delete: 2,
                  self.fault: 3, self.hang: 0.5, self.ask_peer: 3, self.outage: 1,
-                 self.ask_collection: 2, self.crowd: 1,
+                 self.ask_collection: 2, self.crowd: 1, self.list: 1, self.list_copies: 1, self.explain: 1,
+                 self.twins: 3 * (len(self.tenants) > 1),
                  self.restart: 0 if self.args.one_server else 0.4}
         self.rng.choices(list(steps), list(steps.values()))[0]()
         if not self.server.is_alive():
@@ -425,8 +534,12 @@ class World:
             self.wait(lambda: self.call(self.path(name), method="DELETE")[0] in (200, 202, 404),  # noqa: B023
                       name, "cannot be deleted")
             self.ids[name] = None
+            self.tenant.deleted(name)
+        self.n_pending = 0
         self.wait(self.has_deleted_all, "deletions fail")
         self.ids["last"] = None
+        self.tenant.deleted("last")
+        self.tenant.ended()
         listed = {d["id"] for path in self.lists for d in self.call(path)[1]["data"]} - set(faults.FILES)
         check(listed == {n for n, known in self.ids.items() if known}, "listed are", listed, "and not", self.ids)
 
@@ -443,23 +556,33 @@ class World:
     def end(self):
         self.quiet()
         self.wait(lambda: self.server.call("/health")[0] == 200, "health is", self.server.call("/health"))
-        self.end_documents()
-        for k, (path, body) in enumerate(self.calls):
-            status, answer = self.call(path, body)
-            check(status == 200, "at the end, call", k, path, "is", status, answer)
-            self.check_answer(k, answer)
+        for tenant in self.tenants:
+            self.turn(tenant)
+            self.end_documents()
+            self.list_copies()
+            self.check_calls()
         for server in [self.server, *([self.peer] if self.peer else [])]:
             self.check_kept(server)
         self.check_log()
         self.check_store()
-        for word in self.gone:
-            self.check_gone(word)
+        for tenant in self.tenants:
+            self.tenant = tenant
+            for word in tenant.gone:
+                self.check_gone(word)
+
+    def check_calls(self):
+        for k, (path, body) in enumerate(self.calls):
+            status, answer = self.call(path, body)
+            check(status == 200, "at the end, call", k, path, "is", status, answer)
+            self.check_answer(k, answer)
 
     def check_store(self):
         """What failed was not stored, or is not used."""
         done = subprocess.run([ROOT / self.args.build / "spolia", "cache", "verify", "--store", self.folder / "store"],
                               capture_output=True, text=True, timeout=300)
         check(done.returncode == 0, "cache verify:", done.stdout, done.stderr)
+        strange = self.traces.strange()
+        check(not strange, "copies of no tenant:", strange)
 
     def close(self):
         for server in [self.server, self.peer]:
@@ -493,6 +616,7 @@ class Norm:
         self.digits = digits_of(world.server)
         self.right = faults.right_answers(world.server, world.calls, world.variant.exact)
         self.files = {name: faults.upload(world.server, name)[1] for name in faults.FILES}
+        check(not world.variant.sparse or world.server.metric("sparse_tokens_total"), "nothing is decoded sparsely")
         self.held = held_blocks(world.server)
         self.tasks, self.open_files = world.server.tasks(), world.server.files()
         world.server.stop()

@@ -6,6 +6,7 @@ import io
 import json
 import mmap
 import os
+import pathlib
 import signal
 import subprocess
 import time
@@ -23,6 +24,9 @@ SCHEMA = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}, "b": {"typ
           "required": ["a", "b"], "additionalProperties": False}
 BOATS = {"title": "Boats", "text": "Red boats are at the quay; blue boats are out at sea."}
 HARBOUR = {"title": "Harbour", "text": "The harbour was built in 1870, and has room for forty boats in winter."}
+SHIPS, MILLS, CARTS = ({"title": f"{what}s", "text": " ".join(f"{what} {i} is near {where} {k * i % 19} on day {i}."
+                                                              for i in range(1, 23))}
+                       for what, where, k in (("Ship", "port", 7), ("Mill", "hill", 5), ("Cart", "gate", 11)))
 TREE = {"type": "tree", "id": "t", "paths": [["Elm", "near", "Oak"], ["Elm", "by", "Fir"]]}
 ANSWER = {"max_tokens": 4, "temperature": 0}
 PAGE = "<html><body><h1>Boats</h1>" + "".join(
@@ -74,6 +78,14 @@ def requests_of(embedding):
         calls += [("/v1/embeddings", {"input": ["the river", "a wall of stones"]}),
                   ("/api/embed", {"input": ["a river"], "model": "m"})]
     return calls
+
+
+def long_requests():
+    """Of prompts of which sparse decoding reads a small part, with probabilities that tell which."""
+    more = {**ANSWER, "max_tokens": 8, "ignore_eos": True, "logprobs": True, "top_logprobs": 3}
+    return [("/v1/chat/completions", {**more, "messages": say(f"What is near {where}?"), "documents": documents})
+            for where, documents in (("port 14", [SHIPS]), ("hill 15", [MILLS]), ("gate 9", [CARTS]),
+                                     ("port 5", [BOATS, SHIPS]), ("hill 4", [HARBOUR, MILLS]))]
 
 
 VARIES = {"id", "created", "created_at", "timings", "spolia", "prompt_tokens_details", "input_tokens_details",
@@ -148,11 +160,13 @@ class Server:
         line = self.process.stdout.readline()
         self.started = line.startswith("listening on ")
         self.url = line.split()[-1] if self.started else ""
+        self.key = None  # of the calls that do not name one
 
-    def call(self, path, body=None, method=None, timeout=300):
+    def call(self, path, body=None, method=None, timeout=300, key=None):
         """(status, object); status 0: no answer came, the object says why."""
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)
+        data, key = None if body is None else json.dumps(body).encode(), key or self.key
+        headers = {"Content-Type": "application/json", **({"X-Api-Key": key} if key else {})}
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=timeout) as r:
                 status, text = r.status, r.read()
@@ -179,7 +193,9 @@ class Server:
         return len(os.listdir(f"/proc/{self.process.pid}/task"))
 
     def files(self):
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+        """Open ones, but for segments: a store whose writes fail begins another one each time."""
+        folder = pathlib.Path(f"/proc/{self.process.pid}/fd")
+        return sum(not os.path.realpath(f).endswith(".kv") for f in folder.iterdir())  # (deleted) ones do not
 
     def metric(self, name):
         for line in self.call("/metrics")[1].splitlines():

@@ -1,7 +1,10 @@
 """What a text leaves where copies are stored: its word, the tokens of its word, and the ids of its segments."""
 import collections
+import hashlib
 
-MAGIC, PAGE, SIZE, ID = b"SPOLIAKV", 4096, slice(16, 24), slice(96, 128)  # src/store/record.c
+MAGIC, PAGE = b"SPOLIAKV", 4096  # src/store/record.c
+SIZE, SPACE, ID = slice(16, 24), slice(64, 96), slice(96, 128)
+NOTES, BELOW = 8, 16
 FIND = """
 local found = {}
 for _, key in ipairs(redis.call('KEYS', '*')) do
@@ -29,12 +32,29 @@ def headers(data):
             yield data[at:at + int.from_bytes(data[at:][SIZE], "little")]
 
 
-class Traces:
-    """Of words like Keeper123, each in one text."""
+def number(header, at):
+    return int.from_bytes(header[at:at + 4], "little")
 
-    def __init__(self, folder, shared, digits):
-        self.folder, self.shared, self.digits = folder, shared, digits
-        self.ids = collections.defaultdict(set)
+
+def is_whole(header):
+    """Not one that is being written, or whose write failed."""
+    return hashlib.sha256(header[:-32]).digest() == header[-32:]
+
+
+def tokens_of(header):
+    n, before, layers, flags = (number(header, at) for at in (24, 32, 40, 44))
+    more = flags & (NOTES | BELOW)
+    below = number(header, 136) if more else 0
+    at = (144 if more else 128) + 16 * layers * (2 if flags & NOTES else 1) + 32 * (before + below)
+    return header[at:at + 4 * n]
+
+
+class Traces:
+    """Of words like Keeper123, each in one text of one or more tenants."""
+
+    def __init__(self, folder, shared, digits, tenants):
+        self.folder, self.shared, self.digits, self.tenants = folder, shared, digits, tenants
+        self.ids = collections.defaultdict(set)  # of a word and a tenant
         self.seen = collections.Counter()  # where there were some before the deletion
 
     def tokens(self, word):
@@ -45,19 +65,31 @@ class Traces:
             if path.is_file():
                 yield path, path.read_bytes()
 
-    def learn(self, word):
-        """Before the text is deleted: which segments are its own."""
-        tokens = self.tokens(word)
+    def owner(self, header):
+        """The tenant whose key gives this id to the tokens, or None."""
+        tokens = tokens_of(header)
+        return next((t for t in self.tenants if header[ID] in t.segment_ids(header[SPACE], tokens)), None)
+
+    def strange(self):
+        """Ids of copies that belong to no tenant."""
+        return {h[ID].hex() for _, data in self.files() for h in headers(data) if is_whole(h) and not self.owner(h)}
+
+    def learn(self, word, tenant):
+        """Before the tenant's text is deleted: which segments are its own. Returns ids that belong to no tenant."""
+        tokens, strange = self.tokens(word), set()
         for _, data in self.files():
-            if tokens in data:
-                self.ids[word] |= {h[ID] for h in headers(data) if tokens in h}
-        self.seen["files"] += bool(self.ids[word])
+            for h in headers(data) if tokens in data else []:
+                owner = self.owner(h) if is_whole(h) else tenant
+                if tokens in h and owner is tenant:
+                    self.ids[word, tenant].add(h[ID])
+                strange |= set() if owner else {h[ID].hex()}
+        self.seen["files"] += bool(self.ids[word, tenant])
         if self.redis_answers():
             self.seen["redis"] += bool(self.find_shared([tokens]))
 
-    def find(self, word):
-        """Where they are."""
-        patterns = [word.encode(), self.tokens(word), *self.ids[word]]
+    def find(self, word, tenant, shared):
+        """Where they are. shared: another tenant has the text, so only ids can tell."""
+        patterns = [*self.ids[word, tenant], *([] if shared else [word.encode(), self.tokens(word)])]
         found = [str(path) for path, data in self.files() if any(p in data for p in patterns)]
         return found + (self.find_shared(patterns) if self.redis_answers() else [])
 

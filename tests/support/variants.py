@@ -11,7 +11,9 @@ class Variant(typing.NamedTuple):
     options: str  # {folder}: one whose files do not fail
     exact: bool = True  # an answer depends on nothing but its request
     shares: bool = False  # copies, through Redis, with a second server
-    collects: bool = False  # documents in a collection, whose copies are made when nobody asks
+    collects: bool = False  # documents in a collection
+    keys: tuple = (None,)  # of tenants, in {folder}/keys
+    sparse: bool = False  # answers read a part of long prompts
 
 
 SMALL = "--kv-memory 1 --host-memory 400K --store-max 2M"
@@ -25,6 +27,10 @@ VARIANTS = {
     "fused": Variant("copies fused with their neighbours, a collection, idle copies, as small",
                      f"--reuse fusion --idle-copies 0.3 {SMALL}", False, collects=True),
     "craft": Variant("Cache-Craft, two copies of a chunk, as small", f"--reuse craft --max-variants 2 {SMALL}", False),
+    "tenants": Variant("full reuse, a collection, two API keys with documents of the same names and texts",
+                       "--reuse full --api-keys {folder}/keys", False, collects=True, keys=("red-key", "blue-key")),
+    "sparse": Variant("exact reuse in f16, sparse decoding, as small",
+                      f"--reuse prefix -ctk f16 --decode sparse:160,depth=0 {SMALL}", sparse=True),
     "redis": Variant("full reuse, copies in a Redis that is killed, stopped, full or read-only, and a second server",
                      "--reuse full --load-timeout 500", False, True),
 }
