@@ -2,8 +2,8 @@
  *
  *   store ---> put (disk) ---> done: the copy has a place there, and may leave the device
  *     |           | an error: one log line, and counted
- *     |           | no progress for timeout_us: the store is stuck. All waiting writes but the oldest are
- *     |           v given up; the oldest keeps its copy pinned until it ends, and no other begins before
+ *     |           | no progress for timeout_us: the store is stuck. All waiting writes are given up, so that no copy
+ *     |           v is held; the put of the oldest goes on without it, and no other begins before it ends
  *     +------> given up
  *
  * Copies being erased are not written (sweeps.c). A put owns everything that it reads except the blocks, which a
@@ -18,7 +18,7 @@ struct sp_write {
     sp_move move; /* first */
     sp_post post;
     sp_tiers *tiers;
-    const sp_copy *copy; /* pinned */
+    const sp_copy *copy; /* pinned; NULL: given up, and its blocks are not held */
     sp_write *next;
 };
 
@@ -36,10 +36,12 @@ static void hold(const sp_write *x)
     sp_kv_retain(x->tiers->pool, x->move.patch.blocks, sp_blocks_for(x->move.patch.n));
 }
 
-static void let_go(const sp_write *x)
+static void let_go(sp_write *x)
 {
     sp_kv_release(x->tiers->pool, x->move.blocks, sp_blocks_for(x->move.slot + x->move.seg.n));
     sp_kv_release(x->tiers->pool, x->move.patch.blocks, sp_blocks_for(x->move.patch.n));
+    sp_ledger_unpin(x->tiers->ledger, x->copy);
+    x->copy = NULL;
 }
 
 /* end_write -- its copy may leave the device. */
@@ -49,8 +51,7 @@ static void end_write(sp_write *x)
     sp_write **link = &t->writes.first;
     while (*link != x) link = &(*link)->next;
     *link = x->next;
-    let_go(x);
-    sp_ledger_unpin(t->ledger, x->copy);
+    if (x->copy) let_go(x);
     sp_move_fini(&x->move);
     sp_free(x);
 }
@@ -98,7 +99,9 @@ static void done(sp_post *post)
     if (t->writes.stuck) sp_log(SP_LOG_INFO, "the store answers again: copies are written");
     t->writes.stuck = false;
     t->writes.took_us = sp_clock_us();
-    if (post->err == SP_OK) {
+    if (!x->copy) {
+        count_given_up(t);
+    } else if (post->err == SP_OK) {
         touch_path(x);
         sp_ledger_placed(t->ledger, x->copy, SP_AT_DISK);
         t->writes.full = false;
@@ -135,7 +138,10 @@ void sp_tiers_expire_writes(sp_tiers *t)
            "the store has written nothing for %lld ms: no copies are written until it answers",
            (long long)(t->timeout_us / 1000));
     for (const sp_write *x = t->writes.first; x->next; x = x->next) sp_tier_op_withdraw(x->move.op);
-    sp_posts_poll(t->posts); /* the oldest stays: its end shows that the store answers */
+    sp_posts_poll(t->posts);
+    sp_write *oldest = t->writes.first; /* it stays: its end shows that the store answers */
+    while (oldest && oldest->next) oldest = oldest->next;
+    if (oldest && sp_move_cut(&oldest->move)) let_go(oldest);
 }
 
 int64_t sp_tiers_until_write_expiry(const sp_tiers *t)
@@ -151,7 +157,7 @@ void sp_tiers_cancel_writes(sp_tiers *t)
 void sp_tiers_cancel_erased(sp_tiers *t)
 {
     for (const sp_write *x = t->writes.first; x; x = x->next)
-        if (sp_tiers_is_erasing(t, x->copy)) sp_tier_op_withdraw(x->move.op);
+        if (x->copy && sp_tiers_is_erasing(t, x->copy)) sp_tier_op_withdraw(x->move.op);
 }
 
 /* -- the beginning -------------------------------------------------------------------------- */
@@ -166,7 +172,8 @@ bool sp_tiers_is_storing(const sp_tiers *t, const sp_copy *copy)
 int64_t sp_tiers_n_storing_blocks(const sp_tiers *t)
 {
     int64_t n = 0;
-    for (const sp_write *x = t->writes.first; x; x = x->next) n += sp_copy_n_own_blocks(x->copy);
+    for (const sp_write *x = t->writes.first; x; x = x->next)
+        if (x->copy) n += sp_copy_n_own_blocks(x->copy);
     return n;
 }
 
