@@ -173,9 +173,17 @@ static sp_err decode_and_read(sp_reading *r, sp_doc_format format, const char *d
     return err;
 }
 
+/* by_content -- a file that is named as a text, and is something else. */
+static sp_doc_format by_content(sp_doc_format format, const char *data, size_t n)
+{
+    const bool text = format == SP_DOC_TEXT || format == SP_DOC_MARKDOWN || format == SP_DOC_RST;
+    if (text && n >= 5 && memcmp(data, "%PDF-", 5) == 0) return SP_DOC_PDF;
+    return text && n >= 6 && memcmp(data, "{\\rtf1", 6) == 0 ? SP_DOC_RTF : format;
+}
+
 sp_err sp_document_read(sp_reading *r, sp_doc_format format, const char *data, size_t n)
 {
-    switch (format) {
+    switch (by_content(format, data, n)) {
     case SP_DOC_HTML:
         return read_html(r, data, n);
     case SP_DOC_JSONL:

@@ -374,8 +374,10 @@ static sp_err read_docx(sp_reading *r, writer *w, sp_archive *a)
     sp_bytes body = {0};
     sp_relations parts = {0};
     sp_err err = sp_main_part(a, "word/document.xml", &body);
+    const bool other = err == SP_OK && (strncmp(body.v, "xl/", 3) == 0 || strncmp(body.v, "ppt/", 4) == 0);
     if (err == SP_OK) err = sp_relations_read(a, body.v, &parts);
     if (err == SP_E_UNSUPPORTED) err = SP_OK; /* damaged relations count as none */
+    if (other) err = sp_fail(SP_E_UNSUPPORTED, "not a text of Word: its main part is %.40s", body.v);
     const char *styles = sp_relation_by_type(&parts, "styles");
     if (err == SP_OK) err = read_styles(w, a, styles ? styles : "word/styles.xml");
     if (err == SP_OK) err = read_office(r, w, a, (const char *const[]){body.v, "docProps/core.xml"});

@@ -265,7 +265,8 @@ typedef struct entry {
     const char *name, *content;
 } entry;
 
-static void gives_archive(folder *f, const char *path, const entry *e, const char *want)
+/* packed -- an archive of these files. */
+static sp_bytes packed(folder *f, const entry *e)
 {
     sp_bytes data = {0};
     zip_t *z = zip_open(folder_path(f, "archive.zip"), ZIP_CREATE | ZIP_TRUNCATE, NULL);
@@ -275,6 +276,12 @@ static void gives_archive(folder *f, const char *path, const entry *e, const cha
                                  zip_source_buffer(z, e->content, strlen(e->content), 0), 0) >= 0);
     assert_int_equal(zip_close(z), 0);
     assert_int_equal(sp_file_read(folder_path(f, "archive.zip"), 1 << 24, &data), SP_OK);
+    return data;
+}
+
+static void gives_archive(folder *f, const char *path, const entry *e, const char *want)
+{
+    sp_bytes data = packed(f, e);
     gives_bytes(path, data.v, data.n, want);
     sp_vec_fini(&data);
 }
@@ -323,6 +330,22 @@ static void cells_without_a_place_follow_each_other(void **state)
                    "<c><v>1970</v></c><c><v>7.5</v></c></row></sheetData></w>"},
                   {0}},
         "c.xlsx > Boats|name: Sea Gull; built: 1970; length: 7.5\n#");
+}
+
+/* A file is what it has, not what it is named. */
+static void files_with_a_wrong_ending(void **state)
+{
+    static const char relation[] =
+        "<R><Relationship Id='a' Type='http://o/officeDocument' Target='xl/workbook.xml'/></R>";
+    sp_bytes got = {0};
+    sp_bytes data = packed(*state, (entry[]){{"_rels/.rels", relation}, {"xl/workbook.xml", "<w><sheets/></w>"}, {0}});
+    assert_int_equal(read_bytes("x.docx", data.v, data.n, &got), SP_E_UNSUPPORTED);
+    assert_non_null(strstr(sp_error_detail(), "x.docx: not a text of Word"));
+    refuses("a.txt", "%PDF-1.7\n%%EOF", "a damaged or too large PDF");
+    gives("a.txt", "{\\rtf1 Sea\\par Gull}", "a.txt|Sea\n\nGull#");
+    gives("a.py", "%PDF-1.7", "a.py|%PDF-1.7#");
+    sp_vec_fini(&data);
+    sp_vec_fini(&got);
 }
 
 #define SHEET(text) "<w><sheetData><row><c t='str'><v>" text "</v></c></row></sheetData></w>"
@@ -522,6 +545,7 @@ int main(void)
         FOLDER_TEST(spreadsheets_are_tables_with_the_names_of_their_columns),
         FOLDER_TEST(cells_without_a_place_follow_each_other),
         FOLDER_TEST(parts_of_a_workbook_are_where_its_relations_say),
+        FOLDER_TEST(files_with_a_wrong_ending),
         FOLDER_TEST(times_are_no_fractions_of_a_day),
         FOLDER_TEST(dates_and_texts_of_other_programs_are_read),
         FOLDER_TEST(a_document_is_where_the_relations_say),
