@@ -96,11 +96,16 @@ typedef struct sp_documents_reading {
     sp_documents *of; /* NULL: it has ended */
     struct sp_documents_reading *next;
     uint64_t number, tenant;
+    uint64_t *texts; /* [n_texts] hashes, sorted; NULL: of any text */
+    size_t n_texts;
 } sp_documents_reading;
 
 /* sp_documents_begin_reading -- of a tenant. *r is the caller's, and stays where it is until the end. Errors:
  * SP_E_NOMEM (none has begun). */
 SP_API sp_err sp_documents_begin_reading(sp_documents *d, const char *salt, sp_documents_reading *r);
+/* sp_documents_narrow_reading -- from now on the reading is of these texts alone: of what a search has found, for
+ * instance, while it is being ranked. Without memory for that it stays as it is. */
+SP_API void sp_documents_narrow_reading(sp_documents_reading *r, const sp_hits *texts);
 /* sp_documents_end_reading -- does nothing if it has ended. */
 SP_API void sp_documents_end_reading(sp_documents_reading *r);
 

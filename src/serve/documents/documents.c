@@ -496,7 +496,7 @@ static sp_err erase_now(sp_documents *d, const erasure *what, sp_documents_remov
 {
     sp_erased e;
     const sp_doomed *doomed = &what->doomed;
-    out->n_pending = sp_readings_among(&d->readings, what->tenant, what->n_readings);
+    out->n_pending = sp_readings_among(&d->readings, what->tenant, what->n_readings, &doomed->texts);
     if (out->n_pending) return SP_OK;
     SP_TRY(erase_tiers(d, &doomed->ids, out));
     SP_TRY(sp_context_erase_device(d->ctx, doomed->ids.v, doomed->ids.n, &e));

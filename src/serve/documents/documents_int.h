@@ -47,9 +47,9 @@ void sp_readings_init(sp_readings *r);
 void sp_readings_fini(sp_readings *r);
 /* sp_readings_begun -- how many have begun so far. */
 uint64_t sp_readings_begun(sp_readings *r);
-/* sp_readings_among -- how many of the first n that began have not ended; of a tenant (sp_tenant_name), or of all
- * (NULL). */
-int64_t sp_readings_among(sp_readings *r, const char *tenant, uint64_t n);
+/* sp_readings_among -- how many of the first n that began have not ended and may have one of the texts; of a tenant
+ * (sp_tenant_name), or of all (NULL). */
+int64_t sp_readings_among(sp_readings *r, const char *tenant, uint64_t n, const sp_hits *texts);
 
 /* sp_tenant_name -- a hash of a salt, in hex; "" for NULL. Errors: SP_E_NOMEM. */
 sp_err sp_tenant_name(const char *salt, char out[SP_TENANT_BYTES]) SP_MUST_CHECK;

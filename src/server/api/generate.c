@@ -326,6 +326,7 @@ static bool begin_ranked(ahead *a, const sp_hits *h)
     srv_retrieval *r = a->call->retrieval;
     const size_t n = (size_t)h->n;
     const int64_t from = srv_now_us();
+    sp_documents_narrow_reading(&a->call->reading, h);
     sp_pair *pairs = calloc(n + 1, sizeof *pairs);
     const char **titles = calloc(n + 1, sizeof *titles);
     float *scores = calloc(n + 1, sizeof *scores);

@@ -113,6 +113,37 @@ static void a_deletion_knows_nothing_of_another_tenants_readings(void **state)
     bench_end(&b);
 }
 
+/* What was found is known, and is being ranked: other documents can be deleted. */
+static void a_deletion_waits_for_readings_that_may_have_its_text(void **state)
+{
+    bench b;
+    sp_hits one, two;
+    sp_documents_removed n;
+    sp_documents_reading narrow, empty;
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    put(&b, NULL, "two", other);
+    assert_ok(sp_documents_chunks(b.d, NULL, "one", &one));
+    assert_ok(sp_documents_chunks(b.d, NULL, "two", &two));
+    assert_ok(sp_documents_begin_reading(b.d, NULL, &narrow));
+    assert_ok(sp_documents_begin_reading(b.d, NULL, &empty));
+    sp_documents_narrow_reading(&narrow, &two);
+    sp_documents_narrow_reading(&narrow, &one);
+    sp_documents_narrow_reading(&empty, &(sp_hits){0});
+    assert_ok(sp_documents_remove(b.d, NULL, "two", 0, &n));
+    assert_int_equal(n.n_pending, 0);
+    assert_ok(sp_documents_remove(b.d, NULL, "one", 0, &n));
+    assert_int_equal(n.n_pending, 1);
+    sp_documents_end_reading(&narrow);
+    sp_documents_end_reading(&empty);
+    sp_documents_narrow_reading(&narrow, &one); /* nothing: it has ended */
+    assert_ok(sp_documents_tick(b.d, 0));
+    assert_false(is_in_file(&b));
+    sp_hits_fini(&one);
+    sp_hits_fini(&two);
+    bench_end(&b);
+}
+
 typedef struct removing {
     bench *b;
     sp_documents_removed n;
@@ -164,7 +195,7 @@ static void no_more_chunks_of_it_are_computed(void **state)
 static bool nobody_reads(void *user)
 {
     const bench *b = user;
-    return sp_readings_among(&b->d->readings, NULL, UINT64_MAX) == 0;
+    return sp_readings_among(&b->d->readings, NULL, UINT64_MAX, &(sp_hits){0}) == 0;
 }
 
 /* Passages of an index are of no document, and cannot be deleted. */
@@ -237,6 +268,7 @@ int main(void)
         cmocka_unit_test(a_deletion_waits_for_readings_before_it),
         cmocka_unit_test(every_list_has_readings_of_its_own),
         cmocka_unit_test(a_deletion_knows_nothing_of_another_tenants_readings),
+        cmocka_unit_test(a_deletion_waits_for_readings_that_may_have_its_text),
         cmocka_unit_test(no_more_chunks_of_it_are_computed),
         cmocka_unit_test(a_passage_of_a_deleted_document_is_not_computed),
         cmocka_unit_test(the_guard_forgets_prompts_with_it),
