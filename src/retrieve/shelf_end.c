@@ -230,13 +230,34 @@ static sp_err delete_where(sp_shelf *s, const char *sql, int64_t document, int *
     return sp_shelf_finish(s, q, n);
 }
 
+/* cut_tail -- cuts what is beyond the last page of the database. A transaction that fails leaves its pages there if
+ * the file cannot be cut either, and SQLite does it when pages become free, at the earliest. Within a transaction, so
+ * that nobody else writes. */
+static sp_err cut_tail(sp_shelf *s)
+{
+    sqlite3_file *f = NULL;
+    int64_t n_pages, page_bytes;
+    sqlite3_int64 bytes;
+    SP_TRY(sp_db_number(s->db, s->path, "PRAGMA page_count", &n_pages));
+    SP_TRY(sp_db_number(s->db, s->path, "PRAGMA page_size", &page_bytes));
+    sqlite3_file_control(s->db, "main", SQLITE_FCNTL_FILE_POINTER, &f);
+    if (!f || !f->pMethods) return SP_OK; /* in memory */
+    if (f->pMethods->xFileSize(f, &bytes) != SQLITE_OK)
+        return sp_fail(SP_E_IO, "%s: cannot find out how long it is", s->path);
+    if (bytes <= n_pages * page_bytes) return SP_OK;
+    if (f->pMethods->xTruncate(f, n_pages * page_bytes) != SQLITE_OK ||
+        f->pMethods->xSync(f, SQLITE_SYNC_FULL) != SQLITE_OK)
+        return sp_fail(SP_E_IO, "%s: cannot be cut", s->path);
+    return SP_OK;
+}
+
 /* forget_slice -- a transaction: chunks of documents from *at on, until a slice is full. */
 static sp_err forget_slice(sp_shelf *s, const sp_doomed *d, size_t *at)
 {
     int n_chunks = 0, n_documents = 1;
     size_t next = *at;
     SP_TRY(sp_shelf_begin(s));
-    sp_err err = SP_OK;
+    sp_err err = cut_tail(s);
     for (int n = 0; next < d->rows.n && n < SP_SHELF_SLICE && err == SP_OK; n += n_chunks + 1) {
         err = delete_where(s,
                            "DELETE FROM chunks WHERE document = ?1"

@@ -472,10 +472,35 @@ static void no_page_is_free(void **state)
     unlink(path);
 }
 
+/* A transaction that fails, and whose file cannot be cut afterwards, leaves there what it wrote beyond the end. */
+static void nothing_is_beyond_the_last_page(void **state)
+{
+    char path[] = "/tmp/spolia-shelf-XXXXXX";
+    char text[8192] = "left by a failed write";
+    sp_shelf *s;
+    close(mkstemp(path));
+    make_file(path);
+    assert_int_equal(sp_shelf_open(path, &s), SP_OK);
+    FILE *f = fopen(path, "a");
+    assert_int_equal(fwrite(text, sizeof text, 1, f), 1);
+    fclose(f);
+    sp_doomed gone = {0};
+    assert_int_equal(sp_shelf_doom(s, "t", "doc-00"), SP_OK);
+    assert_true(file_has(path, "left by a failed write"));
+    assert_int_equal(sp_shelf_doomed(s, NULL, &gone), SP_OK);
+    assert_int_equal(sp_shelf_forget(s, &gone), SP_OK);
+    assert_false(file_has(path, "left by a failed write"));
+    assert_int_equal(count(s, "doc-01"), chunks_of(1));
+    sp_doomed_fini(&gone);
+    sp_shelf_close(s);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_page_is_free),
+        cmocka_unit_test(nothing_is_beyond_the_last_page),
         cmocka_unit_test(a_file_that_was_no_database_is_not_rebuilt),
         cmocka_unit_test(a_text_that_a_document_repeats_is_looked_up_once),
         cmocka_unit_test(a_text_of_a_live_document_is_not_lost),
