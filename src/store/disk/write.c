@@ -197,12 +197,12 @@ static bool is_gone(const sp_disk_tier *d, const sp_disk_pending *p)
 /* is_put -- whether the table has the copy, or one of the first n pending lines puts it. Called with the lock held. */
 static bool is_put(const sp_disk_tier *d, const sp_tier_key *key, int n)
 {
-    bool put = sp_table_find(&d->table, key) != SP_NO_ENTRY;
-    for (int i = 0; i < n && !put; i++) {
+    bool found = sp_table_find(&d->table, key) != SP_NO_ENTRY;
+    for (int i = 0; i < n && !found; i++) {
         const sp_disk_pending *p = &d->writing.pending[i];
-        put = p->line.event == SP_EVENT_PUT && sp_tier_key_eq(&p->line.key, key) && !is_gone(d, p);
+        found = p->line.event == SP_EVENT_PUT && sp_tier_key_eq(&p->line.key, key) && !is_gone(d, p);
     }
-    return put;
+    return found;
 }
 
 /* needs_line -- not of a copy that is gone: after its erasure, a line would be a trace. Called with the lock held. */
