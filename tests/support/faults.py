@@ -1,5 +1,6 @@
 """A server under tests/support/faults.c: its faults, and requests whose answers are known."""
 import base64
+import contextlib
 import ctypes
 import http.client
 import io
@@ -194,8 +195,11 @@ class Server:
 
     def files(self):
         """Open ones, but for segments: a store whose writes fail begins another one each time."""
-        folder = pathlib.Path(f"/proc/{self.process.pid}/fd")
-        return sum(not os.path.realpath(f).endswith(".kv") for f in folder.iterdir())  # (deleted) ones do not
+        n = 0
+        for f in pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+                n += not os.readlink(f).endswith(".kv")  # deleted ones end otherwise
+        return n
 
     def metric(self, name):
         for line in self.call("/metrics")[1].splitlines():

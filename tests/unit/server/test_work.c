@@ -184,7 +184,7 @@ static void a_failure_says_why(void **state)
     srv_work_close(w);
 }
 
-static void a_document_that_is_replaced_while_it_runs_is_computed_anew(void **state)
+static void a_document_that_is_replaced_while_it_runs_is_computed_again(void **state)
 {
     srv_work *w = open_work();
     srv_progress p;
@@ -235,7 +235,7 @@ int main(void)
         cmocka_unit_test(tenants_have_documents_of_their_own),
         cmocka_unit_test(what_is_canceled_does_not_run),
         cmocka_unit_test(a_failure_says_why),
-        cmocka_unit_test(a_document_that_is_replaced_while_it_runs_is_computed_anew),
+        cmocka_unit_test(a_document_that_is_replaced_while_it_runs_is_computed_again),
         cmocka_unit_test(the_oldest_result_makes_place_and_what_is_forgotten_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
