@@ -98,8 +98,8 @@ typedef struct sp_doomed {
 } sp_doomed;
 sp_err sp_shelf_doomed(sp_shelf *s, const char *tenant, sp_doomed *out) SP_MUST_CHECK;
 void sp_doomed_fini(sp_doomed *d);
-/* sp_shelf_has_all -- whether each of these content ids is of a document that is not doomed. */
-sp_err sp_shelf_has_all(sp_shelf *s, const sp_digest *ids, size_t n, bool *all) SP_MUST_CHECK;
+/* sp_shelf_has -- whether this content id is of a document that is not doomed. */
+sp_err sp_shelf_has(sp_shelf *s, const sp_digest *id, bool *has) SP_MUST_CHECK;
 /* sp_shelf_forget -- removes exactly these documents from the file. */
 sp_err sp_shelf_forget(sp_shelf *s, const sp_doomed *d) SP_MUST_CHECK;
 

@@ -198,16 +198,14 @@ sp_err sp_shelf_doomed(sp_shelf *s, const char *tenant, sp_doomed *out)
     return err;
 }
 
-sp_err sp_shelf_has_all(sp_shelf *s, const sp_digest *ids, size_t n, bool *all)
+sp_err sp_shelf_has(sp_shelf *s, const sp_digest *id, bool *has)
 {
-    sqlite3_stmt *q;
-    bool kept = true;
+    sqlite3_stmt *q = NULL;
     sp_shelf_enter(s);
     sp_err err = sp_shelf_prepare(s, lookup_sql[KEPT], &q);
-    for (size_t i = 0; i < n && kept && err == SP_OK; i++) err = is_kept(s, q, &ids[i], &kept);
-    if (q) sqlite3_finalize(q);
+    if (err == SP_OK) err = is_kept(s, q, id, has);
+    sqlite3_finalize(q);
     sp_shelf_leave(s);
-    *all = kept;
     return err;
 }
 

@@ -67,26 +67,32 @@ static sp_err finish(sp_context *c, sp_request *r, sp_collection_computed *out)
     return err;
 }
 
-/* is_there -- whether all chunks of the prompt are still registered. */
-static sp_err is_there(sp_documents *d, const sp_prompt *p, bool *out)
+/* has_all -- SP_E_NOTFOUND if a chunk of the prompt is no longer registered. */
+static sp_err has_all(sp_documents *d, const sp_prompt *p)
 {
-    *out = true;
-    for (size_t i = 0; i < p->segs.n && *out; i++)
-        if (p->segs.v[i].kind == SP_SEG_CHUNK) SP_TRY(sp_shelf_has_all(d->shelf, &p->segs.v[i].id, 1, out));
-    return SP_OK;
+    bool has = true;
+    for (size_t i = 0; i < p->segs.n && has; i++)
+        if (p->segs.v[i].kind == SP_SEG_CHUNK) SP_TRY(sp_shelf_has(d->shelf, &p->segs.v[i].id, &has));
+    return has ? SP_OK : sp_fail(SP_E_NOTFOUND, "the passage's document is deleted");
 }
 
-/* submit_if_there -- a deletion since the passage was read is too early to wait for this request: SP_E_NOTFOUND. A
- * later one waits for it, and those of other documents do not. */
+/* begin_reading -- of the prompt's chunks, which were read earlier. A deletion since then does not wait for the
+ * request of this prompt: SP_E_NOTFOUND, and nothing has begun. A later one waits for the reading. */
+static sp_err begin_reading(sp_documents *d, const char *salt, const sp_prompt *p, sp_documents_reading *r)
+{
+    SP_TRY(sp_documents_begin_reading(d, salt, r));
+    sp_err err = has_all(d, p);
+    if (err != SP_OK) sp_documents_end_reading(r);
+    return err;
+}
+
+/* submit_if_there -- the reading ends with the submission, so that deletions of other documents do not wait. */
 static sp_err submit_if_there(sp_documents *d, const char *salt, const sp_prompt *p, const sp_request_opts *o,
                               sp_request **out)
 {
-    bool there = false;
     sp_documents_reading reading;
-    SP_TRY(sp_documents_begin_reading(d, salt, &reading));
-    sp_err err = is_there(d, p, &there);
-    if (err == SP_OK && !there) err = sp_fail(SP_E_NOTFOUND, "the passage's document is deleted");
-    if (err == SP_OK) err = submit(d->ctx, p, o, out);
+    SP_TRY(begin_reading(d, salt, p, &reading));
+    sp_err err = submit(d->ctx, p, o, out);
     sp_documents_end_reading(&reading);
     return err;
 }
@@ -171,15 +177,11 @@ static sp_err fused_prompt(const computing *k, const sp_hits *similar, int n, co
     return err;
 }
 
-/* fuse_if_there -- see submit_if_there. */
 static sp_err fuse_if_there(const computing *k, const sp_prompt *p, bool *fresh)
 {
-    bool there = false;
     sp_documents_reading reading;
-    SP_TRY(sp_documents_begin_reading(k->d, k->salt, &reading));
-    sp_err err = is_there(k->d, p, &there);
-    if (err == SP_OK && !there) err = sp_fail(SP_E_NOTFOUND, "a passage's document is deleted");
-    if (err == SP_OK) err = sp_chunk_fuse(k->d->ctx, p, fresh);
+    SP_TRY(begin_reading(k->d, k->salt, p, &reading));
+    sp_err err = sp_chunk_fuse(k->d->ctx, p, fresh);
     sp_documents_end_reading(&reading);
     return err;
 }

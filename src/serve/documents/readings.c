@@ -18,9 +18,9 @@ void sp_readings_fini(sp_readings *r)
     pthread_mutex_destroy(&r->lock);
 }
 
-static uint64_t number_of(const char *tenant)
+static uint64_t number_of(const char *text)
 {
-    return sp_hash64(tenant, strlen(tenant));
+    return sp_hash64(text, strlen(text));
 }
 
 sp_err sp_documents_begin_reading(sp_documents *d, const char *salt, sp_documents_reading *r)
