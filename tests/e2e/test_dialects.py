@@ -2,7 +2,10 @@
 import json
 import urllib.request
 
+import gguf
 import pytest
+
+from serving import MODEL
 
 
 TOOL = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 8}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
@@ -250,7 +253,13 @@ def test_ollama_required_calls(server):
 def test_ollama_names_the_model(llama, server):
     assert [m.model for m in llama.list().models] == ["tiny"]
     shown = llama.show("tiny")
-    assert "completion" in shown.capabilities and shown.modelinfo["general.architecture"]
+    assert "completion" in shown.capabilities
+    info, reader = shown.modelinfo, gguf.GGUFReader(MODEL)
+    arch = info["general.architecture"]
+    for name in ("context_length", "embedding_length", "block_count", "attention.head_count", "attention.head_count_kv"):
+        assert info[f"{arch}.{name}"] == reader.fields[f"{arch}.{name}"].contents(), name
+    n = sum(int(t.n_elements) for t in reader.tensors if len(t.shape) > 1)
+    assert info["general.parameter_count"] == n and shown.details.parameter_size == f"{n / 1e6:.1f}M"
     assert llama.ps().models[0].model == "tiny"
     assert server.call("/api/version")[1]["version"]
     assert server.call("/api/generate", {"model": "tiny"})[1]["done_reason"] == "load"

@@ -77,6 +77,8 @@ def test_score_takes_one_text_or_lists(server):
     one = server.call("/score", {"text_1": "the river", "text_2": ["key", "wall"]})[1]["data"]
     same = server.call("/v1/score", {"queries": ["the river"], "documents": [{"text": "key"}, "wall"]})[1]["data"]
     assert [d["score"] for d in one] == [d["score"] for d in same] and one[0]["score"] != one[1]["score"]
+    status, e = server.call("/v1/score", {"text_1": ["a", "b"], "text_2": ["a", "b", "c"]})
+    assert status == 400 and "text_1 has 2 texts, text_2 has 3" in e["error"]["message"]
     assert server.call("/v1/score", {"text_1": "the river", "text_2": "wall"})[1]["data"][0]["score"] == one[1]["score"]
 
 

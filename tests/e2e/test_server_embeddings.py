@@ -66,7 +66,7 @@ def test_ollama(server, folder):
 
 @pytest.mark.parametrize("body, param", [
     ({}, "input"), ({"input": []}, "input"), ({"input": [1, "a"]}, "input"), ({"input": ["a", 1]}, "input"), ({"input": {}}, "input"),
-    ({"input": [[1, -1]]}, "input"), ({"input": [[9999]]}, "input"), ({"input": [[]]}, "input"), ({"input": ["a"] * 2049}, "input"),
+    ({"input": [[1, -1]]}, "input"), ({"input": [[1, 1 - 2**32]]}, "input"), ({"input": [[9999]]}, "input"), ({"input": [[]]}, "input"), ({"input": ["a"] * 2049}, "input"),
     ({"input": "a", "dimensions": 65}, "dimensions"), ({"input": "a", "encoding_format": "int8"}, "encoding_format"),
     ({"input": "a", "input_type": "other"}, "input_type"), ({"input": "a b c " * 30}, "input")])
 def test_errors_name_the_field(server, body, param):

@@ -499,6 +499,35 @@ static void scores_are_those_of_each_query(void **state)
 }
 
 /* By their own scores: with one query head for each KV head, sums over heads are in the same order. */
+/* A query twice as long has scores twice as large, by codes, too, so that the heads of a group count by their size. */
+static void scores_by_codes_grow_with_the_query(void **state)
+{
+    enum { D = 64, HEADS = 3 };
+    static const sp_pick_run all = {0, N_BLOCKS, 0};
+    scene s;
+    uint32_t block[N_BLOCKS], picked[5];
+    scene_open(&s, SP_SUMMARY_HASH128, D, 1, HEADS);
+    number(block);
+    float *q = random_floats(&s.seed, HEADS * D, 2), *scores[2];
+    for (int twice = 0; twice < 2; twice++) {
+        scores[twice] = sp_alloc(sp_pick_scratch(N_BLOCKS, HEADS, 1), sizeof **scores);
+        const sp_pick_req r = request(&s, q, block, &all, picked);
+        score(&s, "ref", &r, scores[twice]);
+        for (int i = 0; i < HEADS * D; i++) q[i] *= 2;
+    }
+    int n_any = 0;
+    for (int i = 0; i < N_BLOCKS * SP_PICK_ROWS; i++) {
+        if (i % SP_PICK_ROWS >= HEADS) continue;
+        n_any += scores[0][i] != 0;
+        if (scores[1][i] != 2 * scores[0][i]) fail_msg("%d: %g, %g", i, scores[0][i], scores[1][i]);
+    }
+    assert_true(n_any > N_BLOCKS);
+    sp_free(q);
+    sp_free(scores[0]);
+    sp_free(scores[1]);
+    scene_close(&s);
+}
+
 static void the_second_stage_takes_the_best_proposed(void **state)
 {
     enum { D = 80, G = 2, K = 5, PROPOSED = 12 };
@@ -599,6 +628,7 @@ int main(void)
         ON_EVERY_VARIANT(stages),
         cmocka_unit_test(takes_the_best),
         cmocka_unit_test(scores_are_those_of_each_query),
+        cmocka_unit_test(scores_by_codes_grow_with_the_query),
         cmocka_unit_test(the_second_stage_takes_the_best_proposed),
         cmocka_unit_test(labels),
         cmocka_unit_test(similarity_is_the_weighted_harmonic_mean),

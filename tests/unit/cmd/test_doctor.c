@@ -17,6 +17,28 @@ static const char *doctor(FILE *of, char *a, char *b)
     return catch_end(&c);
 }
 
+/* The sets of instructions that kernels are chosen by, as the kernel of the system names them. */
+static void the_cpu_is_described(void **state)
+{
+    static const char *const sets[] = {"avx2",     "fma",      "f16c",        "avx_vnni",    "avx512f",
+                                       "avx512bw", "avx512dq", "avx512vl",    "avx512_vnni", "avx512_bf16",
+                                       "amx_tile", "amx_bf16", "asimddp",     "i8mm"};
+    char flags[8192] = "", line[8192], said[8192], word[32];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, "flags", 5) == 0 || strncmp(line, "Features", 8) == 0)
+            snprintf(flags, sizeof flags, "%.*s ", (int)strcspn(line, "\n"), line);
+    if (f) fclose(f);
+    if (!*flags) skip();
+    const char *cpu = strstr(doctor(stdout, NULL, NULL), "cpu");
+    assert_non_null(cpu);
+    snprintf(said, sizeof said, "%.*s ", (int)strcspn(cpu, "\n"), cpu);
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        snprintf(word, sizeof word, " %s ", sets[i]);
+        if (!strstr(flags, word) != !strstr(said, word)) fail_msg("%s: %s", sets[i], said);
+    }
+}
+
 static void findings_are_json(void **state)
 {
     char flag[] = "--json";
@@ -63,6 +85,7 @@ int main(void)
     setenv("SPOLIA_CONFIG", "", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(findings_are_lines),
+        cmocka_unit_test(the_cpu_is_described),
         cmocka_unit_test(other_words_are_refused), /* from --json on, errors are JSON, too */
         cmocka_unit_test(findings_are_json),
     };

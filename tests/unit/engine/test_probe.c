@@ -212,6 +212,48 @@ static void probe_of_deviation_on(const char *device)
     scene_close(&s);
 }
 
+/* numbers_of -- the sum of squares of a token's keys and values in layer 1. */
+static double numbers_of(const scene *s, const sp_kv_slot *at)
+{
+    double sum = 0;
+    for (int g = 0; g < 2; g++) {
+        float k[32], v[32];
+        tiny_kv_read(s->t.pool, 1, at, g, k, v);
+        for (int d = 0; d < 32; d++) sum += pow((double)k[d], 2) + pow((double)v[d], 2);
+    }
+    return sum;
+}
+
+/* Of more pairs than a step has rows. */
+static void the_distance_of_copies_is_relative_to_the_second(void **state)
+{
+    enum { TIMES = 12, N = TIMES * CONTEXT };
+    scene s = {0};
+    sp_plan p;
+    sp_twin twins[CONTEXT];
+    float deviation[CONTEXT], got;
+    sp_kv_slot a[N], b[N];
+    double difference = 0, size = 0;
+    scene_open(&s, "cpu", "ref");
+    again(&s, &p, twins, deviation);
+    step(&s, &p, 0, CONTEXT, NULL, NULL);
+    for (int i = 0; i < N; i++) {
+        const int t = i < N - 9 ? i % CONTEXT : 4; /* the last ones, of a step of their own, differ more */
+        a[i] = (sp_kv_slot){p.spans[0].blocks[t / B], (uint8_t)(t % B), t};
+        b[i] = (sp_kv_slot){p.spans[1].blocks[t / B], (uint8_t)(t % B), t};
+        difference += stored_distance(&s, &p, t);
+        size += numbers_of(&s, &b[i]);
+    }
+    assert_int_equal(sp_engine_kv_distance(s.t.engine, 1, &(sp_kv_pairs){a, b, N}, &got), SP_OK);
+    assert_true(difference > 0 && fabs((double)got - sqrt(difference / size)) <= 1e-5);
+    assert_int_equal(sp_engine_kv_distance(s.t.engine, 1, &(sp_kv_pairs){a, a, N}, &got), SP_OK);
+    assert_true(got == 0);
+    assert_int_equal(sp_engine_kv_distance(s.t.engine, LAST, &(sp_kv_pairs){a, b, CONTEXT}, &got), SP_OK);
+    assert_true(got == 0); /* the second was never written there */
+    sp_plan_fini(&p);
+    scene_close(&s);
+}
+
 /* Rows that go on when others end move up, and so must what they were rounded to. */
 static void rows_behind_a_probe_go_on(void **state)
 {
@@ -315,6 +357,7 @@ int main(void)
         cmocka_unit_test(probe_of_deviation),        cmocka_unit_test(probe_of_deviation_far),
         cmocka_unit_test(rows_behind_a_probe_go_on), cmocka_unit_test(probe_of_every_layer),
         cmocka_unit_test(probe_of_every_layer_far),
+        cmocka_unit_test(the_distance_of_copies_is_relative_to_the_second),
     };
     return cmocka_run_group_tests_name("probe", tests, NULL, NULL);
 }
