@@ -241,13 +241,9 @@ static void preset(const sp_source *s, sp_config *c)
 static sp_err check_gguf(const sp_source *s, const sp_config *c)
 {
     static const sp_param value_length = {.gguf = "attention.value_length"};
-    const sp_gguf_entry *split = sp_gguf_find(s->gguf, "split.count");
     char name[SP_CONFIG_NAME_BYTES];
     double x;
     bool found;
-    if (split && (!sp_gguf_number(split, 0, &x) || x > 1))
-        return sp_fail(SP_E_UNSUPPORTED,
-                       "%s: split.count: a model split over files is not supported", s->path);
     SP_TRY(sp_config_number(s, &value_length, &x, &found));
     if (found && x != c->hp.head)
         return sp_fail(SP_E_UNSUPPORTED, "%s: %s: %g: differs from the size of keys, %d, which is not supported",

@@ -328,7 +328,7 @@ sp_err sp_gguf_parse(const uint8_t *data, size_t size, const char *path, sp_gguf
     return SP_OK;
 }
 
-sp_err sp_gguf_open(const char *path, sp_gguf *out)
+sp_err sp_gguf_open_one(const char *path, sp_gguf *out)
 {
     sp_file_map map;
     SP_TRY(sp_file_map_open(path, &map));
@@ -342,6 +342,8 @@ sp_err sp_gguf_open(const char *path, sp_gguf *out)
 
 void sp_gguf_close(sp_gguf *g)
 {
+    for (size_t i = 0; i < g->parts.n; i++) sp_gguf_close(&g->parts.v[i]);
+    sp_vec_fini(&g->parts);
     sp_tensor_dir_fini(&g->tensors);
     sp_vec_fini(&g->entries);
     sp_dict_fini(&g->by_key);

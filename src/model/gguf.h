@@ -45,12 +45,16 @@ typedef struct sp_gguf {
     SP_VEC(sp_gguf_entry) entries;
     sp_dict by_key;
     sp_tensor_dir tensors;
+    SP_VEC(struct sp_gguf) parts; /* the other files of a split model; their tensors are in `tensors` */
 } sp_gguf;
 
-/* sp_gguf_open -- maps a file and parses its header. Errors: SP_E_IO, SP_E_FORMAT (names file, key
- * or tensor), SP_E_UNSUPPORTED (version 1, big-endian, nested arrays), SP_E_NOMEM.
+/* sp_gguf_open -- maps a file and parses its header. The first file of a split model opens the others, too.
+ * Errors: SP_E_IO, SP_E_FORMAT (names file, key or tensor), SP_E_UNSUPPORTED (version 1, big-endian, nested
+ * arrays), SP_E_NOMEM.
  * Owns: close it with sp_gguf_close, after everything that points into it. */
 sp_err sp_gguf_open(const char *path, sp_gguf *out) SP_MUST_CHECK;
+/* sp_gguf_open_one -- the same for one file alone. */
+sp_err sp_gguf_open_one(const char *path, sp_gguf *out) SP_MUST_CHECK;
 /* sp_gguf_parse -- the same for bytes in memory, which must outlive `out`; path is for messages. */
 sp_err sp_gguf_parse(const uint8_t *data, size_t size, const char *path,
                      sp_gguf *out) SP_MUST_CHECK;

@@ -178,7 +178,7 @@ static void inspect_gguf(builder *b, json_t *root, const sp_gguf *g)
     set(b, root, "alignment", json_integer((json_int_t)g->alignment));
     set(b, root, "data_offset", json_integer((json_int_t)g->data_offset));
     add_metadata(b, root, g);
-    add_tensors(b, root, &g->tensors, false);
+    add_tensors(b, root, &g->tensors, g->parts.n > 0);
 }
 
 /* -- folders -------------------------------------------------------------------------------- */

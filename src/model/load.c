@@ -96,6 +96,7 @@ static sp_err name_pack(sp_model *m, sp_device *d, size_t n_bytes, sp_pack_name 
     SP_TRY(sp_sha256_create(&s));
     sp_sha256_field(s, "spolia/pack/1", m->id, sizeof m->id);
     hash_file(s, &m->files->gguf.map.id);
+    for (size_t i = 0; i < m->files->gguf.parts.n; i++) hash_file(s, &m->files->gguf.parts.v[i].map.id);
     for (size_t i = 0; i < m->files->folder.files.n; i++)
         hash_file(s, &m->files->folder.files.v[i].map.id);
     sp_err err = hash_layouts(m, d, s);

@@ -37,6 +37,8 @@ size_t sp_weight_bytes(sp_device *d, const sp_weight *w)
 static void let_go(const sp_model_files *files, const void *data, size_t n_bytes)
 {
     sp_file_map_let_go(&files->gguf.map, data, n_bytes);
+    for (size_t i = 0; i < files->gguf.parts.n; i++)
+        sp_file_map_let_go(&files->gguf.parts.v[i].map, data, n_bytes);
     for (size_t i = 0; i < files->folder.files.n; i++)
         sp_file_map_let_go(&files->folder.files.v[i].map, data, n_bytes);
 }

@@ -4,6 +4,7 @@ import os
 import subprocess
 import time
 
+import gguf
 import pytest
 from conftest import PROGRAM, ROOT, refuse, succeed
 from hub import Hub
@@ -12,15 +13,34 @@ from test_json import valid
 MODEL = (ROOT / "demo/model.gguf").read_bytes()
 
 
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    """The demo's model in files of 25 tensors, as the `gguf` package writes them: {name: bytes}."""
+    folder = tmp_path_factory.mktemp("parts")
+    model = gguf.GGUFReader(ROOT / "demo/model.gguf")
+    writer = gguf.GGUFWriter(folder / "big-Q8_0.gguf", "llama", split_max_tensors=25)
+    for key, field in model.fields.items():
+        if not key.startswith(("GGUF.", "general.architecture")):
+            writer.add_key_value(key, field.contents(), field.types[0], field.types[-1])
+    for t in model.tensors:
+        writer.add_tensor(t.name, t.data, raw_dtype=t.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return {p.name: p.read_bytes() for p in sorted(folder.iterdir())}
+
+
 @pytest.fixture
-def hub(make_model):
+def hub(make_model, parts):
     folder = make_model("tiny-llama", "f16", folder=True)
     h = Hub({"org/demo-GGUF": {"README.md": b"# demo", "demo-Q8_0.gguf": MODEL, "demo-Q4_K.gguf": b"small",
                                "mmproj-demo-f16.gguf": b"eyes"},
              "org/one": {"only.gguf": MODEL},
              "org/folder": {p.name: p.read_bytes() for p in folder.iterdir()} | {"pytorch_model.bin": b"old"},
              "org/nothing": {"README.md": b"text"},
-             "org/split": {"big-Q8_0-00001-of-00002.gguf": b"1", "big-Q8_0-00002-of-00002.gguf": b"2"},
+             "org/split": parts | {"big-Q4_0.gguf": MODEL},
+             "org/lacks": dict(list(parts.items())[:-1]),
              "org/hostile": {"../../../outside-Q8_0.gguf": MODEL, "/tmp/outside-Q8_0.gguf": MODEL, "a/../b-Q8_0.gguf": MODEL}})
     yield h
     h.stop()
@@ -64,6 +84,21 @@ def test_folders_of_safetensors(hub, user):
     assert {p.rsplit("/", 1)[1] for p in downloads(hub)} == {p.name for p in os.scandir(path)}
     assert "config.json" in os.listdir(path) and "pytorch_model.bin" not in os.listdir(path)
     succeed("logits", "-m", "hf:org/folder", "--tokens", "1,2,3", "--json")
+
+
+def test_models_in_several_files(hub, user):
+    parts = sorted(p for p in hub.repos["org/split"] if "-of-" in p)
+    assert len(parts) > 2
+    path = succeed("pull", "org/split:Q8_0").strip()
+    assert path == str(user / "org/split/c0ffee000000" / parts[0])
+    assert sorted(p.rsplit("/", 1)[1] for p in downloads(hub)) == parts
+    whole = succeed("logits", "-m", ROOT / "demo/model.gguf", "--tokens", "1,2,3", "--json")
+    assert succeed("logits", "-m", "hf:org/split:Q8_0", "--tokens", "1,2,3", "--json") == whole
+    tensors = json.loads(succeed("inspect", path, "--json"))["tensors"]
+    assert {t["file"] for t in tensors} == set(parts)
+    refuse("run", "-m", path.replace("00001-of", "00002-of"), "-p", "x", naming=["file 2 of a model", "name the first"])
+    os.unlink(path.replace("00001-of", "00003-of"))
+    refuse("run", "-m", path, "-p", "x", naming=["-00003-of-", "No such file"])
 
 
 def test_a_new_revision_downloads_what_changed(hub, user):
@@ -172,7 +207,7 @@ def test_tokens_go_to_the_hub_alone(hub, user, monkeypatch):
 @pytest.mark.parametrize("name, naming", [
     ("org/missing", ["org/missing", "404"]), ("org/nothing", ["neither", "GGUF"]),
     ("org/demo-GGUF:Q3_K", ["Q3_K", "demo-Q8_0.gguf", "demo-Q4_K.gguf"]), ("org/folder:Q8_0", ["no GGUF", ":Q8_0"]),
-    ("org/split", ["split over several files"]), ("org/hostile", ["neither"])])
+    ("org/lacks", ["the hub lacks some"]), ("org/hostile", ["neither"])])
 def test_what_the_hub_has_not(hub, user, name, naming):
     said = refuse("pull", "-q", name, naming=naming)
     assert "mmproj" not in said and not user.exists()

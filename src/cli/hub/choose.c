@@ -1,4 +1,5 @@
-/* choose.c -- which files of a repository are the model: one GGUF file, or safetensors with what describes them. */
+/* choose.c -- which files of a repository are the model: a GGUF file, the parts of a split one, or safetensors with
+ * what describes them. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,15 +11,30 @@
 /* Taken where none is named: small and still good first. */
 static const char *const preferred[] = {"Q4_K_M", "Q4_0", "Q5_K_M", "Q6_K", "Q8_0", "F16", "BF16"};
 
+enum { SPLIT_END = sizeof "-00001-of-00003.gguf" - 1 };
+
 static bool ends_with(const char *text, const char *end)
 {
     size_t n = strlen(text), m = strlen(end);
     return n >= m && strcasecmp(text + n - m, end) == 0;
 }
 
+/* split_of -- the number of files of the model of which this is a part, "...-00001-of-00003.gguf"; 0: a whole model.
+ * *part: from 1. */
+static int split_of(const char *path, int *part)
+{
+    int n, end = 0;
+    const size_t length = strlen(path);
+    if (length <= SPLIT_END) return 0;
+    const char *at = path + length - SPLIT_END;
+    return sscanf(at, "-%5d-of-%5d.gguf%n", part, &n, &end) == 2 && end == SPLIT_END && n > 1 ? n : 0;
+}
+
+/* is_gguf -- a whole model, or the first part of one. */
 static bool is_gguf(const hub_file *f)
 {
-    return ends_with(f->path, ".gguf") && !strcasestr(f->path, "mmproj");
+    int part;
+    return ends_with(f->path, ".gguf") && !strcasestr(f->path, "mmproj") && (!split_of(f->path, &part) || part == 1);
 }
 
 /* is_word -- whether a name has the type as a word of its own: Q4_K is none in Q4_K_M. */
@@ -31,14 +47,6 @@ static bool is_word(const char *path, const char *type)
         if (begins && ends) return true;
     }
     return false;
-}
-
-/* is_split -- a part of a model in several files: "...-00001-of-00003.gguf". */
-static bool is_split(const char *path)
-{
-    int part, n;
-    size_t length = strlen(path);
-    return length > 20 && sscanf(path + length - 20, "-%5d-of-%5d.gguf", &part, &n) == 2 && n > 1;
 }
 
 static void list_types(const hub_list *l, char *out, size_t size)
@@ -56,6 +64,23 @@ static hub_file *find_type(const hub_list *l, const char *type)
     return NULL;
 }
 
+/* want_parts -- marks a file and the other parts of its model; false: the hub lacks some. */
+static bool want_parts(hub_list *l, hub_file *first)
+{
+    int part, n_found = 0;
+    const int n = split_of(first->path, &part);
+    const size_t stem = strlen(first->path) - SPLIT_END;
+    first->wanted = true;
+    for (size_t i = 0; n && i < l->n; i++) {
+        hub_file *f = &l->v[i];
+        if (strlen(f->path) != stem + SPLIT_END || strncmp(f->path, first->path, stem) != 0) continue;
+        if (split_of(f->path, &part) != n) continue;
+        f->wanted = true;
+        n_found++;
+    }
+    return n_found == n;
+}
+
 static bool choose_gguf(const hub_name *name, hub_list *l, int n_ggufs, const hub_file **out)
 {
     hub_file *f = *name->quant ? find_type(l, name->quant) : NULL;
@@ -70,14 +95,12 @@ static bool choose_gguf(const hub_name *name, hub_list *l, int n_ggufs, const hu
     else if (!f)
         cli_fail_with("%s: choose one of its types, as in " HUB_PREFIX "%s:Q8_0: %s", name->repo,
                       name->repo, types);
-    else if (is_split(f->path))
-        cli_fail_with("%s: %s is part of a model split over several files, which is not supported: "
-                      "name another type: %s",
-                      name->repo, f->path, types);
+    else if (!want_parts(l, f))
+        cli_fail_with("%s: %s is part of a model in several files, and the hub lacks some of them", name->repo,
+                      f->path);
     else
-        f->wanted = true;
-    *out = f;
-    return f && f->wanted;
+        *out = f;
+    return *out != NULL;
 }
 
 /* is_part -- of a folder that describes its weights in config.json. */

@@ -37,7 +37,8 @@ typedef struct hub_list {
 bool hub_list_read(hub_site *s, const char *repo, const char *revision, hub_list *out);
 void hub_list_fini(hub_list *l);
 
-/* hub_choose -- marks the files of the model. *file: the one GGUF file among them; NULL: a folder. */
+/* hub_choose -- marks the files of the model. *file: the GGUF file to open, the first of a split model; NULL: a
+ * folder. */
 bool hub_choose(const hub_name *name, hub_list *l, const hub_file **file);
 
 typedef struct hub_download {

@@ -259,7 +259,6 @@ ENTRY(experts, gw_u32(w, "llama.expert_count", 8))
 ENTRY(no_experts, gw_u32(w, "llama.expert_count", 0))
 ENTRY(both_ways, gw_bool(w, "llama.attention.causal", false))
 ENTRY(other_values, gw_u32(w, "llama.attention.value_length", 16))
-ENTRY(split, gw_number(w, "split.count", SP_GGUF_U16, 3, 2))
 ENTRY(longrope, gw_text(w, "llama.rope.scaling.type", "longrope"))
 ENTRY(numbered_scaling, gw_u32(w, "llama.rope.scaling.type", 1))
 ENTRY(attn_factor, gw_f32(w, "llama.rope.scaling.attn_factor", 2))
@@ -292,7 +291,6 @@ static void entries_are_checked(void **state)
                  "llama.attention.causal: 0: attention that is not");
     refuse_entry(NULL, other_values, SP_E_UNSUPPORTED,
                  "llama.attention.value_length: 16: differs from");
-    refuse_entry(NULL, split, SP_E_UNSUPPORTED, "split.count: a model split over files");
     refuse_entry(NULL, longrope, SP_E_FORMAT,
                  "llama.rope.scaling.original_context_length: is missing");
     refuse_entry(NULL, numbered_scaling, SP_E_FORMAT,
