@@ -111,6 +111,7 @@ static sp_err prepare_file(sp_shelf *s)
     if (!s->read_only) SP_TRY(leave_no_page_free(s));
     SP_TRY(sp_shelf_prepare(s, "ROLLBACK", &s->roll_back));
     SP_TRY(sp_shelf_members_open(s));
+    SP_TRY(sp_shelf_forms_open(s));
     if (s->read_only) return SP_OK;
     SP_TRY(exec(s, indices));
     return exec(s, "UPDATE documents SET doomed = 1 WHERE doomed = 2");
@@ -345,6 +346,7 @@ static sp_err put_slice(sp_shelf *s, const sp_shelf_row *r, const sp_shelf_chunk
     if (err == SP_OK && from == 0) err = add_document(s, r, row);
     if (err == SP_OK && from == 0) err = sp_shelf_members_add(s, r, *row, chunks, n);
     if (err == SP_OK) err = add_chunks(s, *row, chunks, from, to);
+    if (err == SP_OK) err = sp_shelf_forms_put(s, chunks, from, to);
     if (err == SP_OK && to == n) err = publish(s, r, *row);
     return sp_shelf_end(s, err);
 }

@@ -22,6 +22,8 @@ typedef struct sp_shelf sp_shelf;
 typedef struct sp_shelf_chunk {
     const char *title, *text;
     sp_digest ids[SP_SHELF_IDS];
+    sp_digest untitled; /* as sp_prompt_chunk writes it without a title */
+    bool has_untitled;  /* it has a title, so this differs from ids[0] */
     int32_t n_tokens;
 } sp_shelf_chunk;
 
@@ -92,12 +94,16 @@ sp_err sp_shelf_doom_expired(sp_shelf *s, int64_t now_s) SP_MUST_CHECK;
  * document has, and title and text of those chunks, each once, with the tenant in `root`. Owns: sp_doomed_fini. */
 typedef struct sp_doomed {
     SP_VEC(int64_t) rows; /* empty: nothing is doomed */
-    sp_digests ids;       /* sorted */
+    sp_digests ids;       /* sorted; with the other forms of texts that no other document has */
     sp_hits texts;        /* of chunks that no other document has with this title */
     SP_VEC(bool) shared;  /* [texts.n] whether one has the text with another title */
 } sp_doomed;
 sp_err sp_shelf_doomed(sp_shelf *s, const char *tenant, sp_doomed *out) SP_MUST_CHECK;
 void sp_doomed_fini(sp_doomed *d);
+/* sp_shelf_add_form -- a request has the text of this content id (the text alone) in another form, e.g. with another
+ * title; deleting the last document with the text also erases what has this id. Does nothing when no document has the
+ * text. Only reads when the form is known. */
+sp_err sp_shelf_add_form(sp_shelf *s, const sp_digest *bare, const sp_digest *id) SP_MUST_CHECK;
 /* sp_shelf_has -- whether this content id is of a document that is not doomed. */
 sp_err sp_shelf_has(sp_shelf *s, const sp_digest *id, bool *has) SP_MUST_CHECK;
 /* sp_shelf_forget -- removes exactly these documents from the file. */

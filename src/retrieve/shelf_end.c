@@ -103,6 +103,11 @@ static int by_id(const void *a, const void *b)
     return order ? order : x->which - y->which;
 }
 
+static int by_bytes(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(sp_digest));
+}
+
 static void make_different(losses *l)
 {
     size_t n = 0;
@@ -136,6 +141,19 @@ static sp_err is_kept(sp_shelf *s, sqlite3_stmt *q, const sp_digest *id, bool *k
     return err;
 }
 
+/* look_up_forms -- of a text that no other document has. */
+static sp_err look_up_forms(sp_shelf *s, sqlite3_stmt *is_kept_q, const sp_digest *bare, sp_doomed *out)
+{
+    const size_t first = out->ids.n;
+    SP_TRY(sp_shelf_forms_of(s, bare, &out->ids));
+    for (size_t i = out->ids.n; i-- > first;) {
+        bool kept;
+        SP_TRY(is_kept(s, is_kept_q, &out->ids.v[i], &kept));
+        if (kept) out->ids.v[i] = out->ids.v[--out->ids.n];
+    }
+    return SP_OK;
+}
+
 static sp_err look_up(sp_shelf *s, sqlite3_stmt *q[N_LOOKUPS], const lost *l, sp_shelf_hits *texts,
                       sp_doomed *out)
 {
@@ -144,6 +162,7 @@ static sp_err look_up(sp_shelf *s, sqlite3_stmt *q[N_LOOKUPS], const lost *l, sp
     if (kept) return SP_OK;
     SP_TRY(sp_vec_reserve(&out->ids, 1));
     out->ids.v[out->ids.n++] = l->id;
+    if (sp_digest_eq(&l->id, &l->bare)) SP_TRY(look_up_forms(s, q[KEPT], &l->bare, out));
     if (l->which != 0) return SP_OK;
     SP_TRY(is_kept(s, q[KEPT], &l->bare, &shared));
     SP_TRY(sp_vec_reserve(&out->shared, 1));
@@ -191,6 +210,7 @@ sp_err sp_shelf_doomed(sp_shelf *s, const char *tenant, sp_doomed *out)
     make_different(&l);
     if (err == SP_OK) err = look_up_all(s, &l, &found);
     sp_vec_fini(&l);
+    if (found.ids.n) qsort(found.ids.v, found.ids.n, sizeof *found.ids.v, by_bytes);
     if (err == SP_OK)
         *out = found;
     else
@@ -257,6 +277,8 @@ static sp_err forget_slice(sp_shelf *s, const sp_doomed *d, size_t *at)
     SP_TRY(sp_shelf_begin(s));
     sp_err err = cut_tail(s);
     for (int n = 0; next < d->rows.n && n < SP_SHELF_SLICE && err == SP_OK; n += n_chunks + 1) {
+        err = sp_shelf_forms_forget(s, d->rows.v[next]);
+        if (err != SP_OK) break;
         err = delete_where(s,
                            "DELETE FROM chunks WHERE document = ?1"
                            " AND at < ?2 + (SELECT min(at) FROM chunks WHERE document = ?1)",

@@ -1,5 +1,5 @@
 /* shelf_int.h -- the file of registered documents, shared by the parts of the shelf: shelf.c (opening,
- * registering, changing), shelf_read.c, shelf_end.c (doomed documents).
+ * registering, changing), shelf_read.c, shelf_forms.c, shelf_end.c (doomed documents).
  *
  * Work whose length depends on a document is done in slices of SP_SHELF_SLICE chunks. The lock is released between
  * them and granted in the order of arrival, so that no call waits for another's whole document. */
@@ -64,6 +64,14 @@ sp_err sp_shelf_members_add(sp_shelf *s, const sp_shelf_row *r, int64_t row, con
  * of saved documents. */
 sp_err sp_shelf_members_forget(sp_shelf *s, const sp_hits *chunks) SP_MUST_CHECK;
 sp_err sp_shelf_members_repair(sp_shelf *s) SP_MUST_CHECK;
+
+/* In shelf_forms.c. sp_shelf_forms_open -- creates the table. sp_shelf_forms_put -- chunks without their titles;
+ * within a transaction. sp_shelf_forms_of -- appends the other forms of a text. sp_shelf_forms_forget -- those of the
+ * chunks of a document that are deleted next, unless another document has the text. */
+sp_err sp_shelf_forms_open(sp_shelf *s) SP_MUST_CHECK;
+sp_err sp_shelf_forms_put(sp_shelf *s, const sp_shelf_chunk *chunks, int from, int to) SP_MUST_CHECK;
+sp_err sp_shelf_forms_of(sp_shelf *s, const sp_digest *bare, sp_digests *out) SP_MUST_CHECK;
+sp_err sp_shelf_forms_forget(sp_shelf *s, int64_t document) SP_MUST_CHECK;
 
 /* Chunks being read from statements whose columns are SP_SHELF_CHUNK_COLUMNS. */
 typedef struct sp_shelf_hits {

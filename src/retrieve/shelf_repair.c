@@ -327,6 +327,14 @@ static sp_err copy_collections(repair *r)
                      "dti");
 }
 
+/* copy_forms -- of texts that are saved or doomed. */
+static sp_err copy_forms(repair *r)
+{
+    return copy_rows(r, "SELECT bare, id FROM forms", "bare",
+                     "INSERT OR IGNORE INTO forms SELECT ?1, ?2 WHERE EXISTS (SELECT 1 FROM chunks WHERE bare = ?1)",
+                     "dd");
+}
+
 static sp_err prepare(repair *r)
 {
     SP_TRY(sp_shelf_prepare(r->to, put_sql, &r->put));
@@ -356,6 +364,7 @@ static sp_err copy_all(repair *r)
     SP_TRY(copy_documents(r));
     SP_TRY(count_nameless(r));
     SP_TRY(copy_collections(r));
+    SP_TRY(copy_forms(r));
     return sp_db_exec(r->to->db, r->to->path, "COMMIT");
 }
 

@@ -103,6 +103,7 @@ static sp_err know(sp_documents *d, const sp_hit *chunk, bool known)
     sp_bytes s = {0};
     sp_known *k = d->ctx->texts.prompts.known;
     uint64_t tenant = tenant_number(chunk->root);
+    if (known) SP_TRY(sp_forms_add(&d->forms, tenant, chunk->text));
     SP_TRY(sp_chunk_form(chunk->title, chunk->text, &s));
     void (*change)(sp_known *, uint64_t, const char *, size_t) =
         known ? sp_known_add : sp_known_drop;
@@ -116,12 +117,13 @@ static sp_err know(sp_documents *d, const sp_hit *chunk, bool known)
 
 /* forget_texts -- of chunks that no document has any more. A text that another one has with another title is found
  * again. */
-static sp_err forget_texts(sp_documents *d, const sp_doomed *doomed)
+static sp_err forget_texts(sp_documents *d, uint64_t n_published, const sp_doomed *doomed)
 {
     sp_known *k = d->ctx->texts.prompts.known;
     for (int i = 0; i < doomed->texts.n; i++) {
         const sp_hit *chunk = &doomed->texts.v[i];
         SP_TRY(know(d, chunk, false));
+        if (!doomed->shared.v[i]) sp_forms_drop(&d->forms, n_published, tenant_number(chunk->root), chunk->text);
         if (doomed->shared.v[i]) sp_known_add(k, tenant_number(chunk->root), chunk->text, strlen(chunk->text));
     }
     return SP_OK;
@@ -156,10 +158,12 @@ sp_err sp_documents_open(sp_context *c, const sp_documents_opts *o, sp_documents
     pthread_mutex_init(&d->lock, NULL);
     pthread_mutex_init(&d->counting, NULL);
     sp_readings_init(&d->readings);
+    sp_forms_init(&d->forms);
     sp_err err = open_clock(d, o->path);
     if (err == SP_OK) err = sp_shelf_open(o->path, &d->shelf);
     if (err == SP_OK) err = sp_searches_create(d->shelf, d->embedder, &d->searches);
     if (err == SP_OK) err = know_all(d);
+    if (err == SP_OK) c->texts.prompts.watch = (sp_chunk_watch){sp_forms_watch, d};
     if (err == SP_OK)
         *out = d;
     else
@@ -182,6 +186,8 @@ void sp_documents_close(sp_documents *d)
     pthread_mutex_destroy(&d->lock);
     pthread_mutex_destroy(&d->counting);
     sp_readings_fini(&d->readings);
+    if (d->ctx->texts.prompts.watch.user == d) d->ctx->texts.prompts.watch = (sp_chunk_watch){0};
+    sp_forms_fini(&d->forms);
     sp_free(d);
 }
 
@@ -208,12 +214,29 @@ static const char *copy_text(putting *p, const char *text, size_t n)
     return copy;
 }
 
-static sp_err last_id(const putting *p, sp_digest *id, int32_t *n)
+/* take_id -- of the text as a chunk; title NULL: without one. */
+static sp_err take_id(putting *p, const char *title, const char *text, sp_digest *id, int32_t *n)
 {
-    const sp_segment *s = &p->prompt->segs.v[p->prompt->segs.n - 1];
-    *id = s->id;
-    if (n) *n = s->n;
+    sp_bytes s = {0};
+    sp_err err = sp_chunk_form(title, text, &s);
+    if (err == SP_OK) err = sp_prompt_piece(p->prompt, s.v, s.n);
+    sp_vec_fini(&s);
+    SP_TRY(err);
+    const sp_segment *last = &p->prompt->segs.v[p->prompt->segs.n - 1];
+    *id = last->id;
+    *n = last->n;
     return SP_OK;
+}
+
+static sp_err take_ids(putting *p, sp_shelf_chunk *c, size_t n_text)
+{
+    int32_t unused;
+    SP_TRY(take_id(p, c->title, c->text, &c->ids[0], &c->n_tokens));
+    c->has_untitled = *c->title != 0;
+    if (c->has_untitled) SP_TRY(take_id(p, NULL, c->text, &c->untitled, &unused));
+    SP_TRY(sp_prompt_piece(p->prompt, c->text, n_text));
+    c->ids[1] = p->prompt->segs.v[p->prompt->segs.n - 1].id;
+    return sp_forms_add(&p->d->forms, p->prompt->tenant, c->text);
 }
 
 static sp_err take_piece(const sp_text_piece *piece, void *user)
@@ -224,10 +247,7 @@ static sp_err take_piece(const sp_text_piece *piece, void *user)
     if (!c.title || !c.text) return sp_fail_nomem("a document");
     sp_sha256_field(p->hash, "title", piece->title, piece->n_title);
     sp_sha256_field(p->hash, "text", piece->text, piece->n_text);
-    SP_TRY(sp_prompt_chunk(p->prompt, c.title, c.text));
-    SP_TRY(last_id(p, &c.ids[0], &c.n_tokens));
-    SP_TRY(sp_prompt_piece(p->prompt, c.text, piece->n_text));
-    SP_TRY(last_id(p, &c.ids[1], NULL));
+    SP_TRY(take_ids(p, &c, piece->n_text));
     SP_TRY(sp_vec_reserve(&p->chunks, 1));
     p->chunks.v[p->chunks.n++] = c;
     return SP_OK;
@@ -314,6 +334,9 @@ static sp_err enter(putting *p, const char *tenant, const sp_document_new *n, sp
                               .file = n->text ? NULL : n->file,
                               .tags = tags.v};
     if (err == SP_OK) err = sp_shelf_put(p->d->shelf, &row, p->chunks.v, (int)p->chunks.n);
+    for (size_t i = 0; i < p->chunks.n && err == SP_OK; i++)
+        err = sp_forms_add(&p->d->forms, p->prompt->tenant, p->chunks.v[i].text);
+    sp_forms_published(&p->d->forms);
     sp_vec_fini(&tags);
     return err;
 }
@@ -510,8 +533,9 @@ static sp_err erase_now(sp_documents *d, const erasure *what, sp_documents_remov
 
 static sp_err list_doomed(sp_documents *d, const char *tenant, sp_doomed *out)
 {
+    const uint64_t n_published = sp_forms_n_published(&d->forms);
     SP_TRY(sp_shelf_doomed(d->shelf, tenant, out));
-    sp_err err = forget_texts(d, out);
+    sp_err err = forget_texts(d, n_published, out);
     if (err == SP_OK && out->rows.n) err = hold_pinned(d); /* no longer theirs */
     return err;
 }

@@ -24,6 +24,17 @@ typedef struct sp_awaited {
     uint64_t n;
 } sp_awaited;
 
+/* Which texts are registered, and which forms of them the shelf knows (forms.c): in memory, so that a request with
+ * other texts never waits for the file. */
+typedef struct sp_forms {
+    pthread_mutex_t lock;
+    struct sp_key_set {
+        uint64_t *v; /* 0: free */
+        size_t n, cap;
+    } texts, checked; /* checked: since a document was published */
+    uint64_t n_published;
+} sp_forms;
+
 struct sp_documents {
     sp_context *ctx;
     sp_shelf *shelf;
@@ -35,6 +46,7 @@ struct sp_documents {
     int64_t opened_us; /* ... and by sp_clock_us */
     int64_t doubt_s;   /* possible error of opened_s */
     sp_readings readings;
+    sp_forms forms;
     pthread_mutex_t lock; /* guards the following; held while a thread erases */
     sp_held held;         /* pinned copies */
     sp_shelf_counts counts;    /* of retrieved passages, not on the shelf yet; guarded by counting */
@@ -50,6 +62,19 @@ uint64_t sp_readings_begun(sp_readings *r);
 /* sp_readings_among -- how many of the first n that began have not ended and may have one of the texts; of a tenant
  * (sp_tenant_name), or of all (NULL). */
 int64_t sp_readings_among(sp_readings *r, const char *tenant, uint64_t n, const sp_hits *texts);
+
+void sp_forms_init(sp_forms *f);
+void sp_forms_fini(sp_forms *f);
+/* sp_forms_add -- this text of a tenant (sp_known_tenant) is registered, or is about to be. */
+sp_err sp_forms_add(sp_forms *f, uint64_t tenant, const char *text) SP_MUST_CHECK;
+/* sp_forms_published -- a document was published: forms are checked again. sp_forms_n_published -- how many were. */
+void sp_forms_published(sp_forms *f);
+uint64_t sp_forms_n_published(sp_forms *f);
+/* sp_forms_drop -- no document had the text when n were published; does nothing if more are now. */
+void sp_forms_drop(sp_forms *f, uint64_t n_published, uint64_t tenant, const char *text);
+/* sp_forms_watch -- an sp_chunk_watch; user: sp_documents. Adds to the shelf under which form a request has a
+ * registered text. */
+sp_err sp_forms_watch(void *user, const sp_prompt *p, const char *title, const char *text) SP_MUST_CHECK;
 
 /* sp_tenant_name -- a hash of a salt, in hex; "" for NULL. Errors: SP_E_NOMEM. */
 sp_err sp_tenant_name(const char *salt, char out[SP_TENANT_BYTES]) SP_MUST_CHECK;

@@ -259,7 +259,8 @@ sp_err sp_prompt_chunk(sp_prompt *p, const char *title, const char *text)
     sp_err err = sp_chunk_form(title, text, &s);
     if (err == SP_OK) err = add_chunk(p, s.v, s.n);
     sp_vec_fini(&s);
-    return err;
+    const sp_chunk_watch *w = &p->space->watch;
+    return err == SP_OK && w->added ? w->added(w->user, p, title, text) : err;
 }
 
 /* learn_repeats -- learns from text that is not a chunk yet; returns whether there is something to cut now. */

@@ -25,6 +25,12 @@
 #include "serve/prompt/repeats.h"
 #include "spolia.h"
 
+/* Is told of each chunk that sp_prompt_chunk adds to a prompt, on the prompt's thread. */
+typedef struct sp_chunk_watch {
+    sp_err (*added)(void *user, const sp_prompt *p, const char *title, const char *text); /* NULL: nobody watches */
+    void *user;
+} sp_chunk_watch;
+
 /* What a prompt is made for; fixed for a context. */
 typedef struct sp_prompt_space {
     const sp_tokenizer *tokenizer;
@@ -35,6 +41,7 @@ typedef struct sp_prompt_space {
     int n_vocab;
     sp_known *known;     /* texts of chunks so far; owned by the context */
     sp_repeats *repeats; /* texts of messages so far; owned by the context */
+    sp_chunk_watch watch; /* of registered documents; set while no prompt is made */
 } sp_prompt_space;
 
 /* sp_context_prompts -- the context's; valid as long as the context. */

@@ -1,6 +1,7 @@
 /* test_documents_deletion.c -- registered documents are deleted so that neither memory nor files hold anything of
  * them. */
 #include <errno.h>
+#include <sqlite3.h>
 
 #include "base/clock.h"
 #include "registered.h"
@@ -415,6 +416,117 @@ static void a_text_that_another_document_has_is_still_found(void **state)
     bench_end(&b);
 }
 
+/* ask_with_title -- the report of the chunk, sent by a request under a title of its own. */
+static sp_segment_report ask_with_title(const bench *b, const char *salt, const char *title, const char *text)
+{
+    static char from[16], missed[32];
+    sp_prompt *p;
+    sp_request *r;
+    sp_segment_report out = {0};
+    const sp_reuse_opts reuse = {.policy = "full"};
+    const sp_request_opts o = {.reuse = &reuse, .sampling = sp_sampling_default(), .max_tokens = 2};
+    assert_ok(sp_prompt_create_for(b->c, salt, &p));
+    assert_ok(sp_prompt_system(p, SYSTEM));
+    assert_ok(sp_prompt_chunk(p, title, text));
+    assert_ok(sp_prompt_question(p, "Who?"));
+    assert_ok(sp_generate(b->c, p, &o, &r));
+    const sp_result *res = sp_request_result(r);
+    for (int i = 0; i < res->n_segments; i++)
+        if (strcmp(res->segments[i].kind, "chunk") == 0) out = res->segments[i];
+    snprintf(from, sizeof from, "%s", out.from ? out.from : "no chunk");
+    snprintf(missed, sizeof missed, "%s", out.missed ? out.missed : "");
+    out.from = from;
+    out.missed = missed;
+    sp_request_destroy(r);
+    sp_prompt_destroy(p);
+    return out;
+}
+
+static int64_t n_forms(const bench *b)
+{
+    sqlite3 *db;
+    sqlite3_stmt *q;
+    assert_int_equal(sqlite3_open_v2(b->db, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, "SELECT count(*) FROM forms", -1, &q, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(q), SQLITE_ROW);
+    const int64_t n = sqlite3_column_int64(q, 0);
+    sqlite3_finalize(q);
+    sqlite3_close(db);
+    return n;
+}
+
+/* Another title, and none. Also after a restart, which forgets what requests sent. */
+static void copies_under_another_title_go_too(void **state)
+{
+    static const char *const titles[] = {"Other", "", "Third"};
+    for (int restart = 0; restart < 2; restart++) {
+        bench b;
+        uint8_t plain[48];
+        bench_begin(&b);
+        assert_string_equal(ask_with_title(&b, "red", "", story).missed, "never seen"); /* before it is registered */
+        put(&b, "red", "one", story);
+        put(&b, "blue", "one", story);
+        for (int i = 0; i < 3; i++) ask_with_title(&b, "red", titles[i], story);
+        ask_with_title(&b, "blue", "Other", story);
+        assert_string_equal(ask_with_title(&b, "red", "Other", story).from, "memory");
+        sample(&b, SP_COPY_PLAIN, plain);
+        tiers_rest(b.c->tiers);
+        assert_int_equal(n_forms(&b), 2 + 2 + 1); /* red and blue without a title, the two others, blue's other */
+        if (restart) bench_close(&b);
+        if (restart) bench_open(&b, (sp_context_opts){0});
+        assert_ok(sp_documents_remove(b.d, "red", "one", 0, NULL));
+        assert_int_equal(n_forms(&b), 2);
+        for (int i = 0; i < 3; i++)
+            assert_string_equal(ask_with_title(&b, "red", titles[i], story).missed, "never seen");
+        assert_int_equal(n_forms(&b), 2); /* it is registered no more */
+        assert_string_not_equal(ask_with_title(&b, "blue", "Other", story).from, "");
+        bench_end(&b);
+    }
+}
+
+static void copies_under_another_title_stay_while_a_document_has_the_text(void **state)
+{
+    bench b;
+    bench_begin(&b);
+    put(&b, "red", "one", story);
+    ask_with_title(&b, "red", "Other", story);
+    put(&b, "red", "two", story);
+    assert_ok(sp_documents_remove(b.d, "red", "one", 0, NULL));
+    assert_string_equal(ask_with_title(&b, "red", "Other", story).from, "memory");
+    ask_with_title(&b, "red", "Third", story);
+    assert_ok(sp_documents_remove(b.d, "red", "two", 0, NULL));
+    assert_string_equal(ask_with_title(&b, "red", "Other", story).missed, "never seen");
+    assert_string_equal(ask_with_title(&b, "red", "Third", story).missed, "never seen");
+    put(&b, "red", "one", story);
+    ask_with_title(&b, "red", "Third", story);
+    assert_ok(sp_documents_remove(b.d, "red", "one", 0, NULL));
+    assert_string_equal(ask_with_title(&b, "red", "Third", story).missed, "never seen");
+    assert_int_equal(n_forms(&b), 0);
+    bench_end(&b);
+}
+
+/* The request waits when the document is deleted: its copy does not exist yet. */
+static void a_deletion_waits_for_a_request_with_another_title(void **state)
+{
+    bench b;
+    sp_documents_removed n;
+    sp_prompt *p;
+    bench_begin(&b);
+    put(&b, "red", "one", story);
+    assert_ok(sp_prompt_create_for(b.c, "red", &p));
+    assert_ok(sp_prompt_system(p, SYSTEM));
+    assert_ok(sp_prompt_chunk(p, "Other", story));
+    assert_ok(sp_prompt_question(p, "Who?"));
+    sp_request *r = submit_about(&b, p);
+    assert_ok(sp_documents_remove(b.d, "red", "one", 0, &n));
+    assert_int_equal(n.n_pending, 1);
+    finish(&b);
+    sp_request_destroy(r);
+    assert_ok(sp_documents_tick(b.d, 0));
+    assert_string_equal(ask_with_title(&b, "red", "Other", story).missed, "never seen");
+    bench_end(&b);
+}
+
 static ino_t found_inode;
 
 static int find_index(const char *path, const struct stat *st, int kind, struct FTW *w)
@@ -527,6 +639,9 @@ int main(void)
         cmocka_unit_test(the_ledger_forgets_what_the_store_has_dropped),
         cmocka_unit_test(what_another_document_has_stays),
         cmocka_unit_test(a_text_that_another_document_has_is_still_found),
+        cmocka_unit_test(copies_under_another_title_go_too),
+        cmocka_unit_test(copies_under_another_title_stay_while_a_document_has_the_text),
+        cmocka_unit_test(a_deletion_waits_for_a_request_with_another_title),
         cmocka_unit_test(a_running_request_keeps_its_copies),
         cmocka_unit_test(a_deletion_knows_nothing_of_another_tenants),
         cmocka_unit_test(a_deletion_that_cannot_read_continues),
