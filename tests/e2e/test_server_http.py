@@ -103,6 +103,24 @@ def test_a_text_that_cannot_fit_is_not_tokenized(server, body):
     assert "bytes of text cannot fit" in answer["error"]["message"]
 
 
+LARGE = "The harbour of Velm was built by the town in 1870. " * 60
+
+
+@pytest.mark.parametrize("path, body", [
+    ("/v1/chat/completions", chat(LARGE, max_tokens=4)), ("/v1/chat/completions", chat(LARGE, max_tokens=4, stream=True)),
+    ("/v1/chat/completions", chat(documents=[{"text": LARGE}], max_tokens=4)),
+    ("/v1/completions", {"prompt": LARGE, "max_tokens": 4}), ("/v1/messages", chat(LARGE, max_tokens=4)),
+    ("/v1/responses", {"input": LARGE}), ("/api/generate", {"prompt": LARGE}), ("/completion", {"prompt": LARGE})])
+def test_a_prompt_larger_than_all_memory_is_the_clients_error(start, path, body):
+    server = start("--kv-memory", 1)
+    status, answer = server.call(path, body)
+    said = answer["error"] if isinstance(answer["error"], str) else answer["error"]["message"]
+    assert status == 400 and "the KV memory, which holds 640: raise --kv-memory" in said, answer
+    if isinstance(answer["error"], dict):
+        assert answer["error"]["code"] == "context_length_exceeded", answer
+    assert server.call("/v1/completions", {"prompt": "The harbour", "max_tokens": 4})[0] == 200
+
+
 TOOLS = [{"type": "function", "function": {"name": "boats", "parameters": {
     "type": "object", "properties": {"why": {"type": "string", "minLength": 400}}, "required": ["why"]}}}]
 

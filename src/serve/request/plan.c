@@ -78,6 +78,29 @@ static sp_err bind(sp_request *r)
     return sp_plan_check(&r->plans.now);
 }
 
+sp_err sp_request_fail_to_fit(const sp_request *r, int64_t n_blocks)
+{
+    const int64_t all = sp_kv_pool_n_blocks(r->ctx->pool);
+    const int64_t plain = sp_blocks_for(r->prompt.n_tokens + r->answer.max_tokens);
+    return sp_fail(SP_E_CONTEXT,
+                   "prompt of %d tokens and an answer of up to %d take %lld tokens of the KV memory, which holds "
+                   "%lld%s: raise --kv-memory, or lower max_tokens",
+                   r->prompt.n_tokens, r->answer.max_tokens, (long long)n_blocks * SP_BLOCK_TOKENS,
+                   (long long)all * SP_BLOCK_TOKENS,
+                   n_blocks > plain + r->prompt.n_segs ? " (recomputed tokens count twice)" : "");
+}
+
+/* fail_to_reserve -- no other request holds memory: all of it is too little, or copies have the rest, which may leave
+ * later. */
+static sp_err fail_to_reserve(const sp_request *r, int64_t need)
+{
+    const sp_kv_pool *pool = r->ctx->pool;
+    const int64_t all = sp_kv_pool_n_blocks(pool);
+    if (need > all) return sp_request_fail_to_fit(r, need);
+    return sp_fail(SP_E_NOKV, "prompt and answer need %lld blocks of KV memory; %lld of %lld are available",
+                   (long long)need, (long long)sp_kv_pool_n_free(pool), (long long)all);
+}
+
 sp_err sp_request_reserve(sp_request *r, bool *fits)
 {
     sp_context *c = r->ctx;
@@ -90,10 +113,7 @@ sp_err sp_request_reserve(sp_request *r, bool *fits)
     }
     bool others_hold = c->n_running > 0 || sp_tiers_is_busy(c->tiers);
     if (others_hold) return SP_OK;
-    return sp_fail(SP_E_NOKV,
-                   "prompt and answer need %lld blocks of KV memory; %lld of %lld are available",
-                   (long long)need, (long long)sp_kv_pool_n_free(c->pool),
-                   (long long)sp_kv_pool_n_blocks(c->pool));
+    return fail_to_reserve(r, need);
 }
 
 /* end_last -- sets aside again the blocks of the last plan that no copy has kept. */

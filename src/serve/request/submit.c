@@ -244,6 +244,15 @@ static sp_err check_context_memory(const sp_request *r)
                    "can hold one of %lld tokens", r->prompt.n_tokens, (long long)most * SP_BLOCK_TOKENS);
 }
 
+/* check_kv_memory -- a lower bound on what the request needs; sp_request_reserve knows the rest. */
+static sp_err check_kv_memory(const sp_request *r)
+{
+    const int64_t all = sp_kv_pool_n_blocks(r->ctx->pool);
+    if (sp_blocks_for(r->prompt.n_tokens + r->answer.max_tokens) <= all) return SP_OK;
+    const int64_t n_blocks = sp_blocks_for((int32_t)n_different(r) + r->answer.max_tokens);
+    return n_blocks > all ? sp_request_fail_to_fit(r, n_blocks) : SP_OK;
+}
+
 void sp_request_discard(sp_request *r)
 {
     r->state = SP_REQ_FINISHED;
@@ -268,6 +277,7 @@ sp_err sp_request_create(sp_context *c, const sp_prompt *p, const sp_request_opt
     sp_arena_init(&r->look.arena);
     sp_err err = prepare(r, p, policy);
     if (err == SP_OK) err = check_context_memory(r);
+    if (err == SP_OK) err = check_kv_memory(r);
     if (err != SP_OK) {
         sp_request_discard(r);
         return err;

@@ -394,7 +394,9 @@ static void little_memory_is_enough(void **state)
         sp_request *r;
         const sp_request_opts o = {.sampling = sp_sampling_default()};
         for (int k = 0; k < 2; k++) { /* the second time much of it is cached */
-            assert_ok(sp_request_create(c, p, &o, &sp_reuse_fuse, &r));
+            const sp_err err = sp_request_create(c, p, &o, &sp_reuse_fuse, &r);
+            if (err == SP_E_CONTEXT) continue; /* the prompt alone is larger */
+            assert_ok(err);
             sp_driver_submit(c, r);
             run(c, r); /* with the invariants of every step */
             enough = sp_request_result(r)->finish == SP_FINISH_LENGTH;
