@@ -4,6 +4,8 @@
 
 #include "kv/segment.h"
 
+const sp_digest sp_copy_below_all;
+
 /* pack -- an array at the end of those in `memory`; NULL memory: only its size is added. */
 static const void *pack(uint8_t *memory, size_t *used, const void *from, size_t bytes)
 {

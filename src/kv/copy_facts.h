@@ -29,7 +29,8 @@ typedef struct sp_copy_facts {
     uint64_t head; /* sp_head_key of the first n_head of `before`; in the ledger 0 of a path copy */
     const sp_digest *before; /* [n_before] segments that it was computed after, in order */
     int n_before, n_head;    /* the first n_head of them precede the first chunk */
-    const sp_digest *below;  /* [n_below] what the copy below a patch was computed after and the patch was not */
+    const sp_digest *below;  /* [n_below] what else its KV depends on: what the copies that it was computed over, or a
+                                patch is stored over, were computed after; or sp_copy_below_all */
     int n_below;
     int32_t at;              /* position that the first key was rotated for */
     float cost_us;           /* time to compute it; 0: unknown */
@@ -37,6 +38,10 @@ typedef struct sp_copy_facts {
     const int32_t *heavy; /* [n] tokens by falling attention received; NULL: not measured */
     uint64_t note_bytes;  /* of one layer's notes (kv/notes.h) in a tier; 0: none */
 } sp_copy_facts;
+
+/* With more than so many, `below` is this id alone, which no segment has: the copy depends on all segments. */
+enum { SP_COPY_MOST_BELOW = 256 };
+extern const sp_digest sp_copy_below_all;
 
 static inline bool sp_copy_is_measured(const sp_copy_facts *f)
 {

@@ -145,15 +145,15 @@ static sp_err keep(const sp_reuse_input *in, sp_plan *plan, sp_plan_role role, s
         const int n = n_before(in, i, plan, &before);
         if (n < 0) continue;
         const bool plain = n == in->n_head;
-        out->v[out->n++] = (sp_kept){.seg = i,
-                                     .spec = {.seg = &in->segs[i],
-                                              .facts.kind = plain ? SP_COPY_PLAIN : SP_COPY_FUSED,
-                                              .facts.exact = plain,
-                                              .facts.before = before,
-                                              .facts.n_before = n,
-                                              .facts.n_head = in->n_head,
-                                              .facts.at = s->at,
-                                              .blocks = s->blocks}};
+        sp_copy_facts facts = {.kind = plain ? SP_COPY_PLAIN : SP_COPY_FUSED,
+                               .exact = plain,
+                               .before = before,
+                               .n_before = n,
+                               .n_head = in->n_head,
+                               .at = s->at};
+        if (!plain) SP_TRY(sp_reuse_list_below(in, i, &plan->arena, &facts));
+        out->v[out->n++] =
+            (sp_kept){.seg = i, .spec = {.seg = &in->segs[i], .facts = facts, .blocks = s->blocks}};
     }
     return SP_OK;
 }

@@ -48,6 +48,12 @@ void sp_reuse_keep_path(const sp_reuse_input *in, const sp_plan *plan, int n, sp
 sp_err sp_reuse_keep_prompt(const sp_reuse_input *in, sp_plan *plan, sp_plan_role role,
                             sp_kept_list *out) SP_MUST_CHECK;
 
+/* -- seen.c: what copies depend on ---------------------------------------------------------- */
+
+/* sp_reuse_list_below -- `below` of a copy of chunk i that is computed in its place, in the arena; its `before` is
+ * set. Errors: SP_E_NOMEM: it must not be kept. */
+sp_err sp_reuse_list_below(const sp_reuse_input *in, int i, sp_arena *arena, sp_copy_facts *out) SP_MUST_CHECK;
+
 /* -- answer.c: the answer plan -------------------------------------------------------------- */
 
 /* sp_reuse_is_chunk -- whether segment i is served by content, so that its tokens can be recomputed. */

@@ -2,7 +2,7 @@
  *
  *   offset  size   meaning
  *   0       8      "SPOLIAKV"
- *   8       4      version: 2; 3 with notes; 4 with segments that were below a patch
+ *   8       4      version: 2; 3 with notes; 4 with segments that copies below it depend on
  *   12      4      kind
  *   16      8      bytes of the header, with its digest, without padding
  *   24      4      n: tokens
@@ -11,19 +11,19 @@
  *   36      4      ... the first so many of them precede the first chunk
  *   40      4      L: layers
  *   44      4      flags: 1 exact, 2 attention was measured, 4 heavy tokens were measured,
- *                  8 has notes, 16 has segments that were below a patch
+ *                  8 has notes, 16 has segments that copies below it depend on
  *   48      8      bytes of one layer
  *   56      4      f32 time that computing it took, us; 0: unknown
  *   60      4      f32 CCI; with flag 2
  *   64      32     namespace: model, tokenizer, KV type and layout, RoPE
  *   96      32     content id of the segment
  *   128     8      bytes of the notes of one layer, or 0; with flag 8 or 16
- *           4      u: segments that were below a patch, or 0; with flag 8 or 16
+ *           4      u: segments that copies below it depend on, or 0; with flag 8 or 16
  *           4      0; with flag 8 or 16
  *           16 L   checksums of the layers: XXH3-128, low half first
  *           16 L   checksums of their notes; with flag 8
  *           32 b   ids of the segments it was computed after, in order
- *           32 u   ids of the segments that were below a patch
+ *           32 u   ids of these segments (src/kv/copy_facts.h)
  *           4 n    token ids
  *           4 b    f32 attention to each of these segments; with flag 2
  *           4 n    tokens by falling attention outwards; with flag 2

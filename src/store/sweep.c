@@ -61,18 +61,21 @@ void sp_digests_sort(sp_digest *ids, size_t n)
     if (n) qsort(ids, n, sizeof *ids, by_bytes);
 }
 
+bool sp_copy_depends(const sp_copy_facts *f, const sp_digest *ids, size_t n)
+{
+    if (sp_digest_among(&f->id, ids, n)) return true;
+    for (int i = 0; i < f->n_before; i++)
+        if (sp_digest_among(&f->before[i], ids, n)) return true;
+    for (int i = 0; i < f->n_below; i++)
+        if (sp_digest_among(&f->below[i], ids, n)) return true;
+    return n && f->n_below == 1 && sp_digest_eq(f->below, &sp_copy_below_all);
+}
+
 /* -- which copies --------------------------------------------------------------------------- */
 
 static bool is_path(const sp_tier_key *key)
 {
     return key->kind == (uint32_t)SP_COPY_PATH;
-}
-
-/* goes -- a copy of this segment is dropped. */
-static bool goes(const sp_sweep *s, const sp_digest *id)
-{
-    return s->o.keep ? sp_digest_among(id, s->going.v, s->going.n)
-                     : sp_digest_among(id, s->ids, s->o.n);
 }
 
 /* is_unwanted -- whether `keep` does not list it. Paths also contain heads and questions, which have no ids there. */
@@ -90,7 +93,7 @@ static sp_err take_key(void *user, const sp_tier_info *info)
         SP_TRY(sp_vec_reserve(&s->going, 1));
         s->going.v[s->going.n++] = key->id;
     }
-    if (is_unwanted(s, key) || (!s->o.keep && goes(s, &key->id))) {
+    if (is_unwanted(s, key) || (!s->o.keep && sp_digest_among(&key->id, s->ids, s->o.n))) {
         SP_TRY(sp_vec_reserve(&s->doomed, 1));
         s->doomed.v[s->doomed.n++] = *key;
     } else if (key->kind < 32 && s->o.after & 1u << key->kind) {
@@ -103,11 +106,9 @@ static sp_err take_key(void *user, const sp_tier_info *info)
 static sp_err take_header(void *user, const sp_record *head)
 {
     item *x = user;
-    x->depends = goes(x->of, &head->facts.id); /* a get may be retried */
-    for (int32_t i = 0; i < head->facts.n_before && !x->depends; i++)
-        x->depends = goes(x->of, &head->facts.before[i]);
-    for (int32_t i = 0; i < head->facts.n_below && !x->depends; i++)
-        x->depends = goes(x->of, &head->facts.below[i]);
+    const sp_sweep *s = x->of;
+    x->depends = s->o.keep ? sp_copy_depends(&head->facts, s->going.v, s->going.n)
+                           : sp_copy_depends(&head->facts, s->ids, s->o.n); /* a get may be retried */
     return SP_OK;
 }
 

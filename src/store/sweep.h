@@ -49,4 +49,8 @@ sp_err sp_sweep_run(sp_tier *t, const sp_sweep_opts *o, int64_t *n_gone) SP_MUST
 bool sp_digest_among(const sp_digest *id, const sp_digest *sorted, size_t n);
 void sp_digests_sort(sp_digest *ids, size_t n);
 
+/* sp_copy_depends -- the copy is of one of these segments, was computed after one, or over a copy that depends on one.
+ * ids: sorted by their bytes. */
+bool sp_copy_depends(const sp_copy_facts *f, const sp_digest *ids, size_t n);
+
 #endif

@@ -38,29 +38,6 @@ static int recomputed_span(const sp_plan *plan, const sp_craft_gate *g, int i)
     return -1;
 }
 
-/* add_new -- those of a list that another one lacks. */
-static int add_new(const sp_digest *from, int n, const sp_copy_facts *lacking, sp_digest *to)
-{
-    int n_new = 0;
-    for (int i = 0; i < n; i++) {
-        bool has = false;
-        for (int j = 0; j < lacking->n_before && !has; j++) has = sp_digest_eq(&from[i], &lacking->before[j]);
-        if (!has) to[n_new++] = from[i];
-    }
-    return n_new;
-}
-
-/* add_below -- what the copy under a patch was computed after: the tokens that are not patched have seen it. */
-static bool add_below(const sp_copy_facts *used, sp_arena *arena, sp_copy_facts *out)
-{
-    sp_digest *below = sp_arena_take(arena, (size_t)(used->n_before + used->n_below), sizeof *below);
-    if (!below) return false;
-    out->below = below;
-    out->n_below = add_new(used->before, used->n_before, out, below);
-    out->n_below += add_new(used->below, used->n_below, out, below + out->n_below);
-    return true;
-}
-
 /* as_patch -- the recomputed tokens over the copy that was used. */
 static bool as_patch(const sp_craft_gate *g, sp_plan *plan, int i, const sp_copy *used,
                      sp_copy_spec *out)
@@ -69,7 +46,7 @@ static bool as_patch(const sp_craft_gate *g, sp_plan *plan, int i, const sp_copy
     if (span < 0) return false;
     int32_t n = plan->spans[span].n;
     int32_t *patch = sp_arena_take(&plan->arena, (size_t)n, sizeof *patch);
-    if (!patch || !add_below(&used->facts, &plan->arena, &out->facts)) return false;
+    if (!patch) return false;
     for (int32_t k = 0; k < n; k++) patch[k] = plan->spans[span].pos[k] - used->facts.at;
     out->facts.kind = SP_COPY_PLACED;
     out->base = used;
@@ -92,5 +69,6 @@ bool sp_craft_keep_chunk(const sp_reuse_input *in, sp_plan *plan, int i, sp_copy
                           .facts.at = plan->spans[i].at,
                           .blocks = plan->spans[i].blocks,
                           .facts.stats = stats_of(in, i, &g->chunks[i], &plan->arena)};
+    if (sp_reuse_list_below(in, i, &plan->arena, &out->facts) != SP_OK) return false;
     return sp_copy_is_measured(&out->facts) && (!used || as_patch(g, plan, i, used, out));
 }

@@ -49,13 +49,9 @@ sp_err sp_tiers_erasing(sp_tiers *t, const sp_digest *ids, size_t n)
 
 bool sp_copy_has_seen(const sp_copy *c, const sp_digest *ids, size_t n)
 {
-    for (const sp_copy *p = c; p; p = p->parent)
+    for (const sp_copy *p = c->parent; p; p = p->parent)
         if (sp_digest_among(&p->facts.id, ids, n)) return true;
-    for (int i = 0; i < c->facts.n_before; i++)
-        if (sp_digest_among(&c->facts.before[i], ids, n)) return true;
-    for (int i = 0; i < c->facts.n_below; i++)
-        if (sp_digest_among(&c->facts.below[i], ids, n)) return true;
-    return false;
+    return sp_copy_depends(&c->facts, ids, n);
 }
 
 bool sp_tiers_is_erasing(const sp_tiers *t, const sp_copy *c)

@@ -183,7 +183,7 @@ sp_err sp_tiers_before(sp_tiers *t, const sp_tiers_key *key, sp_arena *arena,
 
 /* -- sweeps ---------------------------------------------------------------------------------- */
 
-/* sp_copy_has_seen -- the copy is of one of these segments, was computed after one, or is a patch over such a copy.
+/* sp_copy_has_seen -- the copy depends on one of these segments (sp_copy_depends), or continues a path with one.
  * ids: sorted by their bytes. */
 bool sp_copy_has_seen(const sp_copy *c, const sp_digest *ids, size_t n);
 

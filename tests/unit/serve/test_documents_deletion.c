@@ -268,6 +268,65 @@ static int n_placed(const bench *b)
     return n;
 }
 
+/* n_of -- copies of a text that were computed after other chunks, or over such copies, in any tier. */
+static int n_of(const bench *b, const char *text)
+{
+    int n = 0;
+    sp_prompt *p = prompt_about((bench *)b, NULL, text);
+    for (const sp_copy *c = NULL; (c = sp_ledger_next(b->c->ledger, c));)
+        n += (c->facts.kind == SP_COPY_FUSED || c->facts.kind == SP_COPY_PLACED) &&
+             sp_digest_eq(&c->facts.id, &p->segs.v[1].id);
+    sp_prompt_destroy(p);
+    return n;
+}
+
+static void read_with(const bench *b, const char *how, const char *first, const char *second)
+{
+    const sp_reuse_opts reuse = {.policy = how};
+    const sp_request_opts o = {.reuse = &reuse, .sampling = sp_sampling_default(), .max_tokens = 2};
+    const char *const chunks[] = {first, second};
+    sp_prompt *p;
+    sp_request *r;
+    assert_ok(sp_prompt_create(b->c, &p));
+    assert_ok(sp_prompt_system(p, SYSTEM));
+    for (size_t i = 0; i < SP_COUNT(chunks); i++) assert_ok(sp_prompt_chunk(p, "T", chunks[i]));
+    assert_ok(sp_prompt_question(p, "Who?"));
+    assert_ok(sp_generate(b->c, p, &o, &r));
+    sp_request_destroy(r);
+    sp_prompt_destroy(p);
+}
+
+/* None of the prompts after the first has the story: each computes a text over a copy that depends on it. */
+static void what_was_computed_over_a_copy_that_saw_it_goes_too(void **state)
+{
+    static const char *const policies[] = {"inplace", "craft:focus=0"};
+    static const char third[] = "Boats of the town are red, and those of the island are blue; both are old.",
+                      fourth[] = "The island has two hotels and one pier, which burnt down in the year 1902.",
+                      fifth[] = "Nobody has counted the gulls of the northern cliffs since the war was over.";
+    for (int i = 0; i < 4; i++) {
+        bench b;
+        const bool leaves = i & 2; /* memory, before the deletion */
+        bench_begin(&b);
+        put(&b, NULL, "one", story);
+        read_with(&b, policies[i & 1], story, other);
+        read_with(&b, policies[i & 1], other, third);
+        read_with(&b, policies[i & 1], third, fourth);
+        read_with(&b, policies[i & 1], fifth, fifth + 1); /* these two never saw it */
+        tiers_rest(b.c->tiers);
+        if (leaves) bench_close(&b);
+        if (leaves) bench_open(&b, (sp_context_opts){.reuse.policy = policies[i & 1]});
+        if (!leaves) assert_true(n_of(&b, other) && n_of(&b, third) && n_of(&b, fourth) && n_of(&b, fifth + 1));
+        assert_ok(sp_documents_remove(b.d, NULL, "one", 0, NULL));
+        for (int reopened = 0; reopened < 2; reopened++) {
+            assert_int_equal(n_of(&b, other) + n_of(&b, third) + n_of(&b, fourth), 0);
+            if (!leaves) assert_true(n_of(&b, fifth + 1) > 0 || reopened);
+            bench_close(&b);
+            bench_open(&b, (sp_context_opts){.reuse.policy = policies[i & 1]});
+        }
+        bench_end(&b);
+    }
+}
+
 enum { MOST_BYTES = 1 << 16, STRIDE = 48 };
 
 /* bytes_of_base -- layer 1 of the first copy that others are patches over and that has seen the document; how many. */
@@ -632,6 +691,7 @@ int main(void)
         cmocka_unit_test(nothing_is_left_on_the_host),
         cmocka_unit_test(what_saw_it_goes_too),
         cmocka_unit_test(what_was_computed_after_it_goes_too),
+        cmocka_unit_test(what_was_computed_over_a_copy_that_saw_it_goes_too),
         cmocka_unit_test(placed_copies_and_patches_go_too),
         cmocka_unit_test(patches_that_have_left_memory_go_too),
         cmocka_unit_test(what_is_registered_again_is_stored_again),
