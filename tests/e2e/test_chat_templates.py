@@ -210,6 +210,14 @@ def test_operations_keep_the_origin(source, tmp_path):
     assert "\u16a0" in made["text"] and "\u16a0".encode() not in outside + text[at:]
 
 
+def test_keys_may_be_integers(tmp_path):
+    source = ("{% set d = {0: 'zero', 512: 'b', -7: 'c', '0': 'text', 512: 'again'} %}{{ d }}|{{ d | tojson }}|{{ d[512] }}|{{ d['0'] }}"
+              "|{{ d[-7] }}|{{ d[1] is defined }}|{{ 0 in d }}{{ 1 in d }}|{{ d.get(0) }}|{{ d.get(9, 'none') }}|{{ d | list }}"
+              "|{{ d == {512: 'again', '0': 'text', 0: 'zero', -7: 'c'} }}|{% for k, v in {16384: 1, 9: 2, -1: 3} | dictsort %}{{ k + 1 }}={{ v }} {% endfor %}")
+    request = {"messages": []}
+    assert json.loads(succeed(*render(tmp_path, source, request), "--json"))["text"] == expected(source, request)
+
+
 @pytest.mark.parametrize("source, words", [
     ("a\n{{ x | frobnicate }}", ["line 2", "filter 'frobnicate' is not supported"]),
     ("{{ x is frobnicated }}", ["line 1", "test 'frobnicated'"]),

@@ -167,6 +167,11 @@ static sp_err item(sp_tpl_machine *m, const sp_tpl_node *n, sp_tpl_val *out)
         return sp_tpl_fail(m, SP_E_ARG, "an item of an undefined value");
     *out = SP_TPL_UNDEF;
     if (i.kind != SP_TPL_INT) return SP_OK;
+    if (v.kind == SP_TPL_DICT) {
+        const sp_tpl_val *found = sp_tpl_dict_get(v.dict, i);
+        if (found) *out = *found;
+        return SP_OK;
+    }
     int64_t len = v.kind == SP_TPL_LIST     ? (int64_t)v.list->n
                   : v.kind == SP_TPL_STRING ? (int64_t)sp_tpl_length(v.s)
                                             : 0;
@@ -350,10 +355,10 @@ static sp_err dict(sp_tpl_machine *m, const sp_tpl_node *n, sp_tpl_val *out)
         sp_tpl_val key, value;
         SP_TRY(sp_tpl_eval(m, e, &key));
         SP_TRY(sp_tpl_eval(m, e->next, &value));
-        if (key.kind != SP_TPL_STRING)
+        if (key.kind != SP_TPL_STRING && key.kind != SP_TPL_INT)
             return sp_tpl_fail(m, SP_E_UNSUPPORTED, "a key that is %s is not supported",
                                sp_tpl_kind_name(key));
-        SP_TRY(sp_tpl_dict_put(m, d, key.s, value));
+        SP_TRY(sp_tpl_dict_put(m, d, key, value));
     }
     *out = (sp_tpl_val){.kind = SP_TPL_DICT, .dict = d};
     return SP_OK;

@@ -273,7 +273,7 @@ FILTER items PARAMS
         sp_tpl_list *pair;
         SP_TRY(sp_tpl_list_new(m, 2, &pair));
         pair->tuple = true;
-        pair->v[0] = (sp_tpl_val){.kind = SP_TPL_STRING, .s = c->self.dict->v[i].key};
+        pair->v[0] = c->self.dict->v[i].key;
         pair->v[1] = c->self.dict->v[i].value;
         l->v[i] = sp_tpl_of_list(pair);
     }
@@ -281,11 +281,13 @@ FILTER items PARAMS
     return SP_OK;
 }
 
-/* by_key -- pairs by their keys without regard to case. */
+/* by_key -- pairs by their keys: numbers, then strings without regard to case. */
 static int by_key(const void *a, const void *b)
 {
-    const sp_tpl_str *x = ((const sp_tpl_val *)a)->list->v[0].s,
-                     *y = ((const sp_tpl_val *)b)->list->v[0].s;
+    const sp_tpl_val *p_key = ((const sp_tpl_val *)a)->list->v, *q_key = ((const sp_tpl_val *)b)->list->v;
+    if (p_key->kind != q_key->kind) return p_key->kind == SP_TPL_INT ? -1 : 1;
+    if (p_key->kind == SP_TPL_INT) return (p_key->i > q_key->i) - (p_key->i < q_key->i);
+    const sp_tpl_str *x = p_key->s, *y = q_key->s;
     for (size_t i = 0; i < SP_MIN(x->n, y->n); i++) {
         int p = (unsigned char)x->s[i], q = (unsigned char)y->s[i];
         if (p >= 'A' && p <= 'Z') p += 32;

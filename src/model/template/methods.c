@@ -211,9 +211,7 @@ METHOD values PARAMS
 
 METHOD get PARAMS
 {
-    const sp_tpl_str *key;
-    SP_TRY(sp_tpl_text_argument(m, c, 0, &key));
-    const sp_tpl_val *found = key ? sp_tpl_dict_get(c->self.dict, key->s, key->n) : NULL;
+    const sp_tpl_val *found = sp_tpl_dict_get(c->self.dict, c->args[0]);
     *out = found ? *found : c->given[1] ? c->args[1] : (sp_tpl_val){.kind = SP_TPL_NONE};
     return SP_OK;
 }
@@ -332,7 +330,7 @@ static sp_err mapping_of(sp_tpl_machine *m, const sp_tpl_node *call, bool is_nam
         SP_TRY(sp_tpl_take(m, 1, sizeof *key, &key));
         *key = a->text;
         SP_TRY(sp_tpl_eval(m, a->a, &v));
-        SP_TRY(sp_tpl_dict_put(m, d, key, v));
+        SP_TRY(sp_tpl_dict_put(m, d, sp_tpl_of_str(key), v));
     }
     *out = (sp_tpl_val){.kind = SP_TPL_DICT, .dict = d};
     return SP_OK;

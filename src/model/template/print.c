@@ -71,7 +71,7 @@ static sp_err repr_dict(sp_tpl_machine *m, sp_tpl_writer *w, const sp_tpl_dict *
     SP_TRY(sp_tpl_write_plain(m, w, "{", 1));
     for (size_t i = 0; i < d->n; i++) {
         if (i) SP_TRY(sp_tpl_write_plain(m, w, ", ", 2));
-        SP_TRY(write_repr(m, w, (sp_tpl_val){.kind = SP_TPL_STRING, .s = d->v[i].key}));
+        SP_TRY(write_repr(m, w, d->v[i].key));
         SP_TRY(sp_tpl_write_plain(m, w, ": ", 2));
         SP_TRY(write_repr(m, w, d->v[i].value));
     }
@@ -189,6 +189,15 @@ static sp_err json_line(sp_tpl_machine *m, sp_tpl_writer *w, int indent, int lev
 
 static sp_err json_write(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, int indent, int level);
 
+/* json_key -- an integer becomes a string, as in Python's json. */
+static sp_err json_key(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val key)
+{
+    if (key.kind == SP_TPL_STRING) return write_json_string(m, w, key.s);
+    SP_TRY(sp_tpl_write_plain(m, w, "\"", 1));
+    SP_TRY(sp_tpl_write_number(m, w, key));
+    return sp_tpl_write_plain(m, w, "\"", 1);
+}
+
 static sp_err json_container(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, int indent,
                              int level)
 {
@@ -198,7 +207,7 @@ static sp_err json_container(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, 
     for (size_t i = 0; i < n; i++) {
         SP_TRY(json_line(m, w, indent, level + 1, i == 0));
         if (!list) {
-            SP_TRY(write_json_string(m, w, v.dict->v[i].key));
+            SP_TRY(json_key(m, w, v.dict->v[i].key));
             SP_TRY(sp_tpl_write_plain(m, w, ": ", 2));
         }
         SP_TRY(json_write(m, w, list ? v.list->v[i] : v.dict->v[i].value, indent, level + 1));

@@ -109,7 +109,7 @@ static sp_err set_attribute(sp_tpl_machine *m, const sp_tpl_node *target, sp_tpl
         return sp_tpl_fail(m, SP_E_ARG, "only attributes of a namespace can be set");
     SP_TRY(sp_tpl_take(m, 1, sizeof *key, &key));
     *key = target->text;
-    return sp_tpl_dict_put(m, object.dict, key, value);
+    return sp_tpl_dict_put(m, object.dict, sp_tpl_of_str(key), value);
 }
 
 /* assign -- to a name, an attribute of a namespace, or to several names. */

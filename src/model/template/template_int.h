@@ -62,7 +62,7 @@ typedef struct sp_tpl_list {
 } sp_tpl_list;
 
 typedef struct sp_tpl_pair {
-    const sp_tpl_str *key;
+    sp_tpl_val key; /* a string or an integer */
     sp_tpl_val value;
 } sp_tpl_pair;
 
@@ -296,9 +296,14 @@ static inline sp_tpl_val sp_tpl_of_list(const sp_tpl_list *l)
     return (sp_tpl_val){.kind = SP_TPL_LIST, .list = l};
 }
 sp_err sp_tpl_dict_new(sp_tpl_machine *m, sp_tpl_dict **out) SP_MUST_CHECK;
-sp_err sp_tpl_dict_put(sp_tpl_machine *m, sp_tpl_dict *d, const sp_tpl_str *key,
-                       sp_tpl_val v) SP_MUST_CHECK;
-const sp_tpl_val *sp_tpl_dict_get(const sp_tpl_dict *d, const char *key, size_t n);
+static inline sp_tpl_val sp_tpl_of_str(const sp_tpl_str *s)
+{
+    return (sp_tpl_val){.kind = SP_TPL_STRING, .s = s};
+}
+/* sp_tpl_dict_put -- key: a string or an integer. */
+sp_err sp_tpl_dict_put(sp_tpl_machine *m, sp_tpl_dict *d, sp_tpl_val key, sp_tpl_val v) SP_MUST_CHECK;
+/* sp_tpl_dict_get -- the value of a key of any kind; NULL: there is none. */
+const sp_tpl_val *sp_tpl_dict_get(const sp_tpl_dict *d, sp_tpl_val key);
 /* sp_tpl_attribute -- v.name or v['name']; undefined if there is none. */
 sp_err sp_tpl_attribute(sp_tpl_machine *m, sp_tpl_val v, const char *name, size_t n,
                         sp_tpl_val *out) SP_MUST_CHECK;

@@ -65,7 +65,7 @@ static sp_err equal_items(sp_tpl_machine *m, sp_tpl_val a, sp_tpl_val b, bool *o
     }
     for (size_t i = 0; *out && i < a.dict->n; i++) {
         const sp_tpl_pair *p = &a.dict->v[i];
-        const sp_tpl_val *other = sp_tpl_dict_get(b.dict, p->key->s, p->key->n);
+        const sp_tpl_val *other = sp_tpl_dict_get(b.dict, p->key);
         *out = other != NULL;
         if (other) SP_TRY(sp_tpl_equal(m, p->value, *other, out));
     }
@@ -132,7 +132,7 @@ sp_err sp_tpl_contains(sp_tpl_machine *m, sp_tpl_val in, sp_tpl_val what, bool *
         return SP_OK;
     }
     if (in.kind == SP_TPL_DICT) {
-        *out = what.kind == SP_TPL_STRING && sp_tpl_dict_get(in.dict, what.s->s, what.s->n);
+        *out = sp_tpl_dict_get(in.dict, what) != NULL;
         return SP_OK;
     }
     if (in.kind == SP_TPL_UNDEFINED) return SP_OK;
@@ -162,20 +162,31 @@ sp_err sp_tpl_dict_new(sp_tpl_machine *m, sp_tpl_dict **out)
     return sp_tpl_take(m, 1, sizeof **out, out);
 }
 
-const sp_tpl_val *sp_tpl_dict_get(const sp_tpl_dict *d, const char *key, size_t n)
+/* pair_of -- the pair with this key, or NULL. */
+static sp_tpl_pair *pair_of(const sp_tpl_dict *d, sp_tpl_val key)
 {
-    for (size_t i = 0; i < d->n; i++)
-        if (d->v[i].key->n == n && memcmp(d->v[i].key->s, key, n) == 0) return &d->v[i].value;
+    for (size_t i = 0; i < d->n; i++) {
+        const sp_tpl_val *k = &d->v[i].key;
+        if (k->kind != key.kind) continue;
+        if (k->kind == SP_TPL_INT ? k->i == key.i : k->s->n == key.s->n && memcmp(k->s->s, key.s->s, key.s->n) == 0)
+            return &d->v[i];
+    }
     return NULL;
 }
 
-sp_err sp_tpl_dict_put(sp_tpl_machine *m, sp_tpl_dict *d, const sp_tpl_str *key, sp_tpl_val v)
+const sp_tpl_val *sp_tpl_dict_get(const sp_tpl_dict *d, sp_tpl_val key)
 {
-    for (size_t i = 0; i < d->n; i++)
-        if (d->v[i].key->n == key->n && memcmp(d->v[i].key->s, key->s, key->n) == 0) {
-            d->v[i].value = v;
-            return SP_OK;
-        }
+    const sp_tpl_pair *found = pair_of(d, key);
+    return found ? &found->value : NULL;
+}
+
+sp_err sp_tpl_dict_put(sp_tpl_machine *m, sp_tpl_dict *d, sp_tpl_val key, sp_tpl_val v)
+{
+    sp_tpl_pair *old = pair_of(d, key);
+    if (old) {
+        old->value = v;
+        return SP_OK;
+    }
     if (d->n == d->cap) {
         size_t cap = SP_MAX(2 * d->cap, 8);
         sp_tpl_pair *bigger;
@@ -233,7 +244,7 @@ sp_err sp_tpl_attribute(sp_tpl_machine *m, sp_tpl_val v, const char *name, size_
     *out = SP_TPL_UNDEF;
     if (v.kind == SP_TPL_LOOP) return loop_attribute(m, v.loop, name, n, out);
     if (v.kind != SP_TPL_DICT) return SP_OK;
-    const sp_tpl_val *found = sp_tpl_dict_get(v.dict, name, n);
+    const sp_tpl_val *found = sp_tpl_dict_get(v.dict, sp_tpl_of_str(&(sp_tpl_str){.s = name, .n = n}));
     if (found) *out = *found;
     return SP_OK;
 }
@@ -266,7 +277,7 @@ sp_err sp_tpl_items(sp_tpl_machine *m, sp_tpl_val v, const sp_tpl_list **out)
     } else if (v.kind == SP_TPL_DICT && !v.dict->is_namespace) {
         SP_TRY(sp_tpl_list_new(m, v.dict->n, &list));
         for (size_t i = 0; i < v.dict->n; i++)
-            list->v[i] = (sp_tpl_val){.kind = SP_TPL_STRING, .s = v.dict->v[i].key};
+            list->v[i] = v.dict->v[i].key;
     } else {
         return sp_tpl_fail(m, SP_E_ARG, "%s has no items", sp_tpl_kind_name(v));
     }
@@ -367,7 +378,7 @@ static sp_err from_object(sp_tpl_machine *m, json_t *j, const char *path, sp_tpl
         snprintf(item, sizeof item, "%s%s%s", path, *path ? "." : "", key);
         SP_TRY(from_string(m, key, strlen(key), true, item, &name));
         SP_TRY(sp_tpl_from_json(m, value, item, &d->v[d->n].value));
-        d->v[d->n++].key = name.s;
+        d->v[d->n++].key = name;
     }
     *out = (sp_tpl_val){.kind = SP_TPL_DICT, .dict = d};
     return SP_OK;
