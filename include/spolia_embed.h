@@ -50,6 +50,7 @@ typedef struct sp_embed_opts {
     sp_embed_kind kind;
     int dimensions; /* the first elements of each vector, scaled to length 1 if the model's are; 0: all */
     bool refuse_long; /* a text over max_tokens is an error; otherwise it is cut */
+    int document_tokens; /* of sp_embedder_score: first, each document is cut to so many tokens; 0: none is */
     bool (*stop)(void *user); /* called before each step; true: SP_E_CANCELED. NULL: never */
     /* For background work; NULL: none. step_us: called before each step, returns how long it may take; 0: no limit. A
      * step has at least one text. rests: called after each layer; while it returns true, the call pauses and asks

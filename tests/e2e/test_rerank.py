@@ -137,6 +137,42 @@ def test_the_chat_model_ranks_without_a_cross_encoder(chat_server):
     assert status == 400 and reply["error"]["code"] == "context_length_exceeded"
 
 
+@pytest.mark.parametrize("n", [1, 5, 20])
+def test_documents_are_cut_to_tokens(server, folder, n):
+    tokenizer = encoder.CrossEncoder(folder).tokenizer
+    words = "the river wall stones key value building a wall b c the river the key " * 3
+
+    def ids(text):
+        return tokenizer.encode(text, add_special_tokens=False).ids
+    k = max(k for k in range(len(words) + 1) if ids(words[:k]) == ids(words)[:n])
+    body = {"query": "the river", "documents": [words, words[:k]]}
+
+    def rank(n):
+        status, reply = server.call("/v1/rerank", {**body, "max_tokens_per_doc": n})
+        assert status == 200, reply
+        return reply
+    cut, one = rank(n), rank(1)
+    assert cut["results"][0]["relevance_score"] == cut["results"][1]["relevance_score"], cut
+    assert {r["document"]["text"] for r in cut["results"]} == {words, words[:k]}  # as they were sent
+    assert cut["usage"]["total_tokens"] - one["usage"]["total_tokens"] == 2 * (n - 1)
+    assert rank(1000)["results"] == server.call("/v1/rerank", body)[1]["results"] != cut["results"]
+
+
+def test_the_chat_model_ranks_documents_that_are_cut(chat_server):
+    text = "The ferry of Velm leaves at nine, \u00e0 c\u00f4t\u00e9 of the \U0001F600 pier. " * 30
+
+    def usage(**fields):
+        status, reply = chat_server.call("/v1/rerank", {"query": "When?", "documents": [text, {"text": text, "title": "T"}], **fields})
+        assert status == 200, reply
+        return reply["usage"]["total_tokens"]
+    n = {k: usage(max_tokens_per_doc=k) for k in (1, 2, 17, 100, 101)}
+    assert n[2] - n[1] in (0, 2) and n[100] - n[17] in range(2 * 80, 2 * 86) and n[101] - n[100] in range(0, 3), n
+    assert usage(max_tokens_per_doc=100000) == usage() > n[101] + 400
+    for wrong in (0, -1, "ten", 1.5):
+        status, reply = chat_server.call("/v1/rerank", {"query": "When?", "documents": [text], "max_tokens_per_doc": wrong})
+        assert status == 400 and reply["error"]["param"] == "max_tokens_per_doc", reply
+
+
 def test_what_is_not_supported_is_named(tmp_path):
     def altered(**changes):
         return encoder.write_cross_encoder(tmp_path / "m", **changes)

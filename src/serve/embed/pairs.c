@@ -39,7 +39,7 @@ static sp_err add_pair(sp_embed_job *j, size_t i, const sp_pair *in)
     SP_TRY(sp_tokenizer_encode(t, in->query, in->n_query, SP_TOK_SPECIAL, &j->ids));
     size_t n_a = j->ids.n - at - 1;
     sp_err err = sp_tokenizer_encode(t, in->document, in->n_document, SP_TOK_SPECIAL, &b);
-    size_t n_b = b.n;
+    size_t n_b = j->o->document_tokens > 0 ? SP_MIN(b.n, (size_t)j->o->document_tokens) : b.n;
     const size_t most = (size_t)m->recipe.max_tokens - n_special;
     if (err == SP_OK && n_a + n_b > most && j->o->refuse_long) err = sp_embed_too_long(j, i, n_a + n_b + n_special);
     if (n_a + n_b > most) shorten(&n_a, &n_b, most);

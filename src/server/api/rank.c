@@ -39,7 +39,8 @@ static bool fail(srv_ranking *r, srv_fields *f, sp_err err)
 
 static bool by_encoder(srv_call *call, srv_ranking *r, srv_fields *f, srv_side *side)
 {
-    const sp_embed_opts o = srv_side_opts(side);
+    sp_embed_opts o = srv_side_opts(side);
+    o.document_tokens = r->document_tokens;
     int32_t *n_tokens = calloc(r->n + 1, sizeof *n_tokens);
     sp_err err = SP_E_NOMEM;
     if (n_tokens) err = sp_embedder_score(call->s->o.models.reranker, r->pairs, r->n, &o, r->scores, n_tokens);
@@ -56,11 +57,58 @@ typedef struct running {
     size_t pair, n_scored;
 } running;
 
+/* bytes_of -- of the first n tokens of a text; to the end of a character, at most all. */
+static sp_err bytes_of(const sp_vocab *v, const int32_t *ids, size_t n, const char *text, size_t *out)
+{
+    size_t sum = 0;
+    const size_t n_text = strlen(text);
+    for (size_t i = 0; i < n; i++) {
+        char *piece;
+        size_t n_piece;
+        const sp_err err = sp_vocab_piece(v, ids[i], &piece, &n_piece);
+        if (err != SP_OK) return err;
+        sp_buffer_free(piece);
+        sum += n_piece;
+    }
+    sum = sum < n_text ? sum : n_text;
+    while (sum && ((unsigned char)text[sum] & 0xC0) == 0x80) sum--;
+    *out = sum;
+    return SP_OK;
+}
+
+/* cut -- *out is a text of at most n_most tokens; the caller frees it. NULL: the text is that already. A piece may have
+ * a blank that the text has not, and what is cut may have other tokens at its end: then it is cut again. */
+static sp_err cut(const sp_vocab *v, const char *text, size_t n_most, char **out)
+{
+    sp_err err = SP_OK;
+    *out = NULL;
+    for (size_t keep = n_most, n_ids = n_most + 1; err == SP_OK && n_ids > n_most && keep > 0; keep--) {
+        int32_t *ids = NULL;
+        const char *now = *out ? *out : text;
+        size_t n = 0;
+        err = sp_vocab_encode(v, now, strlen(now), false, &ids, &n_ids);
+        if (err == SP_OK && n_ids > n_most) err = bytes_of(v, ids, keep, now, &n);
+        sp_buffer_free(ids);
+        if (err != SP_OK || n_ids <= n_most) break;
+        char *shorter = strndup(now, n);
+        free(*out);
+        *out = shorter;
+        if (!shorter) err = SP_E_NOMEM;
+    }
+    return err;
+}
+
 static sp_err make_prompt(const srv_call *call, const srv_ranking *r, size_t i, sp_prompt **out)
 {
+    char *shorter = NULL;
+    const char *document = r->pairs[i].document;
     sp_err err = srv_prompt_create(call, out);
     if (err == SP_OK) err = sp_prompt_system(*out, CLI_SYSTEM_TEXT);
-    if (err == SP_OK) err = sp_prompt_chunk(*out, r->titles ? r->titles[i] : NULL, r->pairs[i].document);
+    if (err == SP_OK && r->document_tokens)
+        err = cut(call->s->vocab, document, (size_t)r->document_tokens, &shorter);
+    if (err == SP_OK)
+        err = sp_prompt_chunk(*out, r->titles ? r->titles[i] : NULL, shorter ? shorter : document);
+    free(shorter);
     return err == SP_OK ? sp_prompt_question(*out, ASK_FOR_QUESTION) : err;
 }
 

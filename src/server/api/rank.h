@@ -14,6 +14,7 @@ typedef struct srv_ranking {
     const char *const *titles; /* [n] of the documents, "" or NULL: none; NULL: none has one. The chat model reads a
                                   document as in a chat, whose copies serve both; a cross-encoder reads the text */
     size_t n;
+    int document_tokens;  /* each document is cut to so many tokens; 0: none is */
     float *scores;        /* [n] out: higher is better */
     int64_t n_tokens;     /* out: of all pairs */
     int64_t n_reused;     /* out: of these, cached */

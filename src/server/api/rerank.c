@@ -194,6 +194,7 @@ srv_sent srv_rerank(srv_call *call)
     if (!k.body) return refuse(&k, 400, NULL);
     read_query(&k);
     const json_int_t n_top = srv_field_int(&k.f, "top_n", SRV_MOST_RANKED, 1, INT32_MAX);
+    k.r.document_tokens = (int)srv_field_int(&k.f, "max_tokens_per_doc", 0, 1, INT32_MAX);
     const bool documents = srv_field_bool(&k.f, "return_documents", strcmp(call->path, "/v2/rerank") != 0);
     call->cache_salt = srv_field_string(&k.f, "cache_salt");
     if (compute(&k, &sent))
