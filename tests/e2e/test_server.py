@@ -414,6 +414,8 @@ def test_tenants_share_nothing(start, tmp_path):
 def test_refusals(tmp_path):
     (tmp_path / "empty").write_text("# none\n")
     refuse("serve", "-m", MODEL, "--port", "0", "--api-keys", tmp_path / "empty", naming=["empty", "no API key"])
+    (tmp_path / "bytes").write_bytes(b"good\n\n# \xff\nb\x80d\n")
+    refuse("serve", "-m", MODEL, "--port", "0", "--api-keys", tmp_path / "bytes", naming=["bytes, line 4", "byte 2", "0x80"])
     refuse("serve", "-m", MODEL, "--port", "70000", naming=["--port"], code=2)
     refuse("serve", "-m", MODEL, "--host", "256.1.1.1", naming=["256.1.1.1"])
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -38,15 +38,29 @@ struct srv_keys {
     key_list list;
 };
 
-/* cut_line -- ends the line at *text, without the blanks around it; moves *text to the next. */
-static char *cut_line(char **text)
+/* cut_line -- ends the line at *text, without the blanks around it; moves *text to the next. `end`: of the file. *n:
+ * bytes of the line; it may have a NUL. */
+static char *cut_line(char **text, char *end, size_t *n)
 {
-    char *line = *text, *end = line + strcspn(line, "\n");
-    *text = *end ? end + 1 : end;
-    while (end > line && isspace((unsigned char)end[-1])) end--;
-    *end = '\0';
-    while (isspace((unsigned char)*line)) line++;
+    char *line = *text, *stop = memchr(line, '\n', (size_t)(end - line));
+    if (!stop) stop = end;
+    *text = stop < end ? stop + 1 : end;
+    while (stop > line && isspace((unsigned char)stop[-1])) stop--;
+    *stop = '\0';
+    while (line < stop && isspace((unsigned char)*line)) line++;
+    *n = (size_t)(stop - line);
     return line;
+}
+
+/* check_key -- whether a header can carry it. */
+static bool check_key(const reading *r, const char *text, size_t n)
+{
+    size_t i = 0;
+    while (i < n && text[i] >= 0x20 && text[i] < 0x7f) i++;
+    if (i == n) return true;
+    cli_fail_with("%s, line %d: byte %zu of the key is 0x%02x, which no header can carry; keys are printable ASCII",
+                  r->path, r->line, i + 1, (unsigned char)text[i]);
+    return false;
 }
 
 /* write_name -- letters, digits and "-_.@" of a name; the rest becomes '_'. */
@@ -152,13 +166,14 @@ static bool read_keys(const char *path, key_list *out)
     key_list list = {0};
     reading r = {.path = path, .name = ""};
     bool good = true;
-    for (char *at = text; good && *at;) {
-        char *line = cut_line(&at);
+    for (char *at = text, *end = text + n; good && at < end;) {
+        size_t n_line;
+        char *line = cut_line(&at, end, &n_line);
         r.line++;
         if (*line == '#')
             good = read_comment(&r, line);
-        else if (*line)
-            good = add_key(&list, line, &r);
+        else if (n_line)
+            good = check_key(&r, line, n_line) && add_key(&list, line, &r);
     }
     if (good && list.n == 0) good = (cli_fail_with("%s: holds no API key", path), false);
     OPENSSL_cleanse(text, n);

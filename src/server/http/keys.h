@@ -17,7 +17,7 @@
 
 typedef struct srv_keys srv_keys;
 
-/* srv_keys_open -- false after an error message: not readable, or no key in it. */
+/* srv_keys_open -- false after an error message: not readable, no key in it, or one that no header can carry. */
 bool srv_keys_open(const char *path, srv_keys **out);
 void srv_keys_close(srv_keys *k);
 /* srv_keys_reload -- reloads the file; the old keys remain valid when it cannot be read.

@@ -115,11 +115,38 @@ static void a_file_without_a_key_lets_nobody_in(void **state)
     unlink(path);
 }
 
+static void a_key_that_no_header_can_carry_is_refused(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t n;
+        bool good;
+    } cases[] = {
+#define CASE(text, good) {text, sizeof text - 1, good}
+        CASE("a~!key\n", true),         CASE("\t a b \r\n\n#\x01 no key\n", true), CASE("a\nb\x01" "c\n", false),
+        CASE("a\nb\0c\n", false),       CASE("\0\n", false),                      CASE("caf\xc3\xa9\n", false),
+        CASE("a\tb\n", false),          CASE("a\x7f", false),                     CASE("\xef\xbb\xbf" "a\n", false),
+        CASE("\n \n# name: a\n", false), CASE("", false),
+#undef CASE
+    };
+    srv_keys *k;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        assert_int_equal(fwrite(cases[i].text, 1, cases[i].n, f), cases[i].n);
+        assert_int_equal(fclose(f), 0);
+        const bool opened = srv_keys_open(path, &k);
+        if (opened != cases[i].good) fail_msg("case %zu", i);
+        if (opened) srv_keys_close(k);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(keys_are_read_and_checked),
                                        cmocka_unit_test(a_line_before_a_key_says_what_it_may),
                                        cmocka_unit_test(each_key_has_a_salt_of_its_own),
-                                       cmocka_unit_test(a_file_without_a_key_lets_nobody_in)};
+                                       cmocka_unit_test(a_file_without_a_key_lets_nobody_in),
+                                       cmocka_unit_test(a_key_that_no_header_can_carry_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
