@@ -240,6 +240,26 @@ static bool from_line(parser *p, int code)
     return opt_set(o, optarg, spelled);
 }
 
+static bool is_in(const opt *o, const opt *table)
+{
+    for (; table->kind != OPT_END; table++)
+        if (table == o) return true;
+    return false;
+}
+
+/* has_needed -- false after an error message: an option of the line has no effect without a flag. */
+static bool has_needed(const parser *p, const opt_needs *needs)
+{
+    for (; needs && needs->table; needs++)
+        for (int i = 0; !*needs->flag && i < p->n; i++) {
+            const opt *o = p->all[i];
+            if (p->origins[i].from != OPT_LINE || !is_in(o, needs->table)) continue;
+            cli_fail_with("%s: --%s needs --%s", p->command, o->name, needs->name);
+            return false;
+        }
+    return true;
+}
+
 /* prints_json -- the command has --json, and it is set. */
 static bool prints_json(const parser *p)
 {
@@ -288,6 +308,7 @@ int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *t
         if (code == '?' || code == ':') return explain(&p, code, argv[optind - 1]);
         if (!from_line(&p, code)) return -3;
     }
+    if (!has_needed(&p, usage->needs)) return -3;
     const opt *o = missing(&p);
     if (!o) return find_models(&p) ? optind : -2;
     cli_fail_with("%s: --%s %s is missing; usage: spolia %s", p.command, o->name, o->arg,

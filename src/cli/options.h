@@ -50,9 +50,18 @@ typedef struct opt {
     bool is_model; /* of OPT_STRING and OPT_LIST: opt_parse makes hf:ORG/REPO a path (hub/hub.h) */
 } opt;
 
+/* A table whose options have effect only beside a flag. On the command line they are refused without it; from the
+ * environment and the config file, which are for several commands, they are not. */
+typedef struct opt_needs {
+    const opt *table; /* NULL ends a list */
+    const bool *flag;
+    const char *name; /* of the flag */
+} opt_needs;
+
 typedef struct opt_usage {
     const char *synopsis; /* after "usage: spolia "; it begins with the command's words */
     const char *about;    /* a paragraph or more */
+    const opt_needs *needs; /* NULL: none */
 } opt_usage;
 
 /* opt_parse -- fills the destinations. Returns the index of the first operand in argv, or

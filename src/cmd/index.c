@@ -176,6 +176,8 @@ int cmd_index(int argc, char **argv)
         {0},
     };
     const opt *const tables[] = {table, pre.table, pre.model.table, NULL};
+    const opt_needs needs[] = {
+        {pre.table, &computes, "precompute"}, {pre.model.table, &computes, "precompute"}, {0}};
     int at = opt_parse(
         argc, argv,
         &(opt_usage){"index [FOLDER | FILE]... -o FILE [options]",
@@ -186,7 +188,8 @@ int cmd_index(int argc, char **argv)
                      "source code. The index\nremembers its folders: without any on the command line, all of them are "
                      "updated; a new one needs\n--add or --replace. With --precompute a model "
                      "also computes each chunk together with the\nchunks most similar to it; ask "
-                     "--store reuses these fused copies."},
+                     "--store reuses these fused copies.",
+                     needs},
         tables);
     if (at < 0) return -1 - at;
     if (b.as_json) cli_fail_as_json();

@@ -146,3 +146,12 @@ def test_an_older_index_says_how_to_rebuild_it(docs, tmp_path):
     refuse("index", docs, "-o", index, naming=["version 1", "--replace"])
     build(docs, "-o", index, "--replace")
     assert search(index, "apples")
+
+
+@pytest.mark.parametrize("option", [("--system", "Be brief."), ("-m", ROOT / "demo/model.gguf"), ("--fuse", 3), ("-t", 2), ("--store", "x")])
+def test_options_of_precomputing_need_it(docs, tmp_path, monkeypatch, option):
+    name = {"-m": "--model", "-t": "--threads"}.get(option[0], option[0])
+    refuse("index", docs, "-o", tmp_path / "i.db", *option, naming=[name, "needs --precompute"], code=2)
+    assert not (tmp_path / "i.db").exists()
+    monkeypatch.setenv("SPOLIA_ARG_" + name[2:].upper(), str(option[1]))  # for several commands
+    assert run("index", docs, "-o", tmp_path / "i.db", "--quiet").returncode == 0
