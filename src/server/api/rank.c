@@ -76,8 +76,8 @@ static sp_err bytes_of(const sp_vocab *v, const int32_t *ids, size_t n, const ch
     return SP_OK;
 }
 
-/* cut -- *out is a text of at most n_most tokens; the caller frees it. NULL: the text is that already. A piece may have
- * a blank that the text has not, and what is cut may have other tokens at its end: then it is cut again. */
+/* cut -- *out is a text of at most n_most tokens; the caller frees it. NULL: the text is that already. A piece may
+ * have a blank that the text has not, and what is cut may have other tokens at its end: then it is cut again. */
 static sp_err cut(const sp_vocab *v, const char *text, size_t n_most, char **out)
 {
     sp_err err = SP_OK;
