@@ -228,15 +228,18 @@ static sp_err send_head(putting *p)
     return err;
 }
 
-/* announce -- makes a complete copy visible, and tells the others its name. */
+/* announce -- makes a complete copy visible, and tells the others its name. After an error the store may name it, and
+ * nobody has heard of it: the index has it already, so that a sweep drops it. */
 static sp_err announce(putting *p)
 {
     bool taken;
     remote_tier *t = p->t;
+    pthread_mutex_lock(&t->lock);
+    learn(t, &p->notice, false);
+    pthread_mutex_unlock(&t->lock);
     SP_TRY(t->kind->finish(t->out.link, &taken));
     if (taken) return SP_OK;
     pthread_mutex_lock(&t->lock);
-    learn(t, &p->notice, false);
     t->stats.n_put++;
     t->stats.bytes_written += bytes_of(&p->notice);
     pthread_mutex_unlock(&t->lock);
