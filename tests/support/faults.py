@@ -29,6 +29,8 @@ SHIPS, MILLS, CARTS = ({"title": f"{what}s", "text": " ".join(f"{what} {i} is ne
                                                               for i in range(1, 23))}
                        for what, where, k in (("Ship", "port", 7), ("Mill", "hill", 5), ("Cart", "gate", 11)))
 TREE = {"type": "tree", "id": "t", "paths": [["Elm", "near", "Oak"], ["Elm", "by", "Fir"]]}
+LIST = {"type": "list", "items": ["Boats leave at nine.", "The quay has two hotels.", "Elm is near Oak."]}
+TABLE = {"type": "table", "header": "boat | leaves", "rows": ["Tern | nine", "Gull | noon"]}
 ANSWER = {"max_tokens": 4, "temperature": 0}
 PAGE = "<html><body><h1>Boats</h1>" + "".join(
     f"<p>Boat number {i} is <b>red</b> &amp; has {i + 2} sails.</p><ul><li>oars</li><li>a keel</li></ul>"
@@ -60,6 +62,8 @@ def requests_of(embedding):
         ("/v1/chat/completions", {**chat, "documents": [BOATS, HARBOUR], "n": 2}),
         ("/v1/chat/completions", {**chat, "documents": [HARBOUR, BOATS, TREE]}),
         ("/v1/chat/completions", {**chat, "documents": [TREE]}),
+        ("/v1/chat/completions", {**chat, "documents": [LIST, BOATS, TABLE]}),
+        ("/v1/chat/completions", {**chat, "documents": [TREE, HARBOUR, LIST], "tree": "shifted"}),
         ("/v1/chat/completions", {**chat, "max_tokens": 30, "response_format": {
             "type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}}),
         ("/v1/chat/completions", {**chat, "max_tokens": 12, "documents": [HARBOUR], "stream": True}),
@@ -79,6 +83,15 @@ def requests_of(embedding):
         calls += [("/v1/embeddings", {"input": ["the river", "a wall of stones"]}),
                   ("/api/embed", {"input": ["a river"], "model": "m"})]
     return calls
+
+
+def tree(rng):
+    """Some branches of one tree, or some of its leaves as a list or a table."""
+    leaves = rng.sample([f"{what} {i} is near {where}." for i, (what, where) in enumerate(
+        [("Elm", "Oak"), ("Fir", "Yew"), ("Ash", "Elm"), ("Oak", "Fir")])], rng.randint(1, 4))
+    return rng.choice([{"type": "tree", "nodes": [{"text": "Trees:"}, *({"text": x, "parent": rng.randrange(i + 1)}
+                                                                        for i, x in enumerate(leaves))]},
+                       {"type": "list", "items": leaves}, {"type": "table", "header": "Trees", "rows": leaves}])
 
 
 def long_requests():
@@ -119,7 +132,8 @@ class Faults:
         self.words = (ctypes.c_uint32 * (BYTES // 4)).from_buffer(self.map)
 
     def env(self, below):
-        return {"LD_PRELOAD": str(self.preload), "SPOLIA_FAULTS": str(self.path), "SPOLIA_FAULTS_DIR": str(below)}
+        return {**os.environ, "LD_PRELOAD": str(self.preload), "SPOLIA_FAULTS": str(self.path),
+                "SPOLIA_FAULTS_DIR": str(below), "ASAN_OPTIONS": OPTIONS, "TSAN_OPTIONS": OPTIONS}
 
     def set(self, seed=0, hang_ms=0, **one_in):
         for i, kind in enumerate(KINDS):
@@ -155,9 +169,8 @@ class Server:
         command = [program, "serve", "-m", model, "--port", "0", "--reuse", "prefix", "--store", folder,
                    *NO_LIMITS, *more]
         command += ["--embedding", embedding] if embedding else []
-        env = {**os.environ, **faults.env(folder), "ASAN_OPTIONS": OPTIONS, "TSAN_OPTIONS": OPTIONS}
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=self.log, text=True,
-                                        env=env)
+                                        env=faults.env(folder))
         line = self.process.stdout.readline()
         self.started = line.startswith("listening on ")
         self.url = line.split()[-1] if self.started else ""

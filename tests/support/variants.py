@@ -14,25 +14,40 @@ class Variant(typing.NamedTuple):
     collects: bool = False  # documents in a collection
     keys: tuple = (None,)  # of tenants, in {folder}/keys
     sparse: bool = False  # answers read a part of long prompts
+    waits: bool = False  # for a disk that hangs: what requests read is in a file that fails, too
+    keeps: bool = True  # copies that were just used are still there
 
 
 SMALL = "--kv-memory 1 --host-memory 400K --store-max 2M"
+AWAY = "-ctk f16 --kv-memory 1 --context-memory 600K --context-dir {folder}/store --host-memory 400K"
+SPARSE = "--decode sparse:160,depth=0"
+KEYS = "--api-keys {folder}/keys"
+TWO = ("red-key", "blue-key")
 VARIANTS = {
     "prefix": Variant("exact reuse, a store", "--reuse prefix"),
     "small": Variant("exact reuse in q8_0; memory, host tier and disk hold a few copies each",
                      f"--reuse prefix -ctk q8_0 {SMALL}"),
-    "context": Variant("exact reuse in f16; a file has what --context-memory does not hold",
-                       "--reuse prefix -ctk f16 --kv-memory 1 --context-memory 600K --context-dir {folder} "
-                       "--host-memory 400K"),
+    "context": Variant("exact reuse in f16; a file, which fails, too, has what --context-memory does not hold",
+                       f"--reuse prefix {AWAY}", waits=True),
     "fused": Variant("copies fused with their neighbours, a collection, idle copies, as small",
                      f"--reuse fusion --idle-copies 0.3 {SMALL}", False, collects=True),
     "craft": Variant("Cache-Craft, two copies of a chunk, as small", f"--reuse craft --max-variants 2 {SMALL}", False),
     "tenants": Variant("full reuse, a collection, two API keys with documents of the same names and texts",
-                       "--reuse full --api-keys {folder}/keys", False, collects=True, keys=("red-key", "blue-key")),
-    "sparse": Variant("exact reuse in f16, sparse decoding, as small",
-                      f"--reuse prefix -ctk f16 --decode sparse:160,depth=0 {SMALL}", sparse=True),
+                       f"--reuse full {KEYS}", False, collects=True, keys=TWO),
+    "sparse": Variant("exact reuse in f16, sparse decoding, as small", f"--reuse prefix -ctk f16 {SPARSE} {SMALL}",
+                      sparse=True),
     "redis": Variant("full reuse, copies in a Redis that is killed, stopped, full or read-only, and a second server",
                      "--reuse full --load-timeout 500", False, True),
+    "sparse-context": Variant("as context, sparse decoding", f"--reuse prefix {AWAY} {SPARSE}", sparse=True,
+                              waits=True),
+    "sparse-fused": Variant("as fused, in f16, sparse decoding",
+                            f"--reuse fusion --idle-copies 0.3 -ctk f16 {SPARSE} {SMALL.replace('memory 1', 'memory 2')}",
+                            False, collects=True,
+                            sparse=True),
+    "tenants-small": Variant("as tenants, and small", f"--reuse full {KEYS} {SMALL}", False, collects=True, keys=TWO,
+                             keeps=False),
+    "tenants-redis": Variant("as tenants and redis, the tiers above it small",
+                             f"--reuse full --load-timeout 500 {KEYS} {SMALL}", False, True, keys=TWO, keeps=False),
 }
 
 
@@ -42,7 +57,7 @@ def available():
 
 
 def table():
-    return "\n".join(f"  {name:8} {v.what}" for name, v in VARIANTS.items())
+    return "\n".join(f"  {name:14} {v.what}" for name, v in VARIANTS.items())
 
 
 class Shared:
