@@ -278,8 +278,8 @@ void sp_plan_seal_done(sp_plan *p, int from, int upto)
 {
     for (int i = from; i < upto; i++) {
         const sp_span *s = &p->spans[p->todo[i].span];
-        const int32_t slot = s->first + p->todo[i].index, end = slot / SP_BLOCK_TOKENS * SP_BLOCK_TOKENS;
-        const bool is_last = (slot + 1) % SP_BLOCK_TOKENS == 0 && end >= s->first; /* I1: its others are computed */
+        const int32_t slot = s->first + p->todo[i].index; /* first is 0 unless the span is joined, or known */
+        const bool is_last = (slot + 1) % SP_BLOCK_TOKENS == 0; /* I1: its others are computed */
         if (is_last && !s->joined) sp_kv_seal(p->pool, &s->blocks[slot / SP_BLOCK_TOKENS], 1);
     }
 }

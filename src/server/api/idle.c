@@ -227,7 +227,6 @@ static bool compute(srv_idle *i, round *r, size_t at, int64_t *left, srv_idle_re
     sum->n_computed += done.fresh;
     sum->n_done++;
     of->last.n_done++;
-    of->last.n_computed += done.fresh;
     return true;
 }
 

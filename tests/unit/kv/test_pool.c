@@ -389,6 +389,42 @@ static void a_block_that_leaves_while_it_is_read_is_read_elsewhere(void **state)
     small_pool_end(pool);
 }
 
+static sp_err read_nothing(void *user, sp_kv_run run, uint8_t *to)
+{
+    return sp_fail(SP_E_IO, "nothing is elsewhere");
+}
+
+/* Memory that the system takes back reads as zeros. Blocks come back one by one: pages of several go with the last. */
+static void gives_back_the_memory_of_free_blocks(bool by_head)
+{
+    enum { N = 64, KEPT = 40 };
+    const sp_kv_shape shape = {.n_layers = 3, .n_heads = 2, .head = 32, .type = SP_F16};
+    sp_kv_pool *pool = NULL;
+    uint32_t blocks[N];
+    assert_ok(sp_kv_pool_create(small_device(), &shape, N, &pool));
+    assert_ok(sp_kv_pool_let_leave(pool, &(sp_kv_elsewhere){.read = read_nothing, .user = pool, .by_head = by_head}));
+    assert_ok(sp_kv_acquire(pool, N, blocks));
+    const int planes = sp_kv_pool_n_planes(pool);
+    const size_t n_bytes = sp_kv_pool_layer_block_bytes(pool) / (size_t)planes;
+    for (int k = 0; k < 3 * planes; k++)
+        for (uint32_t i = 0; i < N; i++) memset(sp_kv_pool_bytes_at(pool, k / planes, k % planes, i), 7, n_bytes);
+    for (uint32_t i = 0; i < N; i++)
+        if (i != KEPT) sp_kv_release(pool, &i, 1);
+    for (int k = 0; k < 3 * planes; k++)
+        for (uint32_t i = 4; i + 4 < N; i++)
+            if (i + 4 < KEPT || i == KEPT || i > KEPT + 4)
+                assert_int_equal(*sp_kv_pool_bytes_at(pool, k / planes, k % planes, i), i == KEPT ? 7 : 0);
+    const uint32_t kept = KEPT;
+    sp_kv_release(pool, &kept, 1);
+    small_pool_end(pool);
+}
+
+static void a_pool_whose_blocks_may_leave_gives_back_the_memory_of_free_ones(void **state)
+{
+    gives_back_the_memory_of_free_blocks(false);
+    gives_back_the_memory_of_free_blocks(true);
+}
+
 static void creation_survives_faults(void **state)
 {
     sp_kv_pool *pool = NULL;
@@ -516,6 +552,7 @@ int main(void)
         cmocka_unit_test(shapes_that_cannot_be_are_refused),
         cmocka_unit_test(more_than_there_is_cannot_be_had),
         cmocka_unit_test(a_block_that_leaves_while_it_is_read_is_read_elsewhere),
+        cmocka_unit_test(a_pool_whose_blocks_may_leave_gives_back_the_memory_of_free_ones),
         cmocka_unit_test(creation_survives_faults),
         cmocka_unit_test(threads_share_the_pool),
         cmocka_unit_test(blocks_released_by_several_threads_are_free_once),

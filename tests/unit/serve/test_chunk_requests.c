@@ -243,6 +243,27 @@ static void waiting_requests_expect_chunks(void **state)
     }
 }
 
+/* What the order of the queue goes by: head and two chunks are cached, a share of the chunks will be recomputed. */
+static void waiting_requests_count_what_is_cached(void **state)
+{
+    policy how = {"full", 0};
+    for (int i = 0; i < 2; i++, how = fusion) {
+        sp_context *c = open_with((sp_context_opts){
+            .reuse.policy = how.name, .reuse.recompute = how.recompute, .max_requests = 1, .queue.order = "reorder"});
+        sp_request_destroy(ask(c, "01", "When?", 2));
+        sp_request *busy = submit(c, "2", "How?", 8), *waits = submit(c, "013", "Where?", 2);
+        while (!sp_request_result(busy)->n_generated) step(c);
+        const sp_segment *s = waits->prompt.segs;
+        const int32_t chunks = s[1].n + s[2].n, rest = s[3].n + s[4].n;
+        assert_int_equal(waits->place.waiting.n_cached, s[0].n + chunks);
+        assert_int_equal(waits->place.waiting.n_computed, rest + (int32_t)(how.recompute * (float)chunks));
+        run(c, waits);
+        sp_request_destroy(busy);
+        sp_request_destroy(waits);
+        close_clean(c);
+    }
+}
+
 /* The window is the queue: the last of many waiting requests counts, and least. */
 static void the_last_of_a_long_queue_is_expected(void **state)
 {
@@ -598,6 +619,7 @@ int main(void)
         cmocka_unit_test(no_chunks_is_prefix),
         cmocka_unit_test(a_prompt_may_end_in_a_chunk),
         cmocka_unit_test(waiting_requests_expect_chunks),
+        cmocka_unit_test(waiting_requests_count_what_is_cached),
         cmocka_unit_test(the_last_of_a_long_queue_is_expected),
         cmocka_unit_test(copies_cost_what_the_profile_says),
         cmocka_unit_test(replacement_weighs_requests_not_the_clock),

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/api/anthropic.h"
+#include "server/api/dialect.h"
 #include "server/api/ollama.h"
 #include "server/api/responses.h"
 #include "support/check.h"
@@ -194,6 +195,34 @@ static void prompts_of_ollama_are_chats_unless_raw(void **state)
     is_refused(d, "{\"prompt\": \"a\", \"images\": [\"AAAA\"]}", "images");
 }
 
+/* -- llama.cpp -------------------------------------------------------------------------------------------- */
+
+static void gaps_are_filled_after_other_files(void **state)
+{
+    const srv_dialect *d = &srv_llama_infill;
+    static const char two[] = "{\"input_prefix\": \"a\", \"input_suffix\": \"z\", \"prompt\": \"b\", "
+                              "\"input_extra\": [{\"filename\": \"x.c\", \"text\": \"X\"}, {\"text\": \"Y\"}]}";
+    becomes(d, two, "prompt", "\"# x.c\\nX\\n\\n# \\nY\\n\\nab\"");
+    becomes(d, two, "suffix", "\"z\"");
+    becomes(d, two, "input_extra", "");
+    becomes(d, "{\"input_prefix\": \"a\", \"input_suffix\": \"\"}", "prompt", "\"a\"");
+    becomes(d, "{\"input_prefix\": \"a\", \"input_suffix\": \"\"}", "suffix", "");
+    is_refused(d, "{\"input_suffix\": \"z\"}", "input_prefix");
+    is_refused(d, "{\"input_prefix\": \"a\"}", "input_suffix");
+    is_refused(d, "{\"input_prefix\": \"a\", \"input_suffix\": \"\", \"input_extra\": [{\"text\": \"Y\"}, {}]}",
+               "input_extra");
+}
+
+static void completions_take_one_prompt_and_have_no_limit(void **state)
+{
+    const srv_dialect *d = &srv_llama_completion;
+    becomes(d, "{\"prompt\": \"a\"}", "n_predict", "-1");
+    becomes(d, "{\"prompt\": \"a\", \"n_predict\": 3, \"max_tokens\": 9}", "n_predict", "3");
+    becomes(d, "{\"prompt\": \"a\", \"max_tokens\": 9}", "max_tokens", "");
+    becomes(d, "{\"prompt\": [1, 2]}", "prompt", "[1, 2]");
+    is_refused(d, "{\"prompt\": [\"a\", \"b\"]}", "prompt");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +235,8 @@ int main(void)
         cmocka_unit_test(options_of_ollama_are_fields_of_a_chat),
         cmocka_unit_test(calls_of_ollama_get_ids_and_results_those_of_calls),
         cmocka_unit_test(prompts_of_ollama_are_chats_unless_raw),
+        cmocka_unit_test(gaps_are_filled_after_other_files),
+        cmocka_unit_test(completions_take_one_prompt_and_have_no_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

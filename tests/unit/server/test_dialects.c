@@ -502,6 +502,47 @@ static void ollama_counts_in_nanoseconds(void **state)
     json_decref(o);
 }
 
+/* -- llama.cpp --------------------------------------------------------------------------------------------- */
+
+static void a_completion_of_llama_is_what_its_events_say(void **state)
+{
+    static const char *const ends[] = {"eos", "word", "limit"};
+    for (int i = 0; i < 3; i++) {
+        const sp_finish finish = i < 2 ? SP_FINISH_STOP : SP_FINISH_LENGTH;
+        answer *a = answer_of(&srv_llama_completion, i ? "Anna" : "Anna.\nBerg.", finish, false);
+        a->request.account.result.stop = i == 1 ? "END" : NULL;
+        a->job.task.sampling =
+            (sp_sampling){.temperature = 0.5f, .top_k = 4, .top_p = 0.25f, .min_p = 0.125f, .seed = 6};
+        a->job.task.max_tokens = 12;
+        json_t *whole = srv_llama_completion.whole(&a->job), *sent = play(a, 2), *text = json_object();
+        const size_t n = json_array_size(sent);
+        for (size_t k = 0; k < n; k++) {
+            const json_t *o = json_array_get(sent, k);
+            append(text, "content", text_at(o, "content"));
+            assert_int_equal(json_is_true(at(o, "stop")), k + 1 == n);
+            assert_int_equal(number_at(o, "tokens_evaluated"), 100);
+            assert_int_equal(number_at(o, "tokens_predicted"), k + 1 == n ? 9 : 0);
+        }
+        assert_true(n > 2 && is(text, "content", a->text) && is(whole, "content", a->text));
+        json_t *last = json_incref(json_array_get(sent, n - 1));
+        json_object_set(last, "content", at(whole, "content"));
+        assert_true(json_equal(last, whole));
+        assert_true(is(whole, "stop_type", ends[i]) && is(whole, "stopping_word", i == 1 ? "END" : ""));
+        assert_true(is(whole, "model", "tiny") && json_is_false(at(whole, "truncated")));
+        assert_int_equal(json_is_true(at(whole, "has_new_line")), i == 0);
+        assert_int_equal(number_at(whole, "tokens_cached"), 109);
+        json_t *settings = json_pack("{s:i, s:f, s:i, s:f, s:f, s:i}", "n_predict", 12, "temperature", 0.5, "top_k", 4,
+                                     "top_p", 0.25, "min_p", 0.125, "seed", 6);
+        assert_true(json_equal(at(whole, "generation_settings"), settings));
+        json_decref(settings);
+        json_decref(last);
+        json_decref(text);
+        json_decref(sent);
+        json_decref(whole);
+        answer_free(a);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -517,6 +558,7 @@ int main(void)
         cmocka_unit_test(a_response_has_its_calls_in_order),
         cmocka_unit_test(a_chat_of_ollama_is_what_its_lines_say),
         cmocka_unit_test(ollama_counts_in_nanoseconds),
+        cmocka_unit_test(a_completion_of_llama_is_what_its_events_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,6 +55,7 @@ static const struct {
     {THOUGHTS_CHANNELS, " to=functions.boats<|channel|>commentary json<|message|>{}", "", "", "{}"},
     {THOUGHTS_CHANNELS, "<|channel|>commentary to=functions.none json<|message|>{\"a\": 1}<|call|>", "",
      "{\"a\": 1}", NULL},
+    {THOUGHTS_CHANNELS, CALL " {\"n\": 3} \n<|call|>", "", "", "{\"n\": 3}"},
     {THOUGHTS_CHANNELS, CALL "nothing", "", "nothing", NULL},
     {THOUGHTS_CHANNELS, "<|channel|>analysis to=python code<|message|>1 + 1<|call|>", "1 + 1", "", NULL},
     {THOUGHTS_CHANNELS, "<|channel|>analysis", "", "", NULL},
