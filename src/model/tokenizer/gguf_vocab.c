@@ -50,6 +50,8 @@ static sp_err read_scalars(const sp_gguf *g, bool bos, sp_vocab_spec *v)
     SP_TRY(read_id(g, KEY "bos_token_id", n, low && !t5 ? 1 : -1, &v->marks.bos));
     SP_TRY(read_id(g, KEY "eos_token_id", n, low ? (t5 ? 1 : 2) : -1, &v->marks.eos));
     SP_TRY(read_id(g, KEY "unknown_token_id", n, low ? (t5 ? 2 : 0) : -1, &v->marks.unk));
+    /* Byte-level vocabularies drop a byte that they lack. Converters name their padding or end of text here. */
+    if (!v->spm) v->marks.unk = -1;
     SP_TRY(read_id(g, KEY "eot_token_id", n, -1, &v->marks.eot));
     SP_TRY(read_id(g, KEY "eom_token_id", n, -1, &v->marks.ends[0])); /* a message, a call for example */
     v->marks.n_ends = v->marks.ends[0] >= 0;

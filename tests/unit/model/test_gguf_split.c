@@ -34,6 +34,7 @@ static void put(const char *name, int no, int count, int total, const char *tens
     gw_file(&w, &file);
     temp_folder_write(&folder, name, file.v, file.n);
     sp_vec_fini(&file);
+    gw_end(&w);
 }
 
 static void refuse(const char *name, sp_err code, const char *text)

@@ -150,6 +150,20 @@ static void byte_level_names_its_pre_tokenizer(void **state)
     sp_tokenizer_destroy(t);
 }
 
+ENTRY(end_as_unknown, gw_u32(w, KEY "unknown_token_id", 4))
+
+/* As the `tokenizers` library does: a text never becomes a control token. */
+static void byte_level_drops_bytes_without_a_token(void **state)
+{
+    sp_tokens ids = {0};
+    sp_tokenizer *t = good_vocab(&(vocab){.model = "gpt2", .pre = "gpt-2", .more = end_as_unknown});
+    assert_int_equal(sp_tokenizer_encode(t, "axb", 3, 0, &ids), SP_OK);
+    assert_int_equal(ids.n, 1);
+    assert_int_equal(ids.v[0], 2);
+    sp_vec_fini(&ids);
+    sp_tokenizer_destroy(t);
+}
+
 static void a_file_may_have_none(void **state)
 {
     sp_tokenizer *t = (sp_tokenizer *)state;
@@ -313,6 +327,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sentencepiece_has_defaults),
         cmocka_unit_test(byte_level_names_its_pre_tokenizer),
+        cmocka_unit_test(byte_level_drops_bytes_without_a_token),
         cmocka_unit_test(a_file_may_have_none),
         cmocka_unit_test(vocabularies_are_checked),
         cmocka_unit_test(models_carry_their_tokenizer),
