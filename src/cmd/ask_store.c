@@ -7,9 +7,13 @@
  */
 #include "cmd/ask_store.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/cache_dir.h"
 #include "cli/cli.h"
@@ -24,10 +28,30 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* may_read -- whether this user may read the folder and those in it; else errno says why not. */
+static bool may_read(const char *path)
+{
+    DIR *all = opendir(path);
+    if (!all) return false;
+    bool good = true;
+    for (const struct dirent *e; good && (e = readdir(all));) {
+        struct stat st;
+        if (e->d_name[0] == '.' || fstatat(dirfd(all), e->d_name, &st, 0) != 0 || !S_ISDIR(st.st_mode)) continue;
+        good = faccessat(dirfd(all), e->d_name, R_OK | X_OK, AT_EACCESS) == 0;
+    }
+    const int number = errno;
+    closedir(all);
+    errno = number;
+    return good;
+}
+
+/* beside -- another user's store that cannot even be read is no reason not to answer. */
 static bool beside(ask_store *s, const char *index)
 {
     int n = index ? snprintf(s->path, sizeof s->path, "%s.kv", index) : -1;
-    if (n > 0 && (size_t)n < sizeof s->path && is_folder(s->path)) return true;
+    const bool there = n > 0 && (size_t)n < sizeof s->path && is_folder(s->path);
+    if (there && may_read(s->path)) return true;
+    if (there) cli_warn("%s: %s; its copies are not used", s->path, strerror(errno));
     s->path[0] = '\0';
     return false;
 }

@@ -328,7 +328,7 @@ static bool check_size(run *r, bool quiet)
     const int64_t usable = store.max_bytes / 8 * 7; /* the rest is for moving copies */
     const int64_t room_left = store.disk_free - store.disk_reserve;
     if (!store.writes)
-        cli_fail_with("%s: another process writes this store", r->store);
+        cli_fail_with("%s: the store is only read (see above): name another with --store", r->store);
     else if (new_bytes > room_left)
         cli_fail_with("%s: the copies need %s more, but only %s of the disk can be used; nothing "
                       "was computed",

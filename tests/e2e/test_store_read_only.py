@@ -1,5 +1,6 @@
 """A store on a file system that is mounted read-only is read, and so are registered documents; nothing is written."""
 import json
+import os
 import subprocess
 
 import pytest
@@ -43,6 +44,71 @@ def test_ask_reuses_copies_of_a_read_only_store(stored):
     assert json.loads(done.stdout)["usage"]["reused_tokens"] > 0
     assert "read-only" in done.stderr
     assert {p: p.stat().st_mtime_ns for p in store.rglob("*")} == before
+
+
+def as_other_user(*command):
+    """As one whom the bits of files bind: root loses the right to pass over them."""
+    drop = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    return [*drop, *map(str, command)]
+
+
+@pytest.fixture
+def beside(tmp_path):
+    """An index with a store of its own; what may(bits) gives to all in it ends with the test."""
+    index = tmp_path / "demo.db"
+    succeed("index", ROOT / "demo/docs", "-o", index, "-q", "--precompute", "-m", MODEL, "--fuse", "0")
+    store = tmp_path / "demo.db.kv"
+    paths = [*store.rglob("*"), store]
+
+    def may(folders, files):
+        for p in paths:
+            p.chmod(folders if p.is_dir() else files)
+    yield index, store, may
+    may(0o700, 0o600)
+
+
+def ask_beside(index, *options):
+    command = as_other_user(PROGRAM, "ask", "-m", MODEL, "--index", index, "-n", "4", "--guard", "0", "--json",
+                            *options, "Where do boats leave?")
+    env = {**os.environ, "SPOLIA_ARG_NO_STORE": "0", "XDG_CACHE_HOME": str(index.parent / "cache")}
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=300)
+
+
+def test_ask_reads_the_store_of_another_user(beside):
+    index, store, may = beside
+    may(0o555, 0o444)
+    before = {p: p.stat().st_mtime_ns for p in store.rglob("*")}
+    done = ask_beside(index, "--reuse", "full", "--unfused")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["usage"]["reused_tokens"] > 0, done
+    assert done.stderr.count("may not write") == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+    other = ask_beside(index, "--reuse", "full", "--unfused", "-ctk", "f32")  # there are no copies of this type
+    assert other.returncode == 0 and json.loads(other.stdout)["usage"]["reused_tokens"] == 0, other.stderr
+    assert other.stderr.count("may not write") == 1, other.stderr
+    assert {p: p.stat().st_mtime_ns for p in store.rglob("*")} == before
+
+
+def test_ask_leaves_out_a_store_that_it_may_not_read(beside):
+    index, store, may = beside
+    for folders in (0o000, 0o311):
+        may(folders, 0o000)
+        done = ask_beside(index)
+        assert done.returncode == 0 and json.loads(done.stdout)["text"], done.stderr
+        assert "demo.db.kv: Permission denied; its copies are not used" in done.stderr
+    may(0o000, 0o000)
+    store.chmod(0o755)  # but not what is in it
+    assert "its copies are not used" in ask_beside(index).stderr
+    named = ask_beside(index, "--store", store)
+    assert named.returncode == 1 and "Permission denied" in named.stderr, named
+
+
+def test_precompute_needs_a_store_that_it_may_write(beside):
+    index, _, may = beside
+    may(0o555, 0o444)
+    command = as_other_user(PROGRAM, "precompute", index, "-m", MODEL)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and "this user may not write here" in done.stderr, done.stderr
+    assert "demo.db.kv: the store is only read (see above): name another with --store" in done.stderr
 
 
 def test_serve_reads_documents_and_copies_of_a_read_only_store(tmp_path, start):

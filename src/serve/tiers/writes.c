@@ -66,12 +66,14 @@ static void count_given_up(sp_tiers *t)
              (long long)(t->timeout_us / 1000));
 }
 
-/* note_failure -- warns once until there is room again. Copies whose parents were not written do not count. */
+/* note_failure -- warns once until there is room again; opening a store has said that it is only read. Copies whose
+ * parents were not written do not count. */
 static void note_failure(sp_tiers *t, const sp_write *x)
 {
     const sp_err err = x->post.err;
     bool follows = x->copy->facts.kind == SP_COPY_PATH && err == SP_E_NOTFOUND;
     bool told = follows || err == SP_E_CANCELED || (err == SP_E_LIMIT && t->writes.full);
+    told |= !sp_tiers_writes(t);
     sp_log(told ? SP_LOG_DEBUG : SP_LOG_WARN, "a copy was not stored: %s", x->post.detail);
     if (follows) return;
     t->writes.n_failed++;

@@ -54,6 +54,7 @@ struct sp_disk_tier {
     sp_tier_evict evict;
     char *folder;      /* of the namespace */
     int lock_fd;       /* -1: another process writes */
+    bool is_absent; /* there is no folder of this namespace, and none can be made */
     char refused[160]; /* why this one does not */
 
     /* -- under lock, held for look-ups in memory only */

@@ -127,7 +127,7 @@ sp_err sp_disk_refresh(sp_disk_tier *d)
 {
     line_list lines = {0};
     bool replaced;
-    if (d->lock_fd >= 0) return SP_OK; /* the writer's index is always current */
+    if (d->lock_fd >= 0 || d->is_absent) return SP_OK; /* the writer's index is always current */
     pthread_mutex_lock(&d->journal_lock);
     sp_err err = read_news(d, &lines, &replaced);
     pthread_mutex_lock(&d->lock);
@@ -165,6 +165,27 @@ void sp_disk_quarantine(sp_disk_tier *d, const sp_tier_key *key, const sp_disk_p
 
 /* -- the writer's folder -------------------------------------------------------------------- */
 
+/* only_reads -- whether an error means that this user, or anybody, cannot write here. Then the tier says so and reads. */
+static bool only_reads(sp_disk_tier *d, int number, bool must_write)
+{
+    if (must_write || (number != EROFS && number != EACCES && number != EPERM)) return false;
+    snprintf(d->refused, sizeof d->refused, "%s; the store is only read",
+             number == EROFS ? "the file system is read-only" : "this user may not write here");
+    sp_log(SP_LOG_WARN, "%s: %s", d->folder, d->refused);
+    return true;
+}
+
+/* make_folder -- or finds that none can be made, in a store that can be read. */
+static sp_err make_folder(sp_disk_tier *d, const sp_disk_tier_opts *o)
+{
+    SP_TRY(sp_files_make_folder(o->dir));
+    if (mkdir(d->folder, 0700) == 0 || errno == EEXIST) return SP_OK;
+    const int number = errno;
+    d->is_absent = faccessat(AT_FDCWD, o->dir, R_OK | X_OK, AT_EACCESS) == 0 && only_reads(d, number, o->must_write);
+    if (d->is_absent) return SP_OK;
+    return sp_fail(SP_E_IO, "%s: cannot make the folder: %s", d->folder, strerror(number));
+}
+
 /* lock_folder -- I4. */
 static sp_err lock_folder(sp_disk_tier *d, bool must_write)
 {
@@ -174,14 +195,12 @@ static sp_err lock_folder(sp_disk_tier *d, bool must_write)
     sp_err err = sp_bytes_addf(&path, "%s/lock", d->folder);
     if (err == SP_OK) err = sp_bytes_add(&path, "", 1);
     int fd = err == SP_OK ? open(path.v, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
-    if (err == SP_OK && fd < 0 && errno == EROFS && !must_write) {
-        snprintf(d->refused, sizeof d->refused, "the file system is read-only; the store is only read");
-        sp_log(SP_LOG_WARN, "%s: %s", d->folder, d->refused);
+    const int number = errno;
+    if (err == SP_OK && fd < 0 && only_reads(d, number, must_write)) {
         sp_vec_fini(&path);
         return SP_OK;
     }
-    if (err == SP_OK && fd < 0)
-        err = sp_fail(SP_E_IO, "%s: cannot open: %s", path.v, strerror(errno));
+    if (err == SP_OK && fd < 0) err = sp_fail(SP_E_IO, "%s: cannot open: %s", path.v, strerror(number));
     if (err == SP_OK && fcntl(fd, F_OFD_SETLK, &lock) == 0) {
         int n = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
         if (ftruncate(fd, 0) != 0 || pwrite(fd, pid, (size_t)n, 0) != n)
@@ -328,8 +347,8 @@ static sp_err open_folder(sp_disk_tier *d, const sp_disk_tier_opts *o)
     if (o->read_only) {
         snprintf(d->refused, sizeof d->refused, "the store was opened for reading only");
     } else {
-        SP_TRY(sp_files_make_folder(o->dir));
-        SP_TRY(sp_files_make_folder(d->folder));
+        SP_TRY(make_folder(d, o));
+        if (d->is_absent) return SP_OK;
         SP_TRY(lock_folder(d, o->must_write));
     }
     const bool writer = d->lock_fd >= 0;
