@@ -1,5 +1,6 @@
 #include "retrieve/shelf_int.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "retrieve/libxml.h"
 
@@ -95,7 +96,10 @@ static sp_err leave_no_page_free(sp_shelf *s)
     int64_t on;
     SP_TRY(number(s, "PRAGMA auto_vacuum", &on));
     if (on) return SP_OK;
+    const int64_t start = sp_clock_us();
+    sp_log(SP_LOG_WARN, "%s: is rewritten once, so that deleted texts leave nothing in it", s->path);
     sp_err err = exec(s, "PRAGMA temp_store = FILE; PRAGMA auto_vacuum = FULL; VACUUM; PRAGMA temp_store = MEMORY;");
+    if (err == SP_OK) sp_log(SP_LOG_WARN, "%s: rewritten in %.1f s", s->path, (double)(sp_clock_us() - start) / 1e6);
     if (err == SP_OK || err == SP_E_FORMAT) return err;
     sp_log(SP_LOG_WARN, "%s: cannot be rewritten, so a failed write may leave texts in its free pages: %s", s->path,
            sp_error_detail());

@@ -188,6 +188,26 @@ def test_what_would_be_lost_is_refused(server, path, change, begins):
     assert status == 400 and said(e).startswith(begins), e
 
 
+def test_no_limit_is_minus_one_where_peers_have_it(start):
+    """llama-server and LM Studio take max_tokens: -1; Anthropic and OpenAI's responses do not."""
+    server = start("-c", 700)
+    ask = {"messages": QUESTION, "prompt": "Who?", "input": "Who?", "stream": False, **SURE}
+
+    def length(path, **fields):
+        status, o = server.call(path, {**ask, **fields})
+        assert status == 200, o
+        return o["usage"]["completion_tokens"] if "usage" in o else o["tokens_predicted"]
+    for path in ("/v1/chat/completions", "/v1/completions", "/completion"):
+        for name in ("max_tokens", "max_completion_tokens", "n_predict"):
+            assert length(path, **{name: 5}) == 5, (path, name)
+            assert length(path, **{name: -1}) > 600, (path, name)  # -n is 512
+            status, e = server.call(path, {**ask, name: -2})
+            assert status == 400 and "is -2 and must be" in said(e), e
+    for path, name in [("/v1/messages", "max_tokens"), ("/v1/responses", "max_output_tokens")]:
+        status, e = server.call(path, {**{k: v for k, v in ask.items() if k != "prompt"}, name: -1})
+        assert status == 400 and f"{name} is -1 and must be" in said(e), e
+
+
 def test_values_that_ask_for_nothing_are_not_lost(server):
     for path, change in [("/api/chat", {"logprobs": False, "top_logprobs": 0, "tools": None}), ("/api/generate", {"context": [], "images": []}),
                          ("/v1/messages", {"mcp_servers": [], "tools": None, "system": None}), ("/v1/completions", {"documents": []})]:

@@ -159,6 +159,11 @@ def test_small_endpoints(server):
     before = server.metric("generation_tokens_total")
     _, answer = server.call("/v1/chat/completions", chat())
     assert server.metric("generation_tokens_total") == before + answer["usage"]["completion_tokens"]
+    names = ("prompt_tokens_total", 'prompt_tokens_by_source_total{source="memory"}', "generation_tokens_total")
+    before = [server.metric(name) for name in names]
+    usage = server.call("/v1/chat/completions", chat(n=3))[1]["usage"]  # the prompt counts once
+    added = [server.metric(name) - b for name, b in zip(names, before)]
+    assert added == [usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"], usage["completion_tokens"]]
     assert server.call("/nowhere")[0] == 404
     assert server.call("/v1/models", b"{}")[0] == 405
 

@@ -264,6 +264,7 @@ json_t *srv_anthropic_body(srv_fields *f, bool *chat)
     refuse_hosted(f);
     read_messages(&r);
     if (!srv_field(f, "max_tokens")) srv_fields_refuse(f, "max_tokens", "max_tokens is missing");
+    srv_field_int(f, "max_tokens", 0, 0, INT32_MAX); /* -1, which chats may have, is refused */
     if (strcmp(thinking, "enabled") == 0) json_object_set_new(out, "think", json_true());
     if (documents) json_array_extend(r.documents, (json_t *)documents);
     json_object_set_new(out, "messages", r.messages);

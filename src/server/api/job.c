@@ -298,8 +298,9 @@ void srv_job_destroy(srv_job *j)
         const sp_result *r = srv_job_result(j, i);
         bool answered = r->finish == SP_FINISH_STOP || r->finish == SP_FINISH_LENGTH;
         srv_pace_end(&j->s->pace, j->choices[i].n_prompt, answered, srv_now_us());
-        if (!j->is_wrong) srv_metrics_observe(&j->s->metrics, r);
-        if (!j->is_wrong) srv_record_add(j->record, r, i % j->task.n == 0);
+        const bool first = i % j->task.n == 0; /* a prompt counts once */
+        if (!j->is_wrong) srv_metrics_observe(&j->s->metrics, r, first);
+        if (!j->is_wrong) srv_record_add(j->record, r, first);
         sp_request_destroy(j->choices[i].request);
         free(j->choices[i].text);
         free(j->choices[i].tokens);

@@ -16,6 +16,15 @@
 
 /* -- reading ------------------------------------------------------------------------------------------------ */
 
+/* read_limit -- the first of three names that the body has; no limit without any, as with llama-server. */
+static void read_limit(const srv_fields *f, json_t *out)
+{
+    static const char *const names[] = {"n_predict", "max_tokens", "max_completion_tokens"};
+    json_t *v = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !v; i++) v = srv_field(f, names[i]);
+    json_object_set_new(out, "n_predict", v ? json_incref(v) : json_integer(-1));
+}
+
 static json_t *completion_body(srv_fields *f, bool *chat)
 {
     static const char *const replaced[] = {
@@ -23,7 +32,7 @@ static json_t *completion_body(srv_fields *f, bool *chat)
         "input_extra", "id_slot",    "timings_per_token"};
     json_t *out = srv_body_copy(f, replaced, sizeof replaced / sizeof *replaced);
     *chat = false;
-    if (!srv_field(f, "n_predict")) json_object_set_new(out, "n_predict", json_integer(-1));
+    read_limit(f, out);
     const json_t *prompt = srv_field(f, "prompt");
     if (json_is_array(prompt) && !json_is_integer(json_array_get(prompt, 0)))
         srv_fields_refuse(f, "prompt",

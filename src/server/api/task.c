@@ -55,14 +55,14 @@ static void read_place(srv_task *t, srv_fields *f)
     t->queue.max_wait_ms = srv_field_int(f, "max_wait_ms", 0, 0, 86400000);
 }
 
-/* read_max_tokens -- the field has three names; llama.cpp's -1 means no limit. */
+/* read_max_tokens -- the field has three names. -1 is no limit, as with llama.cpp and LM Studio; OpenAI, which refuses
+ * it, has no other meaning for it. */
 static void read_max_tokens(srv_task *t, srv_fields *f, const srv_options *o)
 {
     const char *name = "max_tokens";
     if (srv_field(f, "max_completion_tokens")) name = "max_completion_tokens";
-    bool old_name = !srv_field(f, name) && srv_field(f, "n_predict");
-    if (old_name) name = "n_predict";
-    json_int_t n = srv_field_int(f, name, o->max_tokens, old_name ? -1 : 0, INT32_MAX);
+    if (!srv_field(f, name) && srv_field(f, "n_predict")) name = "n_predict";
+    json_int_t n = srv_field_int(f, name, o->max_tokens, -1, INT32_MAX);
     t->max_tokens = n < 0 || n > MOST_TOKENS ? MOST_TOKENS : (int)n;
 }
 

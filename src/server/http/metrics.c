@@ -51,7 +51,7 @@ static uint64_t reused_from(const sp_result *r, const char *tier)
     return n;
 }
 
-static void add_tokens(srv_metrics *m, const sp_result *r)
+static void add_prompt(srv_metrics *m, const sp_result *r)
 {
     uint64_t disk = reused_from(r, "disk"), host = reused_from(r, "host"), remote = reused_from(r, "remote");
     const uint64_t below = disk + host + remote;
@@ -62,7 +62,6 @@ static void add_tokens(srv_metrics *m, const sp_result *r)
     m->n_memory += (uint64_t)r->n_reused > below ? (uint64_t)r->n_reused - below : 0;
     m->n_recomputed += (uint64_t)r->n_recomputed;
     m->n_computed += (uint64_t)(r->n_computed - r->n_recomputed);
-    m->n_generated += (uint64_t)r->n_generated;
 }
 
 static void add_sparse(srv_metrics *m, const sp_decode_report *d)
@@ -75,12 +74,13 @@ static void add_sparse(srv_metrics *m, const sp_decode_report *d)
     m->sparse.choose_us += d->choose_us + d->summarize_us;
 }
 
-void srv_metrics_observe(srv_metrics *m, const sp_result *r)
+void srv_metrics_observe(srv_metrics *m, const sp_result *r, bool with_prompt)
 {
     pthread_mutex_lock(&m->lock);
     m->n_finished[r->finish]++;
     if (r->finish == SP_FINISH_STOP || r->finish == SP_FINISH_LENGTH) {
-        add_tokens(m, r);
+        if (with_prompt) add_prompt(m, r);
+        m->n_generated += (uint64_t)r->n_generated;
         add_sparse(m, &r->decode);
         add_time(&m->times[SRV_TIME_QUEUE], r->queue_us);
         add_time(&m->times[SRV_TIME_TTFT], r->ttft_us);

@@ -45,8 +45,8 @@ typedef struct srv_metrics {
 
 void srv_metrics_init(srv_metrics *m);
 void srv_metrics_fini(srv_metrics *m);
-/* srv_metrics_observe -- a finished request. */
-void srv_metrics_observe(srv_metrics *m, const sp_result *r);
+/* srv_metrics_observe -- a finished request. with_prompt: its prompt counts, once for all choices of an answer. */
+void srv_metrics_observe(srv_metrics *m, const sp_result *r, bool with_prompt);
 /* srv_metrics_retrieved -- a search in a collection: its time, the part of it before the answer began, and how many
  * answers began before it ended, and were given up. */
 typedef struct srv_retrieved {

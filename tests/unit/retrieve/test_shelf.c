@@ -443,6 +443,14 @@ static int64_t n_free_pages(const sp_shelf *s)
     return n;
 }
 
+static char rewrite_said[512];
+
+static void hear_rewrite(sp_log_level level, const char *text, void *user)
+{
+    const size_t n = strlen(rewrite_said);
+    if (strstr(text, "rewritten")) snprintf(rewrite_said + n, sizeof rewrite_said - n, "%s\n", text);
+}
+
 /* A transaction that fails, or is killed, leaves in a page that was free what it wrote there: so none is. */
 static void no_page_is_free(void **state)
 {
@@ -455,7 +463,11 @@ static void no_page_is_free(void **state)
                   "INSERT INTO t VALUES ('left by a failed write' || zeroblob(9000));"
                   "DROP TABLE t");
     assert_true(file_has(path, "left by a failed write"));
+    sp_log_set(SP_LOG_WARN, hear_rewrite, NULL);
     assert_int_equal(sp_shelf_open(path, &s), SP_OK);
+    sp_log_set(SP_LOG_WARN, NULL, NULL);
+    const char *before = strstr(rewrite_said, "is rewritten once"), *after = strstr(rewrite_said, "rewritten in ");
+    assert_true(before && after && before < after && strstr(after, " s\n"));
     assert_false(file_has(path, "left by a failed write"));
     assert_int_equal(count(s, "doc-01"), chunks_of(1));
     sp_doomed gone = {0};

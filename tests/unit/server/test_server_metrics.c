@@ -58,24 +58,25 @@ static void answers_add_their_tokens_by_source(void **state)
 {
     srv_metrics m;
     srv_metrics_init(&m);
-    srv_metrics_observe(&m, &one);
+    srv_metrics_observe(&m, &one, true);
+    srv_metrics_observe(&m, &one, false); /* another choice of the answer: its own tokens alone */
     char *text = text_of(&m, NULL);
     check(text, "prompt_tokens_total", 100);
     check(text, "prefix_cache_queries_total", 100);
     check(text, "prefix_cache_hits_total", 70);
-    check(text, "generation_tokens_total", 11);
+    check(text, "generation_tokens_total", 2 * 11);
     check(text, "prompt_tokens_by_source_total{source=\"memory\"}", 14); /* what no segment names, too */
     check(text, "prompt_tokens_by_source_total{source=\"host\"}", 20);
     check(text, "prompt_tokens_by_source_total{source=\"disk\"}", 31);
     check(text, "prompt_tokens_by_source_total{source=\"remote\"}", 5);
     check(text, "prompt_tokens_by_source_total{source=\"recomputed\"}", 8);
     check(text, "prompt_tokens_by_source_total{source=\"computed\"}", 22);
-    check(text, "sparse_tokens_total", 3);
-    check(text, "sparse_kv_bytes_total", 100);
-    check(text, "sparse_full_kv_bytes_total", 400);
-    check(text, "sparse_choice_bytes_total", 50);
-    check(text, "sparse_file_bytes_total", 60);
-    check(text, "sparse_choose_seconds_total", 1.5);
+    check(text, "sparse_tokens_total", 2 * 3);
+    check(text, "sparse_kv_bytes_total", 2 * 100);
+    check(text, "sparse_full_kv_bytes_total", 2 * 400);
+    check(text, "sparse_choice_bytes_total", 2 * 50);
+    check(text, "sparse_file_bytes_total", 2 * 60);
+    check(text, "sparse_choose_seconds_total", 2 * 1.5);
     free(text);
     srv_metrics_fini(&m);
 }
@@ -85,10 +86,10 @@ static void histograms_are_cumulative_with_bounds_included(void **state)
     sp_result fast = one;
     srv_metrics m;
     srv_metrics_init(&m);
-    srv_metrics_observe(&m, &one);
+    srv_metrics_observe(&m, &one, true);
     fast.queue_us = 0;
     fast.n_generated = 1; /* no interval between tokens */
-    srv_metrics_observe(&m, &fast);
+    srv_metrics_observe(&m, &fast, true);
     char *text = text_of(&m, NULL);
     check(text, "request_queue_time_seconds_bucket{le=\"0.001\"}", 2);
     check(text, "request_prefill_time_seconds_bucket{le=\"0.0025\"}", 0);
@@ -116,7 +117,7 @@ static void requests_are_counted_by_how_they_ended(void **state)
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         sp_result r = one;
         r.finish = ends[i];
-        srv_metrics_observe(&m, &r);
+        srv_metrics_observe(&m, &r, true);
     }
     srv_metrics_refused(&m);
     char *text = text_of(&m, NULL);
