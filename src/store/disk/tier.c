@@ -165,7 +165,8 @@ void sp_disk_quarantine(sp_disk_tier *d, const sp_tier_key *key, const sp_disk_p
 
 /* -- the writer's folder -------------------------------------------------------------------- */
 
-/* only_reads -- whether an error means that this user, or anybody, cannot write here. Then the tier says so and reads. */
+/* only_reads -- whether an error means that this user, or anybody, cannot write here. Then the tier says so and only
+ * reads. */
 static bool only_reads(sp_disk_tier *d, int number, bool must_write)
 {
     if (must_write || (number != EROFS && number != EACCES && number != EPERM)) return false;
