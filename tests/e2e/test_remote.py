@@ -14,7 +14,7 @@ from test_server_documents import register, send
 pytestmark = pytest.mark.skipif(not shutil.which("redis-server"), reason="redis-server is not installed")
 
 def text_of(name):
-    return f"The harbour of {name} was built by the town in 1870. It has room for forty boats, and in winter for ten. " * 12
+    return f"The harbour of {name} was built by the town in 1870. It has room for forty boats, and in winter for ten. " * 6
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_a_server_that_hangs_or_dies_costs_no_answer(redis, replica):
 
 
 def test_a_server_that_hangs_while_it_takes_a_copy_keeps_no_request_out(redis):
-    one = Server("--reuse", "full", "--remote", redis.url, "--kv-memory", "2", "--ctx-size", "1024", "--parallel", "1",
+    one = Server("--reuse", "full", "--remote", redis.url, "--kv-memory", "1", "--ctx-size", "512", "--parallel", "1",
                  "--load-timeout", "40000")
     ask(one, "Velm")
     wait_for(lambda: redis.copies() == 1)

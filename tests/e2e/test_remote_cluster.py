@@ -19,7 +19,7 @@ PLACES = ["Velm", "Torin", "Asker", "Brin", "Colm", "Duna", "Elver", "Fass"]
 # What a user of the cluster must be allowed to do; docs/replicas.md says so.
 ALLOWED = ("~SPOLIA:* &SPOLIA:* +auth +ping +cluster|slots +asking +scan +hscan +hget +hset +hexists +hdel +set +del +exists "
            "+expire +persist +publish +subscribe").split()
-LITTLE = ["--kv-memory", "2", "--ctx-size", "1536", "--parallel", "1"]  # nearly every request loads its copies
+LITTLE = ["--kv-memory", "1", "--ctx-size", "768", "--parallel", "1"]  # nearly every request loads its copies
 
 
 @pytest.fixture

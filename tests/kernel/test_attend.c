@@ -7,13 +7,6 @@
  */
 #include "kernel/attend_world.h"
 
-/* Emulated kernels are slow, and share what divides the work with those of the CPU: fewer rounds and threads. */
-#if SP_EMULATE
-#define SP_EMULATED 1
-#else
-#define SP_EMULATED 0
-#endif
-
 /* -- checks ------------------------------------------------------------------------------------ */
 
 /* Whether operands are rounded to 8 bits. */
