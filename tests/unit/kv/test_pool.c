@@ -419,6 +419,37 @@ static void gives_back_the_memory_of_free_blocks(bool by_head)
     small_pool_end(pool);
 }
 
+/* A plane whose blocks leave one by one, in either order: pages of several go with the last of them. */
+static void gives_back_what_is_away(bool upwards)
+{
+    enum { N = 512 }; /* enough for pages of their own */
+    const sp_kv_shape shape = {.n_layers = 3, .n_heads = 2, .head = 32, .type = SP_F16};
+    sp_kv_pool *pool = NULL;
+    uint32_t blocks[N];
+    assert_ok(sp_kv_pool_create(small_device(), &shape, N, &pool));
+    assert_ok(sp_kv_pool_let_leave(pool, &(sp_kv_elsewhere){.read = read_nothing, .user = pool, .by_head = true}));
+    assert_ok(sp_kv_acquire(pool, N, blocks));
+    const size_t n_bytes = sp_kv_pool_layer_block_bytes(pool) / 2;
+    for (uint32_t i = 0; i < N; i++) memset(sp_kv_pool_bytes_at(pool, 1, 1, i), 7, n_bytes);
+    sp_kv_seal(pool, blocks, N);
+    for (uint32_t k = 0; k < N; k++) {
+        const uint32_t b = upwards ? k : N - 1 - k;
+        sp_kv_set_away(pool, &b, 1, true);
+        sp_kv_drop_plane(pool, (sp_kv_run){.layer = 1, .first = b, .n = 1}, 1);
+        const uint32_t last = upwards ? N - 1 : 0;
+        if (k + 1 < N) assert_int_equal(*sp_kv_pool_bytes_at(pool, 1, 1, last), 7); /* others keep theirs */
+    }
+    for (uint32_t i = 0; i < N; i++) assert_int_equal(*sp_kv_pool_bytes_at(pool, 1, 1, i), 0);
+    sp_kv_release(pool, blocks, N);
+    small_pool_end(pool);
+}
+
+static void memory_of_blocks_that_are_away_is_given_back(void **state)
+{
+    gives_back_what_is_away(true);
+    gives_back_what_is_away(false);
+}
+
 static void a_pool_whose_blocks_may_leave_gives_back_the_memory_of_free_ones(void **state)
 {
     gives_back_the_memory_of_free_blocks(false);
@@ -552,6 +583,7 @@ int main(void)
         cmocka_unit_test(shapes_that_cannot_be_are_refused),
         cmocka_unit_test(more_than_there_is_cannot_be_had),
         cmocka_unit_test(a_block_that_leaves_while_it_is_read_is_read_elsewhere),
+        cmocka_unit_test(memory_of_blocks_that_are_away_is_given_back),
         cmocka_unit_test(a_pool_whose_blocks_may_leave_gives_back_the_memory_of_free_ones),
         cmocka_unit_test(creation_survives_faults),
         cmocka_unit_test(threads_share_the_pool),

@@ -68,7 +68,8 @@ static void files_have_profiles(void **state)
     assert_ok(sp_s3_account_find(&a));
     assert_true(strcmp(a.key, "A2") == 0 && strcmp(a.secret, "s/2+=x") == 0 && strlen(a.token) == 1000);
     assert_true(strcmp(a.region, "ap-south-1") == 0 && strcmp(a.endpoint, "https://s3.example:9000") == 0);
-    assert_non_null(strstr(a.from, "the profile team of"));
+    snprintf(text, sizeof text, "the profile team of %s/credentials", dir);
+    assert_string_equal(a.from, text);
     setenv("AWS_PROFILE", "nobody", 1);
     assert_fails(sp_s3_account_find(&a), SP_E_ARG, "nobody");
     remove_folder(dir);

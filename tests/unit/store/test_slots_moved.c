@@ -54,6 +54,40 @@ static void redirections_end(void **state)
     canned_stop(&one);
 }
 
+static atomic_bool hangs_up;
+static atomic_int n_broken; /* requests that do not begin as one */
+
+static void hang_up_sometimes(canned *c, const char *request, char *answer, size_t size)
+{
+    n_broken += *request != '*';
+    if (strstr(request, "SLOTS"))
+        say_slots(one.port, answer, size);
+    else if (strstr(request, "PING"))
+        snprintf(answer, size, "+PONG\r\n");
+    else if (!hangs_up)
+        snprintf(answer, size, ":1\r\n");
+}
+
+static void a_new_connection_begins_with_a_whole_command(void **state)
+{
+    canned_start(&one, "\r\n", hang_up_sometimes);
+    sp_redis *r = connect_to(&one);
+    for (int i = 0; i < 3; i++) {
+        hangs_up = false;
+        sp_err err = look(r);
+        for (int k = 0; k < 15000 && err != SP_OK; k++) { /* it is left alone for a moment */
+            usleep(20000);
+            err = look(r);
+        }
+        assert_ok(err);
+        hangs_up = true;
+        assert_fails(look(r), SP_E_IO, "redis at 127.0.0.1");
+    }
+    assert_int_equal(n_broken, 0);
+    sp_redis_free(r);
+    canned_stop(&one);
+}
+
 static void send_nowhere(canned *c, const char *request, char *answer, size_t size)
 {
     if (strstr(request, "SLOTS"))
@@ -165,6 +199,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(redirections_end),
+        cmocka_unit_test(a_new_connection_begins_with_a_whole_command),
         cmocka_unit_test(a_redirection_to_no_port_is_not_followed),
         cmocka_unit_test(a_slot_on_its_way_still_has_its_server),
         cmocka_unit_test(who_has_no_slots_is_forgotten_and_no_other),
