@@ -123,6 +123,8 @@ class World:
     def try_start(self):
         self.server = self.server_of(self.folder, self.faults)
         self.server.key = self.tenant.key
+        for tenant in self.tenants:
+            tenant.last = None  # ids of answers begin anew
         return self.server.started
 
     def start_peer(self):
@@ -275,11 +277,13 @@ class World:
                 status, answer = self.call(f"/v1/requests/{tenant.last}/explain")
                 check(status != 200, "another tenant's request is explained:", answer)
 
-    def ask_about(self, *names):
-        """Of documents in any order, so that copies are computed after copies."""
+    def ask_about(self, *names, alone=False):
+        """Of documents in any order, so that copies are computed after copies; alone: without a tree, which would
+        make it a prompt of the policy `prefix`."""
         names = sorted(set(names or (self.name(), self.name())) - set(COLLECTED))
         documents = [{"id": name} for name in names] + self.rng.sample(
-            [faults.BOATS, faults.HARBOUR, {"id": "kept"}, faults.tree(self.rng)], self.rng.randint(0, 3))
+            [faults.BOATS, faults.HARBOUR, {"id": "kept"}, *([] if alone else [faults.tree(self.rng)])],
+            self.rng.randint(0, 3))
         self.rng.shuffle(documents)
         body = {**faults.ANSWER, "messages": faults.say("Who is the keeper?"), "documents": documents}
         new = [name for name in names if self.is_new(name)]
@@ -336,12 +340,12 @@ class World:
             self.turn(tenant)
             self.check_put(name, keeper)
             if steady or self.rng.random() < 0.7:
-                self.ask_about(name)
+                self.ask_about(name, alone=True)
         self.twin_ends(name, me, other)
         self.turn(other)
         self.get(name)
         self.list_copies()
-        answer = self.ask_about(name)
+        answer = self.ask_about(name, alone=True)
         steady = steady and other.ids[name] != "?"
         check(not steady or answer, name, "cannot be asked about after another tenant's deletion")
         lost = steady and self.variant.keeps and [d for d in answer["spolia"]["documents"] if d.get("id") == name and not d["reused"]]
@@ -429,6 +433,9 @@ class World:
             self.changer.join()
         if found:
             raise found[0]
+        self.changer = threading.current_thread()  # until what hung has ended
+        self.end_deletions()
+        self.changer = None
 
     def outage(self):
         """Redis fails before a document is deleted, perhaps by a server that has just started."""
@@ -570,11 +577,18 @@ class World:
 
     def has_deleted_all(self):
         """A deletion also ends those of the same tenant that were not over."""
-        self.check_put("last", "Keeper000000000")
+        self.tenant.began("last", "Keeper000000000")
+        self.call("/v1/documents/last", {"text": faults.STORY.format("Keeper000000000")}, "PUT")
         status, answer = self.call("/v1/documents/last", method="DELETE")
         self.n_pending += status == 202  # after 10 seconds
         check(self.n_pending < 4, "a deletion does not end", answer)
         return status == 200 and answer["deleted"]
+
+    def end_deletions(self):
+        self.n_pending = 0
+        self.wait(self.has_deleted_all, "deletions fail")
+        self.tenant.deleted("last")
+        self.tenant.ended()
 
     def end_documents(self):
         for name in [n for n, known in self.ids.items() if known == "?"]:
@@ -582,11 +596,7 @@ class World:
                       name, "cannot be deleted")
             self.ids[name] = None
             self.tenant.deleted(name)
-        self.n_pending = 0
-        self.wait(self.has_deleted_all, "deletions fail")
-        self.ids["last"] = None
-        self.tenant.deleted("last")
-        self.tenant.ended()
+        self.end_deletions()
         listed = {d["id"] for path in self.lists for d in self.call(path)[1]["data"]} - set(faults.FILES)
         check(listed == {n for n, known in self.ids.items() if known}, "listed are", listed, "and not", self.ids)
 

@@ -12,7 +12,10 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   local all = expires and '' or key .. redis.call('DUMP', key)
   for _, hex in ipairs(ARGV) do
     local bytes = hex:gsub('%x%x', function(x) return string.char(tonumber(x, 16)) end)
-    if all:find(bytes, 1, true) or all:find(hex, 1, true) then found[#found + 1] = key end
+    if all:find(bytes, 1, true) or all:find(hex, 1, true) then
+      local is_hash = redis.call('TYPE', key).ok == 'hash'
+      found[#found + 1] = key .. (is_hash and '(' .. table.concat(redis.call('HKEYS', key), ',') .. ')' or '')
+    end
   end
 end
 return table.concat(found, ' ')

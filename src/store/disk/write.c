@@ -367,11 +367,13 @@ static sp_err run_erase(sp_disk_tier *d, sp_tier_op *op)
     return SP_OK;
 }
 
-/* run_trim -- as run_erase. */
+/* run_trim -- as run_erase. Nothing is left to reclaim afterwards, since that takes space for a while. */
 static sp_err run_trim(sp_disk_tier *d, sp_tier_op *op)
 {
     SP_TRY(check_writable(d));
-    SP_TRY(sp_disk_make_room(d, (uint64_t)SP_MAX(op->job.max_bytes, 1), 0));
+    do {
+        SP_TRY(sp_disk_make_room(d, (uint64_t)SP_MAX(op->job.max_bytes, 1), 0));
+    } while (sp_disk_tidy(d));
     sp_tier_op_finish(op, SP_OK);
     return SP_OK;
 }

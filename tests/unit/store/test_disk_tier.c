@@ -549,6 +549,30 @@ static void trimming_drops_the_least_used(void **state)
     bench_end(&b);
 }
 
+/* The files fit when the operation ends, and stay so: nothing is moved afterwards, which takes space for a while. */
+static void after_trimming_nothing_is_moved(void **state)
+{
+    enum { N_DROPS = 30 };
+    for (int i = 2; i < 8; i++) {
+        bench b;
+        sp_tier_job jobs[N_DROPS + 1];
+        sp_tier_op *ops[N_DROPS + 1];
+        assert_true(bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 400 << 10}));
+        put_all(b.tier, 40, 1);
+        const int64_t most = sp_tier_stats_of(b.tier).bytes_used * i / 8;
+        for (uint32_t k = 0; k < N_DROPS; k++) /* three of four */
+            jobs[k] = (sp_tier_job){.verb = SP_TIER_DROP, .key = noise_key(k + k / 3 + 1)};
+        jobs[N_DROPS] = (sp_tier_job){.verb = SP_TIER_TRIM, .max_bytes = most};
+        assert_ok(sp_tier_submit_all(b.tier, jobs, N_DROPS + 1, ops)); /* at once: no pause to tidy in between */
+        assert_true(sp_tier_op_wait(ops[N_DROPS], -1));
+        const int64_t used = sp_tier_stats_of(b.tier).bytes_used;
+        assert_true(used <= most);
+        for (int k = 0; k < 20; k++, usleep(5000)) assert_int_equal(sp_tier_stats_of(b.tier).bytes_used, used);
+        for (int k = 0; k <= N_DROPS; k++) sp_tier_op_release(ops[k]);
+        bench_end(&b);
+    }
+}
+
 static void the_policy_chooses_the_victim(void **state)
 {
     bench b;
@@ -754,6 +778,7 @@ int main(void)
         cmocka_unit_test(damaged_notes_are_left_out),
         cmocka_unit_test(a_segment_of_another_store_is_damage),
         cmocka_unit_test(trimming_drops_the_least_used),
+        cmocka_unit_test(after_trimming_nothing_is_moved),
         cmocka_unit_test(the_policy_chooses_the_victim),
         cmocka_unit_test(space_comes_back),
         cmocka_unit_test(what_is_known_of_a_copy_moves_with_it),
