@@ -210,6 +210,19 @@ def test_operations_keep_the_origin(source, tmp_path):
     assert "\u16a0" in made["text"] and "\u16a0".encode() not in outside + text[at:]
 
 
+@pytest.mark.parametrize("source", [
+    "{{ ['b', 'B', 'a', 'C', 'A'] | sort }}{{ ['b', 'B', 'a'] | sort(true, true) }}{{ [3, 1.5, true, -2] | sort(reverse=true) }}",
+    "{{ messages | sort(attribute='role') }}{{ messages | sort(reverse=true, attribute='content') | map(attribute='role') | list }}",
+    "{{ [3, 1, 2] | min }}{{ [3, 1, 3.0] | max }}{{ ['b', 'A'] | min }}{{ ['b', 'A', 'B'] | max }}{{ ['b', 'B'] | max(true) }}",
+    "{{ [] | min is defined }}{{ (messages | max(attribute='content')).role }}{{ 'hello' | sort | join }}",
+    "{{ ['a', 'A', 'b'] | unique | list }}{{ ['a', 'A'] | unique(true) | list }}{{ messages | unique(attribute='role') | list }}",
+    "{{ ['a', 1] | sort }}", "{{ [1, none] | min }}",
+])
+def test_order(source, tmp_path):
+    messages = [{"role": "user", "content": "b"}, {"role": "Tool", "content": "c"}, {"role": "user", "content": "a"}]
+    check_equal(source, with_tokens({"messages": messages}), tmp_path)
+
+
 def test_keys_may_be_integers(tmp_path):
     source = ("{% set d = {0: 'zero', 512: 'b', -7: 'c', '0': 'text', 512: 'again'} %}{{ d }}|{{ d | tojson }}|{{ d[512] }}|{{ d['0'] }}"
               "|{{ d[-7] }}|{{ d[1] is defined }}|{{ 0 in d }}{{ 1 in d }}|{{ d.get(0) }}|{{ d.get(9, 'none') }}|{{ d | list }}"

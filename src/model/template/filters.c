@@ -304,20 +304,100 @@ FILTER dictsort PARAMS
     return SP_OK;
 }
 
+/* -- order ----------------------------------------------------------------------------------------- */
+
+/* key_of -- what is compared: the item or its attribute; strings without regard to case, unless the call says so. */
+static sp_err key_of(sp_tpl_machine *m, const sp_tpl_call *c, int case_argument, sp_tpl_val v, sp_tpl_val *out)
+{
+    const sp_tpl_str *attribute;
+    SP_TRY(sp_tpl_text_argument(m, c, case_argument + 1, &attribute));
+    if (attribute && sp_tpl_search(attribute->s, attribute->n, ",", 1))
+        return sp_tpl_fail(m, SP_E_UNSUPPORTED, "an order by several attributes is not supported");
+    if (attribute) SP_TRY(attribute_by(m, v, attribute, &v));
+    *out = v;
+    if (v.kind != SP_TPL_STRING || sp_tpl_true(c->args[case_argument])) return SP_OK;
+    return sp_tpl_case(m, v.s, 'l', out);
+}
+
+/* keys_of -- the items of a call, and their keys. */
+static sp_err keys_of(sp_tpl_machine *m, const sp_tpl_call *c, int case_argument, const sp_tpl_list **l,
+                      sp_tpl_list **keys)
+{
+    SP_TRY(sp_tpl_items(m, c->self, l));
+    SP_TRY(sp_tpl_list_new(m, (*l)->n, keys));
+    for (size_t i = 0; i < (*l)->n; i++) SP_TRY(key_of(m, c, case_argument, (*l)->v[i], &(*keys)->v[i]));
+    return SP_OK;
+}
+
 FILTER unique PARAMS
 {
     const sp_tpl_list *l;
-    sp_tpl_list *kept;
-    SP_TRY(sp_tpl_items(m, c->self, &l));
+    sp_tpl_list *kept, *keys, *seen;
+    SP_TRY(keys_of(m, c, 0, &l, &keys));
     SP_TRY(sp_tpl_list_new(m, l->n, &kept));
-    kept->n = 0;
+    SP_TRY(sp_tpl_list_new(m, l->n, &seen));
+    kept->n = seen->n = 0;
     for (size_t i = 0; i < l->n; i++) {
         bool known;
-        SP_TRY(sp_tpl_contains(m, sp_tpl_of_list(kept), l->v[i], &known));
-        if (!known) kept->v[kept->n++] = l->v[i];
+        SP_TRY(sp_tpl_contains(m, sp_tpl_of_list(seen), keys->v[i], &known));
+        if (known) continue;
+        seen->v[seen->n++] = keys->v[i];
+        kept->v[kept->n++] = l->v[i];
     }
     *out = sp_tpl_of_list(kept);
     return SP_OK;
+}
+
+FILTER sort PARAMS
+{
+    const sp_tpl_list *l;
+    sp_tpl_list *sorted, *keys;
+    const int falling = sp_tpl_true(c->args[0]) ? -1 : 1;
+    SP_TRY(keys_of(m, c, 1, &l, &keys));
+    SP_TRY(sp_tpl_list_new(m, l->n, &sorted));
+    for (size_t i = 0; i < l->n; i++) { /* equal ones keep their order */
+        const sp_tpl_val key = keys->v[i];
+        size_t at = i;
+        for (; at > 0; at--) {
+            int order;
+            SP_TRY(sp_tpl_step(m));
+            SP_TRY(sp_tpl_compare(m, keys->v[at - 1], key, &order));
+            if (order * falling <= 0) break;
+            keys->v[at] = keys->v[at - 1];
+            sorted->v[at] = sorted->v[at - 1];
+        }
+        keys->v[at] = key;
+        sorted->v[at] = l->v[i];
+    }
+    *out = sp_tpl_of_list(sorted);
+    return SP_OK;
+}
+
+/* extreme -- the first of the smallest (sign 1) or largest (-1) items. */
+static sp_err extreme(sp_tpl_machine *m, const sp_tpl_call *c, int sign, sp_tpl_val *out)
+{
+    const sp_tpl_list *l;
+    sp_tpl_list *keys;
+    size_t best = 0;
+    SP_TRY(keys_of(m, c, 0, &l, &keys));
+    for (size_t i = 1; i < l->n; i++) {
+        int order;
+        SP_TRY(sp_tpl_step(m));
+        SP_TRY(sp_tpl_compare(m, keys->v[i], keys->v[best], &order));
+        if (order * sign < 0) best = i;
+    }
+    *out = l->n ? l->v[best] : SP_TPL_UNDEF;
+    return SP_OK;
+}
+
+FILTER min PARAMS
+{
+    return extreme(m, c, 1, out);
+}
+
+FILTER max PARAMS
+{
+    return extreme(m, c, -1, out);
 }
 
 /* -- filters of filters and tests ------------------------------------------------------------------ */
@@ -449,7 +529,10 @@ static const sp_tpl_function filters[] = {
     {"join", join, {"d", "attribute"}},
     {"items", items, .self = D | U},
     {"dictsort", dictsort, .self = D},
-    {"unique", unique},
+    {"unique", unique, {"case_sensitive", "attribute"}},
+    {"sort", sort, {"reverse", "case_sensitive", "attribute"}},
+    {"min", min, {"case_sensitive", "attribute"}},
+    {"max", max, {"case_sensitive", "attribute"}},
     {"map", map, {"filter", "attribute", "default"}},
     {"select", select_, {"test", "value"}},
     {"reject", reject, {"test", "value"}},
