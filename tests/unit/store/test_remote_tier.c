@@ -532,6 +532,35 @@ static void a_sweep_drops_what_a_failed_put_has_left(void **state)
     redis_stop(&r);
 }
 
+/* The index would not name it: no deletion would find it. */
+static void a_drop_amid_a_put_leaves_no_copy_without_a_name(void **state)
+{
+    redis r;
+    noise c;
+    if (!start(&r)) skip();
+    noise_init(&c, 1, 1);
+    sp_tier *one = open_with(&r, NULL, 30000000), *two = open_with(&r, NULL, 30000000);
+    assert_ok(sp_remote_tier_await(one, 60000000));
+    assert_ok(sp_remote_tier_await(two, 60000000));
+    for (int i = 0; i < 1000; i++) {
+        sp_tier_op *put, *drop;
+        const sp_tier_job jobs[] = {noise_put_job(&c), {.verb = SP_TIER_DROP, .key = noise_key(1)}};
+        assert_ok(sp_tier_submit(one, &jobs[0], &put));
+        usleep((useconds_t)(i % 100) * 10);
+        assert_ok(sp_tier_submit(two, &jobs[1], &drop));
+        assert_true(sp_tier_op_wait(put, -1) && sp_tier_op_wait(drop, -1));
+        sp_tier_op_release(put);
+        sp_tier_op_release(drop);
+        damage(&r, "for _, k in ipairs(redis.call('KEYS', 'SPOLIA:*:copy:*')) do "
+                   "local space, name = k:match('^(.*):copy:(.*)$') "
+                   "if redis.call('TTL', k) == -1 and redis.call('HEXISTS', space .. ':index', name) == 0 then "
+                   "return redis.error_reply('a copy has no name') end end return 1");
+    }
+    sp_tier_close(one);
+    sp_tier_close(two);
+    redis_stop(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -555,6 +584,7 @@ int main(void)
         cmocka_unit_test(a_put_whose_source_fails_leaves_nothing),
         cmocka_unit_test(what_no_index_names_expires),
         cmocka_unit_test(a_sweep_drops_what_a_failed_put_has_left),
+        cmocka_unit_test(a_drop_amid_a_put_leaves_no_copy_without_a_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

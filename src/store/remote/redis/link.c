@@ -299,6 +299,8 @@ static void abandon(sp_remote_link *base)
     unlock(l);
 }
 
+/* drop -- the index loses the name after the copy is gone: if this process ends in between, others find it. What
+ * another writes meanwhile may lose its name, so the copy is deleted again: else no deletion would find it. */
 static sp_err drop(sp_remote_link *base, const char *name)
 {
     redis_link *l = link_of(base);
@@ -306,8 +308,10 @@ static sp_err drop(sp_remote_link *base, const char *name)
     key_of(l, name, key);
     index_of(l, name, index);
     snprintf(news, sizeof news, "%s - %s", l->site->self, name);
-    SP_TRY(noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"DEL", key}, .n = 2})));
+    const sp_redis_command delete = {.words = {"DEL", key}, .n = 2};
+    SP_TRY(noted(l, sp_redis_run(l->redis, &delete)));
     SP_TRY(noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"HDEL", index, name}, .n = 3})));
+    SP_TRY(noted(l, sp_redis_run(l->redis, &delete)));
     return publish(l, news);
 }
 
