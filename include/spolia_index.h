@@ -48,7 +48,7 @@ typedef struct sp_index_stats {
  * recursively, and single files. The index remembers them: n_roots 0 updates all of them; a new root is refused unless
  * `add`, `replace` or `moved` says what to do.
  * Formats, by suffix: text, Markdown, reStructuredText, HTML, JSONL (one document a line, fields
- * title and text, content or contents), CSV and TSV, PDF, DOCX, XLSX, PPTX, ODT, EPUB, RTF,
+ * title and text, content or contents), CSV and TSV, PDF, DOCX, XLSX, PPTX, ODT, ODS, ODP, EPUB, RTF,
  * JSON, XML, mail, notebooks, any of them packed with gzip (.gz), and source code. Files
  * with unchanged size and time, or unchanged SHA-256, are kept; vanished ones are removed. Linked
  * folders are read once. The build is one transaction: if interrupted, it leaves the old index. o NULL:

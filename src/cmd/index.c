@@ -183,7 +183,7 @@ int cmd_index(int argc, char **argv)
         &(opt_usage){"index [FOLDER | FILE]... -o FILE [options]",
                      "Cuts documents into chunks and puts them into a file for ask and search. It "
                      "reads text,\nMarkdown, RST, HTML, JSON, JSONL, XML, CSV, TSV, PDF, DOCX, "
-                     "XLSX, PPTX, ODT, EPUB, "
+                     "XLSX, PPTX, ODT, ODS, ODP, EPUB, "
                      "RTF,\nmail, notebooks, any of them packed with gzip, and "
                      "source code. The index\nremembers its folders: without any on the command line, all of them are "
                      "updated; a new one needs\n--add or --replace. With --precompute a model "

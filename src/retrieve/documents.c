@@ -21,7 +21,7 @@ static const struct suffix {
     {".docx", SP_DOC_DOCX},   {".odt", SP_DOC_ODT},           {".epub", SP_DOC_EPUB},
     {".json", SP_DOC_JSON},   {".ipynb", SP_DOC_NOTEBOOK},    {".xml", SP_DOC_XML},
     {".xlsx", SP_DOC_XLSX},   {".pptx", SP_DOC_PPTX},         {".eml", SP_DOC_MAIL},
-    {".rtf", SP_DOC_RTF},
+    {".rtf", SP_DOC_RTF},     {".ods", SP_DOC_ODS},           {".odp", SP_DOC_ODP},
 };
 
 /* Source code and configuration, without their periods. */
@@ -202,6 +202,10 @@ sp_err sp_document_read(sp_reading *r, sp_doc_format format, const char *data, s
         return sp_xlsx_read(r, data, n);
     case SP_DOC_PPTX:
         return sp_pptx_read(r, data, n);
+    case SP_DOC_ODS:
+        return sp_ods_read(r, data, n);
+    case SP_DOC_ODP:
+        return sp_odp_read(r, data, n);
     case SP_DOC_MAIL:
         return sp_mail_read(r, data, n);
     case SP_DOC_RTF:

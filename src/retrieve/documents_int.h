@@ -24,6 +24,8 @@ typedef enum sp_doc_format {
     SP_DOC_XML,
     SP_DOC_XLSX,
     SP_DOC_PPTX,
+    SP_DOC_ODS,
+    SP_DOC_ODP,
     SP_DOC_MAIL,
     SP_DOC_RTF,
     SP_DOC_GZIP, /* of a text in one of these formats */
@@ -94,8 +96,8 @@ sp_doc_format sp_document_format(const char *path);
  *             or one an object of an array that has text, as in JSONL
  *   notebook  one        first heading, or the file's name                 Markdown   none
  *   XML       one        the file's name; each text as "element: text"     code       marked lines
- *   XLSX      one a sheet "file > sheet"; rows as in CSV                    code       marked lines
- *   PPTX      one        first heading, title property, or file's name    Markdown   marked pages
+ *   XLSX, ODS one a sheet "file > sheet"; rows as in CSV                    code       marked lines
+ *   PPTX, ODP one        first heading, title property, or file's name    Markdown   marked pages
  *   mail      one        the subject, or the file's name                  plain      none
  *   RTF       one        the file's name                                  plain      none
  *   gzip      those of the packed file; the name without .gz gives the format
@@ -148,6 +150,8 @@ sp_err sp_notebook_read(sp_reading *r, const char *s, size_t n) SP_MUST_CHECK;
 sp_err sp_xml_read(sp_reading *r, const char *s, size_t n) SP_MUST_CHECK;
 sp_err sp_xlsx_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
 sp_err sp_pptx_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
+sp_err sp_ods_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
+sp_err sp_odp_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
 sp_err sp_mail_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
 sp_err sp_rtf_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
 /* sp_document_read -- as sp_documents_read, without the path in errors. */

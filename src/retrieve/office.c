@@ -1,4 +1,4 @@
-/* office.c -- DOCX and PPTX (ECMA-376) and ODT (OASIS OpenDocument) as Markdown.
+/* office.c -- DOCX and PPTX (ECMA-376), ODT and ODP (OASIS OpenDocument) as Markdown.
  *
  * All are XML in a zip archive, and much alike: paragraphs, some of them headings or list items,
  * and tables of cells of paragraphs. One walk serves all; a table for each format says which role
@@ -19,7 +19,9 @@ typedef enum role {
     ROLE_PARAGRAPH,
     ROLE_STYLE,       /* DOCX: the paragraph's style, which may make it a heading */
     ROLE_LEVEL,       /* DOCX: the paragraph's own outline level */
-    ROLE_PLACEHOLDER, /* PPTX: what the shape is for; that of a title makes its paragraph a heading */
+    ROLE_PLACEHOLDER, /* PPTX, ODP: what the shape is for; that of a title makes its paragraph a heading */
+    ROLE_SHAPE,       /* PPTX: another shape begins */
+    ROLE_PAGE,        /* ODP: a slide, with its notes */
     ROLE_LIST,        /* DOCX: the paragraph is an item */
     ROLE_ITEM,        /* ODT: what is inside is an item */
     ROLE_TEXT,        /* DOCX: only text in here counts */
@@ -46,7 +48,7 @@ static const element docx_elements[] = {
 };
 
 static const element pptx_elements[] = {
-    {"p", ROLE_PARAGRAPH}, {"ph", ROLE_PLACEHOLDER},  {"t", ROLE_TEXT},
+    {"p", ROLE_PARAGRAPH}, {"ph", ROLE_PLACEHOLDER},  {"t", ROLE_TEXT},  {"sp", ROLE_SHAPE},
     {"br", ROLE_BLANK},    {"tbl", ROLE_TABLE},       {"tr", ROLE_ROW},
     {"tc", ROLE_CELL},     {"Fallback", ROLE_HIDDEN}, {NULL, ROLE_NONE},
 };
@@ -67,6 +69,15 @@ static const element odt_elements[] = {
     {NULL, ROLE_NONE},
 };
 
+static const element odp_elements[] = {
+    {"page", ROLE_PAGE},          {"frame", ROLE_PLACEHOLDER}, {"p", ROLE_PARAGRAPH},
+    {"h", ROLE_PARAGRAPH},        {"list-item", ROLE_ITEM},    {"s", ROLE_BLANK},
+    {"tab", ROLE_BLANK},          {"line-break", ROLE_BLANK},  {"table", ROLE_TABLE},
+    {"table-row", ROLE_ROW},      {"table-cell", ROLE_CELL},   {"annotation", ROLE_HIDDEN},
+    {"header-decl", ROLE_HIDDEN}, {"footer-decl", ROLE_HIDDEN}, {"date-time-decl", ROLE_HIDDEN},
+    {NULL, ROLE_NONE},
+};
+
 typedef struct style {
     char *id;
     int level;
@@ -79,6 +90,8 @@ typedef struct writer {
     SP_VEC(style) styles; /* DOCX: the paragraph styles that are headings */
     int heading;          /* level of this paragraph, 0: none */
     bool item, odt;
+    bool notes, silent;   /* PPTX: reading the notes of a slide; this shape is not their text */
+    sp_marks marks;       /* of slides */
     int n_items, n_tables, n_texts, n_paragraphs; /* elements around the current node */
 } writer;
 
@@ -151,7 +164,8 @@ static sp_err set_heading(writer *w, role r)
 {
     bool found;
     if (r == ROLE_PLACEHOLDER) {
-        SP_TRY(attribute(w, "type", &found));
+        SP_TRY(attribute(w, w->odt ? "class" : "type", &found));
+        w->silent = w->notes && strcmp(w->value.v, "body") != 0; /* slide number, date, picture of the slide */
         bool title = strcmp(w->value.v, "title") == 0 || strcmp(w->value.v, "ctrTitle") == 0;
         w->heading = found && title;
         return SP_OK;
@@ -215,12 +229,21 @@ static sp_err end_paragraph(writer *w)
     return add(&w->out, item && !heading ? "\n" : "\n\n");
 }
 
+static sp_err mark_slide(writer *w)
+{
+    SP_TRY(sp_vec_reserve(&w->marks, 1));
+    const int64_t number = (int64_t)w->marks.n + 1;
+    w->marks.v[w->marks.n++] = (sp_mark){w->out.n, number};
+    w->heading = 0;
+    return SP_OK;
+}
+
 static sp_err open_element(writer *w, role r)
 {
     bool found, title;
     switch (r) {
     case ROLE_PARAGRAPH:
-        title = w->heading && w->elements == pptx_elements; /* the shape said so */
+        title = w->heading && (w->elements == pptx_elements || w->elements == odp_elements); /* the shape said so */
         SP_TRY(end_paragraph(w));                           /* of a text box inside a paragraph */
         w->heading = title;
         w->n_paragraphs++;
@@ -232,6 +255,11 @@ static sp_err open_element(writer *w, role r)
     case ROLE_LEVEL:
     case ROLE_PLACEHOLDER:
         return set_heading(w, r);
+    case ROLE_SHAPE:
+        w->silent = false;
+        return SP_OK;
+    case ROLE_PAGE:
+        return mark_slide(w);
     case ROLE_LIST:
         w->item = true;
         return SP_OK;
@@ -273,7 +301,7 @@ static bool counts_as_text(const writer *w, int kind)
 {
     bool text = kind == XML_READER_TYPE_TEXT || kind == XML_READER_TYPE_SIGNIFICANT_WHITESPACE ||
                 kind == XML_READER_TYPE_WHITESPACE;
-    return text && (w->odt ? w->n_paragraphs > 0 : w->n_texts > 0);
+    return text && !w->silent && (w->odt ? w->n_paragraphs > 0 : w->n_texts > 0);
 }
 
 /* walk -- the nodes of the body; what is hidden is skipped with all inside. */
@@ -366,6 +394,7 @@ static void fini(writer *w, sp_archive *a)
     sp_vec_fini(&w->out);
     sp_vec_fini(&w->para);
     sp_vec_fini(&w->value);
+    sp_vec_fini(&w->marks);
     sp_archive_close(a);
 }
 
@@ -470,15 +499,36 @@ static sp_err list_slides(slide_list *l, sp_archive *a)
     return err;
 }
 
-static sp_err read_slides(writer *w, sp_archive *a, sp_marks *marks)
+/* read_notes -- what the speaker says to a slide, after it. Damaged notes cost no document. */
+static sp_err read_notes(writer *w, sp_archive *a, const char *slide)
+{
+    sp_relations parts = {0};
+    sp_bytes own = {0};
+    const size_t from = w->out.n;
+    sp_err err = sp_relations_read(a, slide, &parts);
+    const char *file = err == SP_OK ? sp_relation_by_type(&parts, "notesSlide") : NULL;
+    w->notes = true;
+    if (file) err = read_body(w, a, file, &own);
+    w->notes = w->silent = false;
+    if (err == SP_E_UNSUPPORTED || err == SP_E_NOTFOUND) {
+        err = SP_OK;
+        w->out.n = from;
+        w->para.n = 0;
+    }
+    sp_relations_fini(&parts);
+    sp_vec_fini(&own);
+    return err;
+}
+
+static sp_err read_slides(writer *w, sp_archive *a)
 {
     slide_list l = {0};
     sp_bytes own = {0};
     sp_err err = list_slides(&l, a);
     for (size_t i = 0; i < l.files.n && err == SP_OK; i++) {
-        err = sp_vec_reserve(marks, 1);
-        if (err == SP_OK) marks->v[marks->n++] = (sp_mark){w->out.n, (int64_t)i + 1};
+        err = mark_slide(w);
         if (err == SP_OK) err = read_body(w, a, l.files.v[i], &own);
+        if (err == SP_OK) err = read_notes(w, a, l.files.v[i]);
         w->heading = 0;
     }
     sp_relations_fini(&l.relations);
@@ -487,26 +537,44 @@ static sp_err read_slides(writer *w, sp_archive *a, sp_marks *marks)
     return err;
 }
 
+/* emit_slides -- meta: the file with the title. */
+static sp_err emit_slides(sp_reading *r, writer *w, sp_archive *a, const char *meta)
+{
+    sp_bytes title = {0};
+    sp_err err = sp_archive_title(a, meta, &title);
+    sp_document d = {.text = w->out.n ? w->out.v : "",
+                     .n = w->out.n,
+                     .syntax = SP_SYNTAX_MARKDOWN,
+                     .place = SP_PLACE_MARKED_PAGES,
+                     .marks = w->marks.v,
+                     .n_marks = w->marks.n};
+    if (err == SP_OK) err = sp_document_emit(r, &d, &title);
+    sp_vec_fini(&title);
+    return err;
+}
+
 sp_err sp_pptx_read(sp_reading *r, const char *data, size_t n)
 {
     sp_archive a = {0};
     writer w = {.elements = pptx_elements};
-    sp_bytes title = {0};
-    sp_marks marks = {0};
     SP_TRY(sp_archive_open(data, n, &a));
-    sp_err err = read_slides(&w, &a, &marks);
-    if (err == SP_OK) err = sp_archive_title(&a, "docProps/core.xml", &title);
-    if (err == SP_OK) {
-        sp_document d = {.text = w.out.n ? w.out.v : "",
-                         .n = w.out.n,
-                         .syntax = SP_SYNTAX_MARKDOWN,
-                         .place = SP_PLACE_MARKED_PAGES,
-                         .marks = marks.v,
-                         .n_marks = marks.n};
-        err = sp_document_emit(r, &d, &title);
-    }
-    sp_vec_fini(&title);
-    sp_vec_fini(&marks);
+    sp_err err = read_slides(&w, &a);
+    if (err == SP_OK) err = emit_slides(r, &w, &a, "docProps/core.xml");
+    fini(&w, &a);
+    return err;
+}
+
+sp_err sp_odp_read(sp_reading *r, const char *data, size_t n)
+{
+    sp_archive a = {0};
+    writer w = {.elements = odp_elements, .odt = true};
+    sp_bytes own = {0};
+    SP_TRY(sp_archive_open(data, n, &a));
+    sp_err err = read_body(&w, &a, "content.xml", &own);
+    if (err == SP_E_NOTFOUND) err = sp_fail_in(SP_E_UNSUPPORTED, "not a document of this format");
+    if (err == SP_OK && !w.marks.n) err = sp_fail(SP_E_UNSUPPORTED, "it has no slides");
+    if (err == SP_OK) err = emit_slides(r, &w, &a, "meta.xml");
+    sp_vec_fini(&own);
     fini(&w, &a);
     return err;
 }

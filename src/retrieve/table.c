@@ -4,6 +4,9 @@
  *     name,height        ──>   name: Zugspitze; height: 2962
  *     Zugspitze,2962
  *
+ * A column without a value in a row is said, too ("height: "): it is known to have none. Rows with more such columns
+ * than values leave them out, so that they stay short.
+ *
  * No input is malformed: an unclosed quote ends with the file. */
 #include "retrieve/documents_int.h"
 
@@ -111,27 +114,57 @@ static sp_err take_names(table *t)
     return SP_OK;
 }
 
+static cell cell_at(const table *t, size_t i)
+{
+    return i < t->row.n ? t->row.v[i] : (cell){0};
+}
+
+static cell name_at(const table *t, size_t i)
+{
+    return i < t->name.n ? t->name.v[i] : (cell){0};
+}
+
+/* says_empty -- whether the row has at least as many values in named columns as it lacks. */
+static bool says_empty(const table *t)
+{
+    size_t n_values = 0, n_empty = 0;
+    for (size_t i = 0; i < t->name.n; i++) {
+        const cell c = cell_at(t, i), name = name_at(t, i);
+        n_values += name.to > name.from && c.to > c.from;
+        n_empty += name.to > name.from && c.to == c.from;
+    }
+    return n_values >= n_empty && n_values;
+}
+
+static sp_err write_cell(table *t, cell c, cell name, bool first)
+{
+    if (!first) SP_TRY(sp_bytes_add(&t->out, "; ", 2));
+    if (name.to > name.from) {
+        SP_TRY(sp_bytes_add(&t->out, t->names.v + name.from, name.to - name.from));
+        SP_TRY(sp_bytes_add(&t->out, ": ", 2));
+    }
+    return sp_bytes_add(&t->out, t->cells.v + c.from, c.to - c.from);
+}
+
 static sp_err write_row(table *t, int64_t line)
 {
     bool first = true;
-    for (size_t i = 0; i < t->row.n; i++) {
-        cell c = t->row.v[i];
-        cell name = i < t->name.n ? t->name.v[i] : (cell){0};
-        if (c.from == c.to) continue;
+    const bool empty = says_empty(t);
+    const size_t n = empty ? SP_MAX(t->row.n, t->name.n) : t->row.n;
+    for (size_t i = 0; i < n; i++) {
+        const cell c = cell_at(t, i), name = name_at(t, i);
+        if (c.from == c.to && !(empty && name.to > name.from)) continue;
         if (first) {
             SP_TRY(sp_vec_reserve(&t->marks, 1));
             t->marks.v[t->marks.n++] = (sp_mark){t->out.n, line};
         }
-        if (!first) SP_TRY(sp_bytes_add(&t->out, "; ", 2));
-        if (name.to > name.from) {
-            SP_TRY(sp_bytes_add(&t->out, t->names.v + name.from, name.to - name.from));
-            SP_TRY(sp_bytes_add(&t->out, ": ", 2));
-        }
-        SP_TRY(sp_bytes_add(&t->out, t->cells.v + c.from, c.to - c.from));
+        SP_TRY(write_cell(t, c, name, first));
         first = false;
     }
     if (t->out.n > SP_DOC_MAX_BYTES) return sp_fail(SP_E_LIMIT, "a table with too much text");
-    return first ? SP_OK : sp_bytes_add(&t->out, "\n", 1);
+    if (first) return SP_OK;
+    t->out.n = sp_trim_end(t->out.v, 0, t->out.n); /* after a last column without a value */
+    return sp_bytes_add(&t->out, "\n", 1);
 }
 
 static sp_err read_rows(table *t)

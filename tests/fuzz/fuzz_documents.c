@@ -72,15 +72,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     static const char *const names[] = {"f.txt",  "f.md",   "f.jsonl", "f.html", "f.rst",
                                         "f.c",    "f.csv",  "f.tsv",   "f.docx", "f.odt",
                                         "f.epub", "f.json", "f.ipynb", "f.xml",  "f.xlsx",
-                                        "f.pptx", "f.eml",  "f.rtf",   "f.md.gz"};
+                                        "f.pptx", "f.eml",  "f.rtf",   "f.md.gz",
+                                        NULL,     "f.ods",  "f.odp"}; /* NULL: what pdftotext may have written */
     if (n < 3) return 0;
-    size_t which = data[0] % (SP_COUNT(names) + 1);
+    size_t which = data[0] % SP_COUNT(names);
     target t = {.o.size_words = 1 + data[1] % 64};
     t.o.overlap_words = data[2] % t.o.size_words;
     const char *content = (const char *)data + 3;
     sp_reading r = {.path = "f.pdf", .fn = take_document, .user = &t, .strict = data[2] & 128};
     sp_err err;
-    if (which == SP_COUNT(names)) { /* what pdftotext may have written */
+    if (!names[which]) {
         err = sp_pdf_pages(&r, content, n - 3);
     } else {
         r.path = names[which];

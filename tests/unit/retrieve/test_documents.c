@@ -156,7 +156,10 @@ static void tables_name_their_columns(void **state)
 {
     assert_read("a.csv", "name,height\nZugspitze,2962\r\n\"Watz\nmann\",\"27\"\"13\"\n",
                 "0:a.csv|name: Zugspitze; height: 2962\nname: Watz mann; height: 27\"13\n");
-    assert_read("a.csv", "a;b;c\n1;;3;4\n", "0:a.csv|a: 1; c: 3; 4\n");
+    assert_read("a.csv", "a;b;c\n1;;3;4\n", "0:a.csv|a: 1; b: ; c: 3; 4\n");
+    assert_read("a.csv", "a,b,c\n,2,\n1,,3\n,,\n1,2\n1,2,\n", /* more columns without a value than with one */
+                "0:a.csv|b: 2\na: 1; b: ; c: 3\na: 1; b: 2; c:\na: 1; b: 2; c:\n");
+    assert_read("a.csv", "a,,c\n1,,3\n", "0:a.csv|a: 1; c: 3\n"); /* a column without a name */
     assert_read("a.tsv", "a\tb\n\"1\t2\n", "0:a.tsv|a: \"1; b: 2\n");
     assert_read("a.csv", "sep=|\r\na;b|c\n1|2\n", "0:a.csv|a;b: 1; c: 2\n"); /* of a spreadsheet program */
     assert_read("a.csv", "sep=one\nsep=;", "0:a.csv|sep=one\nsep=;\n");
@@ -165,7 +168,7 @@ static void tables_name_their_columns(void **state)
     assert_read("a.csv", "a|b\n1|2\n", "0:a.csv|a: 1; b: 2\n");
     assert_read("a.csv", "only,names\n", "0:a.csv|only; names\n");
     assert_read("a.csv", "one\ntwo\n", "0:a.csv|one\ntwo\n");
-    assert_read("a.csv", "a,b\n\"open, 1\n2", "0:a.csv|a: open, 1 2\n");
+    assert_read("a.csv", "a,b\n\"open, 1\n2", "0:a.csv|a: open, 1 2; b:\n");
     assert_read("a.csv", "", "0:a.csv|");
 }
 

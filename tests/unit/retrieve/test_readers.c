@@ -312,7 +312,7 @@ static void spreadsheets_are_tables_with_the_names_of_their_columns(void **state
              "t='b'><v>1</v></c></row>"
              "</sheetData></w>"},
             {0}},
-        "b.xlsx > Boats|name: Sea Gull; built: 1970-01-01; length: 7.5\nbuilt: 1970-01-01 12:00; "
+        "b.xlsx > Boats|name: Sea Gull; built: 1970-01-01; length: 7.5\nname: ; built: 1970-01-01 12:00; "
         "length: true\n#");
 }
 
@@ -470,6 +470,100 @@ static void slides_are_pages_with_their_titles(void **state)
                   "Harbour|# Harbour\n\ntwo\n\n# Last\n\nten\n\n#{0:1}{16:2}");
 }
 
+/* What the speaker says, after the slide: without its number, its picture and its date. Damaged notes are left out. */
+static void notes_of_slides_follow_them(void **state)
+{
+#define NOTES(file) "<R><Relationship Id='a' Type='http://o/slideLayout' Target='../l.xml'/>" \
+                    "<Relationship Id='b' Type='http://o/notesSlide' Target='../n/" file "'/></R>"
+#define SHAPE(type, text) "<p:sp><p:nvPr><p:ph type='" type "'/></p:nvPr>" \
+                          "<a:p><a:r><a:t>" text "</a:t></a:r></a:p></p:sp>"
+    gives_archive(*state, "n.pptx",
+                  (entry[]){{"ppt/slides/slide1.xml", SLIDE("type='title'", "Harbour", "one")},
+                            {"ppt/slides/_rels/slide1.xml.rels", NOTES("1.xml")},
+                            {"ppt/n/1.xml", "<p:notes xmlns:p='urn:p' xmlns:a='urn:a'>" SHAPE("sldNum", "7")
+                                            SHAPE("body", "Greet the mayor.") SHAPE("dt", "May 5") "</p:notes>"},
+                            {"ppt/slides/slide2.xml", SLIDE("type='title'", "Boats", "two")},
+                            {"ppt/slides/_rels/slide2.xml.rels", NOTES("2.xml")},
+                            {"ppt/n/2.xml", "<p:notes xmlns:p='urn:p' xmlns:a='urn:a'>" SHAPE("body", "lost") "<p:sp"},
+                            {"ppt/slides/slide3.xml", SLIDE("type='title'", "Ropes", "three")},
+                            {"ppt/slides/_rels/slide3.xml.rels", NOTES("none.xml")},
+                            {0}},
+                  "Harbour|# Harbour\n\none\n\nGreet the mayor.\n\n# Boats\n\ntwo\n\n# Ropes\n\nthree\n\n"
+                  "#{0:1}{34:2}{48:3}");
+}
+
+static void slides_of_odp_are_pages_with_their_notes(void **state)
+{
+#define FRAME(class, text) \
+    "<draw:frame presentation:class='" class "'><draw:text-box>" text "</draw:text-box></draw:frame>"
+#define P(text) "<text:p>" text "</text:p>"
+#define NAMES "xmlns:o='urn:o' xmlns:draw='urn:d' xmlns:text='urn:t' xmlns:table='urn:b' xmlns:presentation='urn:p'"
+    gives_archive(*state, "s.odp",
+                  (entry[]){{"content.xml",
+                             "<o:c " NAMES "><presentation:footer-decl>Velm</presentation:footer-decl>"
+                             "<draw:page>" FRAME("title", P("Harbour<text:s/>of Velm")) FRAME("outline",
+                             "<text:list><text:list-item>" P("ropes") "</text:list-item><text:list-item>" P("tar")
+                             "</text:list-item></text:list>") "<presentation:notes><draw:page-thumbnail/>"
+                             FRAME("notes", P("Greet the mayor.")) "</presentation:notes></draw:page>"
+                             "<draw:page>" FRAME("subtitle", P("Boats") "<o:annotation>" P("no") "</o:annotation>")
+                             "<draw:frame><table:table><table:table-row><table:table-cell>" P("a")
+                             "</table:table-cell><table:table-cell/></table:table-row></table:table></draw:frame>"
+                             "</draw:page></o:c>"},
+                            {"meta.xml", "<m xmlns:dc='urn:dc'><dc:title>Talk</dc:title></m>"},
+                            {0}},
+                  "Harbour of Velm|# Harbour of Velm\n\n- ropes\n- tar\nGreet the mayor.\n\nBoats\n\n\n"
+                  "| a | | \n\n#{0:1}{51:2}");
+}
+
+#define CELLS(attributes, text) "<table:table-cell " attributes ">" text "</table:table-cell>"
+#define ROW(attributes, cells) "<table:table-row " attributes ">" cells "</table:table-row>"
+#define NAMED_TABLE(name, rows) "<table:table table:name='" name "'>" rows "</table:table>"
+
+static void sheets_of_ods_are_tables(void **state)
+{
+    gives_archive(
+        *state, "d/s.ods",
+        (entry[]){{"content.xml",
+                   "<o:c " NAMES "><table:tracked-changes>" CELLS("", P("gone")) "</table:tracked-changes>"
+                   NAMED_TABLE("Boats", "<table:table-column/>"
+                         ROW("", CELLS("", P("name")) CELLS("", P("built")) CELLS("", P("a")) CELLS("", P("b")))
+                         ROW("", CELLS("", P("Sea<text:tab/>Gull") P("II")) CELLS("o:value-type='date' "
+                             "o:date-value='1931-05-01T00:00:00'", P("1. May 31"))
+                             CELLS("table:number-columns-repeated='2'", P("x"))
+                             CELLS("table:number-columns-repeated='16380'", ""))
+                         ROW("table:number-rows-repeated='2'", CELLS("table:number-columns-repeated='4'", ""))
+                         ROW("table:number-rows-repeated='2'", CELLS("", P("Tern") "<o:annotation>" P("no")
+                             "</o:annotation>") "<table:covered-table-cell/>" CELLS("o:value-type='date' "
+                             "o:date-value='2024-05-01T07:05:00'", P("")) CELLS("", P("1 &amp; 2")))
+                         ROW("table:number-rows-repeated='1048570'",
+                             CELLS("table:number-columns-repeated='16384'", "")))
+                   NAMED_TABLE("Empty", ROW("", CELLS("", "")))
+                   NAMED_TABLE("List", ROW("", CELLS("", P("only")))) "</o:c>"},
+                  {0}},
+        "s.ods > Boats|name: Sea Gull II; built: 1931-05-01; a: x; b: x\n"
+        "name: Tern; built: ; a: 2024-05-01 07:05; b: 1 & 2\nname: Tern; built: ; a: 2024-05-01 07:05; b: 1 & 2\n"
+        "#s.ods > List|only\n#");
+}
+
+static void refuses_archive(folder *f, const char *path, const entry *e, const char *why)
+{
+    sp_bytes got = {0}, data = packed(f, e);
+    assert_int_equal(read_bytes(path, data.v, data.n, &got), SP_E_UNSUPPORTED);
+    if (!strstr(sp_error_detail(), why)) fail_msg("\"%s\" lacks \"%s\"", sp_error_detail(), why);
+    sp_vec_fini(&data);
+    sp_vec_fini(&got);
+}
+
+static void damaged_files_of_opendocument_are_refused(void **state)
+{
+    static const char *const paths[] = {"a.ods", "a.odp"};
+    for (int i = 0; i < 2; i++) {
+        refuses_archive(*state, paths[i], (entry[]){{"content.xml", "<o:c"}, {0}}, "malformed XML");
+        refuses_archive(*state, paths[i], (entry[]){{"content.xml", "<o:c xmlns:o='urn:o'/>"}, {0}}, "it has no ");
+        refuses_archive(*state, paths[i], (entry[]){{"x", "y"}, {0}}, "not a document of this format");
+    }
+}
+
 /* Files are numbered as slides were made; a slide that was taken out may still be in the archive. */
 static void slides_are_in_the_order_of_the_presentation(void **state)
 {
@@ -550,6 +644,10 @@ int main(void)
         FOLDER_TEST(dates_and_texts_of_other_programs_are_read),
         FOLDER_TEST(a_document_is_where_the_relations_say),
         FOLDER_TEST(slides_are_pages_with_their_titles),
+        FOLDER_TEST(notes_of_slides_follow_them),
+        FOLDER_TEST(slides_of_odp_are_pages_with_their_notes),
+        FOLDER_TEST(sheets_of_ods_are_tables),
+        FOLDER_TEST(damaged_files_of_opendocument_are_refused),
         FOLDER_TEST(slides_are_in_the_order_of_the_presentation),
         FOLDER_TEST(headers_footers_and_notes_are_read_once),
         cmocka_unit_test(navigation_of_a_page_is_left_out),
