@@ -11,9 +11,9 @@ built and once emulated.
 
 With --under, the C programs alone, each started by this command: those of another machine, by its emulator.
 
-On two cores or more, two jobs run at a time, and what one prints is shown when it has ended: one lane starts with the
-C programs, the other with the Python files, and whichever is done first takes what is left of the other's. Ctrl-C ends
-both.
+On two cores or more, three jobs run at a time, since some of them wait; what one prints is shown when it has ended:
+one lane starts with the C programs, two with the Python files, and whichever is done first takes what is left of the
+others'. Ctrl-C ends all.
 
     python tests/run.py [--build build] [--only SUBSTRING] [--cpus ref,avx2,avxvnni,avx512,vnni,amx]
                         [--under COMMAND [--folders tests/unit,tests/kernel,tests/property]]
@@ -57,7 +57,7 @@ def send(process: subprocess.Popen, number: int):
 
 
 class Lanes:
-    """Runs jobs, functions of these lanes that give counts: two at a time, from both ends of their list."""
+    """Runs jobs, functions of these lanes that give counts: three at a time, from both ends of their list."""
 
     def __init__(self, jobs: list):
         self.jobs = collections.deque(jobs)
@@ -69,7 +69,7 @@ class Lanes:
         """Of every job, as each ends."""
         done = queue.SimpleQueue()
         lanes = [threading.Thread(target=self.work, args=(take, done), daemon=True)
-                 for take in (self.jobs.popleft, self.jobs.pop)[:os.cpu_count()]]
+                 for take in (self.jobs.popleft, self.jobs.pop, self.jobs.pop)[:3 if os.cpu_count() > 1 else 1]]
         for lane in lanes:
             lane.start()
         left = len(lanes)
