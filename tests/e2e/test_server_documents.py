@@ -91,6 +91,24 @@ def test_a_life(server):
     assert again[0]["missed"] == "never seen"
 
 
+def test_copies_under_other_titles_are_deleted_too(start, tmp_path):
+    s = start("--reuse", "full", "--store", tmp_path / "store")
+    forms = [{"text": STORY, "title": "Its title"}, {"text": STORY, "title": "Another"}, STORY]
+    register(s, "a", STORY, title="Its title")
+
+    def missed(form):
+        return ask(s, documents=[form])["spolia"]["documents"][0]["missed"]
+    for form in forms:
+        assert missed(form) == "never seen"
+        assert missed(form) == ""
+    assert s.stop() == 0
+    s = start("--reuse", "full", "--store", tmp_path / "store")  # knows of them from the file of documents
+    assert [missed(form) for form in forms] == [""] * 3
+    gone = send(s, "DELETE", "/v1/documents/a")[1]
+    assert gone["deleted"] and not gone.get("pending"), gone
+    assert [missed(form) for form in forms] == ["never seen"] * 3
+
+
 def test_replace_and_time(server):
     register(server, "a", STORY)
     compute(server, "a")

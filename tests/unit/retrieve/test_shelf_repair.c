@@ -110,6 +110,36 @@ static void a_repair_keeps_collections_tags_and_counts(void **state)
     run("rm -r %s%s", dir, "");
 }
 
+/* A repaired file still knows under which other titles its texts were sent; not of texts that it has not. */
+static void a_repair_keeps_the_other_forms_of_texts(void **state)
+{
+    char dir[] = "/dev/shm/shelf-XXXXXX", path[64];
+    sp_documents_repaired sum;
+    sp_shelf *s;
+    sp_doomed gone = {0};
+    sp_digest bare = {{0}}, form = {{0}};
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/documents.db", dir);
+    make_file(path);
+    assert_int_equal(sp_shelf_open(path, &s), SP_OK);
+    snprintf((char *)bare.b, sizeof bare.b, "b%d", 7);
+    snprintf((char *)form.b, sizeof form.b, "other");
+    assert_int_equal(sp_shelf_add_form(s, &bare, &form), SP_OK);
+    sp_shelf_close(s);
+    for (int save = 1; save >= 0; save--) {
+        assert_int_equal(sp_shelf_repair(path, &(sp_shelf_repair_opts){.save = save}, &sum), SP_OK);
+        assert_int_equal(sp_shelf_open(path, &s), SP_OK);
+        if (save) assert_int_equal(sp_shelf_doom(s, "t", "manual/d07"), SP_OK);
+        assert_int_equal(sp_shelf_doomed(s, NULL, &gone), SP_OK);
+        int n = 0;
+        for (size_t i = 0; i < gone.ids.n; i++) n += sp_digest_eq(&gone.ids.v[i], &form);
+        assert_int_equal(n, 1);
+        sp_doomed_fini(&gone);
+        sp_shelf_close(s);
+    }
+    run("rm -r %s%s", dir, "");
+}
+
 /* Every page in turn is damaged: what is lost beside it is little. */
 static void a_damaged_page_costs_what_is_on_it(void **state)
 {
@@ -144,6 +174,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_repair_keeps_collections_tags_and_counts),
+        cmocka_unit_test(a_repair_keeps_the_other_forms_of_texts),
         cmocka_unit_test(a_damaged_page_costs_what_is_on_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
