@@ -85,7 +85,8 @@ static sp_err open_file(sp_shelf *s)
     SP_TRY(sp_db_place(s->path, &place));
     s->read_only = place != SP_DB_WRITABLE;
     const char *path = place == SP_DB_FIXED_AND_NONE ? MEMORY : s->path;
-    return sp_db_open(path, doing, place != SP_DB_FIXED, &s->db);
+    SP_TRY(sp_db_open(path, doing, place != SP_DB_FIXED, &s->db));
+    return s->read_only ? SP_OK : sp_shelf_damage(s, sp_gaps_begin(&s->gaps, s->db, s->path));
 }
 
 /* leave_no_page_free -- rewrites a file of an earlier version, once. A page that is free when a transaction begins is
@@ -149,6 +150,7 @@ void sp_shelf_close(sp_shelf *s)
     if (!s) return;
     sqlite3_finalize(s->roll_back);
     sqlite3_close(s->db);
+    sp_gaps_end(&s->gaps);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->turn);
     sp_free(s->path);

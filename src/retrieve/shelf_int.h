@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "retrieve/gaps.h"
 #include "retrieve/read_int.h"
 #include "retrieve/shelf.h"
 
@@ -23,6 +24,7 @@ struct sp_shelf {
     uint64_t n_tickets, n_served;
     sqlite3 *db; /* used by the thread whose ticket is n_served */
     sqlite3_stmt *roll_back; /* compiled in advance: it is needed when there is no memory */
+    sp_gaps gaps;
     char *path;
     bool read_only; /* the file system is */
     atomic_ullong changes[SP_SHELF_PLACES]; /* changes of the collections that hash to it, of all tenants */

@@ -484,6 +484,44 @@ static void no_page_is_free(void **state)
     unlink(path);
 }
 
+/* SQLite leaves rows that it moves to balance pages where they were, and secure_delete does not see them there. */
+static void nothing_is_between_the_cells_of_a_page(void **state)
+{
+    enum { N = 40, STEPS = 600, LONGEST = 1200 };
+    char path[] = "/tmp/spolia-shelf-XXXXXX", text[LONGEST + 64], words[N][40] = {{0}};
+    uint64_t seed = 1;
+    sp_shelf *s;
+    close(mkstemp(path));
+    assert_int_equal(sp_shelf_open(path, &s), SP_OK);
+    for (int i = 0; i < STEPS; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        const int k = (int)(seed >> 33) % N, n = (int)(seed >> 40) % LONGEST;
+        char id[16];
+        snprintf(id, sizeof id, "d%d", k);
+        if (words[k][0]) {
+            sp_doomed gone = {0};
+            assert_int_equal(sp_shelf_doom(s, "t", id), SP_OK);
+            assert_int_equal(sp_shelf_doomed(s, NULL, &gone), SP_OK);
+            assert_int_equal(sp_shelf_forget(s, &gone), SP_OK);
+            sp_doomed_fini(&gone);
+            assert_false(file_has(path, words[k]));
+            words[k][0] = '\0';
+            continue;
+        }
+        snprintf(words[k], sizeof words[k], "what document %d says", i);
+        snprintf(text, sizeof text, "%s %0*d", words[k], n + 1, i);
+        const sp_shelf_chunk one = chunk("T", text);
+        assert_int_equal(put(s, id, false, &one, 1), SP_OK);
+        assert_true(file_has(path, words[k]));
+    }
+    int64_t n_bad;
+    const char *bad = "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'";
+    assert_int_equal(sp_db_number(s->db, path, bad, &n_bad), SP_OK);
+    assert_int_equal(n_bad, 0);
+    sp_shelf_close(s);
+    unlink(path);
+}
+
 /* A transaction that fails, and whose file cannot be cut afterwards, leaves there what it wrote beyond the end. */
 static void nothing_is_beyond_the_last_page(void **state)
 {
@@ -513,6 +551,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_page_is_free),
         cmocka_unit_test(nothing_is_beyond_the_last_page),
+        cmocka_unit_test(nothing_is_between_the_cells_of_a_page),
         cmocka_unit_test(a_file_that_was_no_database_is_not_rebuilt),
         cmocka_unit_test(a_text_that_a_document_repeats_is_looked_up_once),
         cmocka_unit_test(a_text_of_a_live_document_is_not_lost),
