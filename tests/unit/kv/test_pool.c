@@ -419,6 +419,37 @@ static void gives_back_the_memory_of_free_blocks(bool by_head)
     small_pool_end(pool);
 }
 
+static sp_kv_run written_elsewhere;
+
+static sp_err note_run(void *user, sp_kv_run run, const uint8_t *from)
+{
+    written_elsewhere = run;
+    return SP_OK;
+}
+
+static void a_run_with_a_block_that_is_away_is_written_elsewhere(void **state)
+{
+    enum { N = 4 };
+    static const uint8_t bytes[3 * 16384];
+    const sp_kv_shape shape = {.n_layers = 1, .n_heads = 1, .head = 32, .type = SP_F16};
+    for (uint32_t away = 0; away < N; away++) {
+        sp_kv_pool *pool = NULL;
+        uint32_t blocks[N];
+        const sp_kv_elsewhere where = {.read = read_nothing, .write = note_run};
+        assert_ok(sp_kv_pool_create(small_device(), &shape, N, &pool));
+        assert_in_range(sp_kv_pool_layer_block_bytes(pool), 1, sizeof bytes / 3);
+        assert_ok(sp_kv_pool_let_leave(pool, &where));
+        assert_ok(sp_kv_acquire(pool, N, blocks));
+        sp_kv_seal(pool, &away, 1);
+        sp_kv_set_away(pool, &away, 1, true);
+        written_elsewhere = (sp_kv_run){0};
+        assert_ok(sp_kv_pool_write(pool, (sp_kv_run){.first = 0, .n = 3}, bytes));
+        assert_int_equal(written_elsewhere.n, away < 3 ? 3 : 0);
+        sp_kv_release(pool, blocks, N);
+        small_pool_end(pool);
+    }
+}
+
 /* A plane whose blocks leave one by one, in either order: pages of several go with the last of them. */
 static void gives_back_what_is_away(bool upwards)
 {
@@ -583,6 +614,7 @@ int main(void)
         cmocka_unit_test(shapes_that_cannot_be_are_refused),
         cmocka_unit_test(more_than_there_is_cannot_be_had),
         cmocka_unit_test(a_block_that_leaves_while_it_is_read_is_read_elsewhere),
+        cmocka_unit_test(a_run_with_a_block_that_is_away_is_written_elsewhere),
         cmocka_unit_test(memory_of_blocks_that_are_away_is_given_back),
         cmocka_unit_test(a_pool_whose_blocks_may_leave_gives_back_the_memory_of_free_ones),
         cmocka_unit_test(creation_survives_faults),

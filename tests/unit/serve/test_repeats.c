@@ -91,6 +91,24 @@ static void tenants_share_nothing_and_forgetting_forgets(void **state)
 }
 
 /* 40 MiB of noise through a ring of 8: nothing that was overwritten is found or read. */
+static void a_text_that_memory_lacks_for_is_not_learned(void **state)
+{
+    char p[LONG + 1], first[LONG + 8], second[LONG + 8];
+    passage(p, 1);
+    snprintf(first, sizeof first, "One: %s", p);
+    snprintf(second, sizeof second, "Two: %s", p);
+    for (long n = 1; n <= 2; n++) { /* of its two allocations */
+        bench b;
+        bench_begin(&b);
+        sp_fault_after(n);
+        assert_int_equal(learn(&b, 1, first), 0);
+        sp_fault_after(-1);
+        assert_int_equal(learn(&b, 1, second), 0);
+        assert_int_equal(learn(&b, 1, first), 1);
+        bench_end(&b);
+    }
+}
+
 static void a_full_ring_finds_nothing_overwritten(void **state)
 {
     bench b;
@@ -187,6 +205,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_two_messages_share_is_found),
         cmocka_unit_test(tenants_share_nothing_and_forgetting_forgets),
+        cmocka_unit_test(a_text_that_memory_lacks_for_is_not_learned),
         cmocka_unit_test(a_full_ring_finds_nothing_overwritten),
         cmocka_unit_test(random_texts_are_cut_where_they_repeat),
         cmocka_unit_test(the_third_message_reuses),

@@ -363,6 +363,34 @@ static void with_faults(const char *io, unsigned calls, int error, bool stays)
     }
 }
 
+/* Each call transfers half of what it should. */
+static void short_transfers_continue_where_they_ended(void **state)
+{
+    enum { N = 100, PART = 60 };
+    char dir[128], path[600];
+    uint8_t bytes[N], got[N];
+    size_t n = 0;
+    make_folder(dir, sizeof dir);
+    snprintf(path, sizeof path, "%s/file", dir);
+    const int fd = open(path, O_RDWR | O_CREAT, 0600);
+    assert_true(fd >= 0);
+    for (int i = 0; i < N; i++) bytes[i] = (uint8_t)(i + 1);
+    memset(got, 0, sizeof got);
+    sp_store_fault(SP_CALL_READ | SP_CALL_WRITE, 1, 0, true);
+    assert_ok(sp_files_write(fd, path, 0, bytes, PART));
+    assert_int_equal(lseek(fd, 0, SEEK_END), PART);
+    assert_ok(sp_files_write(fd, path, PART, bytes + PART, N - PART));
+    assert_ok(sp_files_read(fd, path, 10, got, PART, &n));
+    assert_int_equal(n, PART);
+    assert_memory_equal(got, bytes + 10, PART);
+    for (int i = PART; i < N; i++) assert_int_equal(got[i], 0);
+    assert_ok(sp_files_read(fd, path, PART, got, N, &n));
+    assert_int_equal(n, N - PART);
+    sp_store_fault(0, 0, 0, false);
+    close(fd);
+    remove_folder(dir);
+}
+
 static void failing_reads_are_misses(void **state)
 {
     for (size_t k = 0; k < SP_COUNT(kinds); k++) {
@@ -718,6 +746,7 @@ int main(void)
         cmocka_unit_test(a_start_that_ends_while_it_rebuilds_loses_nothing),
         cmocka_unit_test(an_index_and_a_segment_that_were_exchanged_are_put_back),
         FOLDER_TEST(a_cut_off_line_is_overwritten),
+        cmocka_unit_test(short_transfers_continue_where_they_ended),
         cmocka_unit_test(failing_reads_are_misses),
         cmocka_unit_test(failing_writes_leave_what_was_there),
         cmocka_unit_test(failing_syncs_are_errors),
