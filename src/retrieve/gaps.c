@@ -7,12 +7,16 @@
  * Source: sqlite.org/fileformat.html, sections 1.6 and 1.8 */
 #include "retrieve/gaps.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "retrieve/db.h"
 
 enum {
+    /* A page that continues a row, or lists free ones, begins with the number of a page. Of so many (137 GB, of 4 KiB
+     * each), the first byte is less than 2, the least that a page of a tree begins with. */
+    MOST_PAGES = (2 << 24) - 1,
     FILE_HEADER = 100, /* of the first page */
     PENDING_BYTE = 1 << 30,
     MAP_ENTRY = 5, /* of a page that says what others are for (auto_vacuum) */
@@ -63,10 +67,14 @@ static int write_page(sqlite3_file *f, const void *data, int n, sqlite3_int64 at
 sp_err sp_gaps_begin(sp_gaps *g, sqlite3 *db, const char *path)
 {
     sqlite3_file *f = NULL;
-    int64_t page_bytes;
+    int64_t page_bytes, most;
+    char sql[64];
     sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &f);
     if (!f || !f->pMethods) return SP_OK;
     SP_TRY(sp_db_number(db, path, "PRAGMA page_size", &page_bytes));
+    snprintf(sql, sizeof sql, "PRAGMA max_page_count = %d", MOST_PAGES);
+    SP_TRY(sp_db_number(db, path, sql, &most));
+    if (most > MOST_PAGES) return SP_OK; /* a file that is larger already */
     g->page = sp_alloc((size_t)page_bytes, 1);
     if (!g->page) return sp_fail_nomem("a page of registered documents");
     g->page_bytes = (int)page_bytes;
