@@ -47,6 +47,7 @@ static bool open_server(srv_server *s, const srv_options *o, sp_context *c, int 
     *s = (srv_server){.o = *o,
                       .ctx = c,
                       .routes = srv_routes,
+                      .error_form_of = srv_form_of_path,
                       .bodies = {.most_each = o->limits.body_bytes, .most_all = o->limits.bodies_bytes},
                       .vocab = sp_context_vocab(c),
                       .info = sp_context_describe(c),

@@ -1,5 +1,6 @@
 """Other APIs than OpenAI's on the same server: Anthropic's and Ollama's own packages, llama.cpp's paths."""
 import json
+import urllib.error
 import urllib.request
 
 import gguf
@@ -143,6 +144,41 @@ def test_anthropic_errors_name_the_field(claude):
         with pytest.raises(anthropic.BadRequestError) as e:
             claude.messages.create(**{"model": "tiny", "max_tokens": 4, "messages": QUESTION, **change})
         assert e.value.body["type"] == "error" and part in e.value.body["error"]["message"]
+
+
+def as_text(server, path, key):
+    """The error of a body that is said not to be JSON."""
+    headers = {"Content-Type": "text/plain", "Authorization": f"Bearer {key}"}
+    with pytest.raises(urllib.error.HTTPError) as e:
+        urllib.request.urlopen(urllib.request.Request(server.url + path, b"{}", headers), timeout=300)
+    return e.value.code, json.load(e.value)
+
+
+OF_OPENAI = {"error": {"message", "type", "param", "code"}}
+
+
+@pytest.mark.parametrize("path, form", [
+    ("/v1/messages", {"type": "error", "error": {"type", "message", "code"}}), ("/v1/messages/none", {"type": "error", "error": {"type", "message"}}),
+    ("/api/chat", {"error": str}), ("/api/none", {"error": str}), ("/v1/chat/completions", OF_OPENAI), ("/v1/none", OF_OPENAI)])
+def test_refusals_have_the_form_of_the_path(start, tmp_path, path, form):
+    """Of a request that is not read: without the key, another type, another method, too many."""
+    keys = tmp_path / "keys"
+    keys.write_text("a-key\n# limits: requests=1\nslow-key\n")
+    server = start("--api-keys", keys)
+    body = {"model": "any", "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}], "stream": False}
+    unknown = path.endswith("none")
+    answers = [server.call(path, body), as_text(server, path, "a-key"), server.call(path, key="a-key")]
+    assert [status for status, _ in answers] == ([404, 404, 404] if unknown else [401, 415, 405])
+    if not unknown:
+        assert server.call(path, body, "slow-key")[0] == 200
+        answers.append(server.call(path, body, "slow-key"))
+        assert answers[-1][0] == 429
+    for status, o in answers:
+        assert o.keys() == form.keys()
+        if form["error"] is str:
+            assert o["error"]
+        else:
+            assert o.get("type") == form.get("type") and {*o["error"]} - {"code"} == {*form["error"]} - {"code"}
 
 
 def said(error):

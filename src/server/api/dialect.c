@@ -40,8 +40,6 @@ srv_sent srv_dialect_error(const srv_call *call, const srv_dialect *dialect, int
     const char *param = srv_dialect_param(dialect, f->param);
     char why[sizeof f->why + 32];
     rename_why(f->param, param, f->why, why, sizeof why);
-    if (dialect->error)
-        return srv_reply_json(call->connection, status, dialect->error(status, code, why));
     return srv_reply_error(call->connection, status, param, code, why);
 }
 

@@ -25,8 +25,8 @@ typedef struct srv_dialect {
     json_t *(*whole)(const srv_job *j); /* of a job that is done */
     /* write -- adds the new part of a stream, and its end. Called with the lock held; false: the stream breaks off. */
     bool (*write)(srv_job *j);
-    /* error -- NULL: OpenAI's form. */
-    json_t *(*error)(int status, const char *code, const char *why);
+    /* error -- of all errors at its paths (routes.c); NULL: OpenAI's form. */
+    srv_error_form *error;
 } srv_dialect;
 
 extern const srv_dialect srv_openai, srv_responses, srv_anthropic, srv_ollama_chat,
@@ -36,7 +36,7 @@ extern const srv_dialect srv_openai, srv_responses, srv_anthropic, srv_ollama_ch
 srv_sent srv_generate(srv_call *call, const srv_dialect *dialect, bool chat);
 /* srv_dialect_param -- the name that a field of the chat has in a dialect. */
 const char *srv_dialect_param(const srv_dialect *dialect, const char *param);
-/* srv_dialect_error -- replies in the form of a dialect. */
+/* srv_dialect_error -- replies with the names that fields have in a dialect. */
 srv_sent srv_dialect_error(const srv_call *call, const srv_dialect *dialect, int status,
                            const srv_fields *f, const char *code);
 

@@ -171,3 +171,10 @@ const srv_route srv_routes[] = {
     {"GET", "/v1/requests/", explain, .below = true},
     {NULL, NULL, NULL},
 };
+
+srv_error_form *srv_form_of_path(const char *path)
+{
+    static const char anthropic[] = "/v1/messages", ollama[] = "/api/";
+    if (strncmp(path, anthropic, sizeof anthropic - 1) == 0) return srv_anthropic.error;
+    return strncmp(path, ollama, sizeof ollama - 1) == 0 ? srv_ollama_chat.error : NULL;
+}

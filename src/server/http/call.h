@@ -21,6 +21,8 @@ typedef struct srv_call srv_call;
 typedef struct srv_collections srv_collections; /* api/collections.h */
 typedef enum MHD_Result srv_sent; /* of a reply; MHD_NO closes the connection */
 typedef srv_sent srv_handler(srv_call *call);
+/* srv_error_form -- an error as clients of an API read it; code may be NULL. */
+typedef json_t *srv_error_form(int status, const char *code, const char *why);
 
 typedef struct srv_route {
     const char *method, *path; /* method NULL: the end of the table */
@@ -45,6 +47,7 @@ typedef struct srv_server {
     srv_metrics metrics;
     srv_pace pace;
     const srv_route *routes;
+    srv_error_form *(*error_form_of)(const char *path); /* which returns NULL for OpenAI's form */
     sp_documents *documents;
     srv_collections *collections;
     struct srv_work *work;       /* api/work.h */

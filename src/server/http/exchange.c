@@ -51,6 +51,7 @@ typedef struct request {
     srv_left left;
     srv_running running;
     srv_record record;
+    srv_error_form *error_form; /* NULL: OpenAI's */
 } request;
 
 int64_t srv_now_us(void)
@@ -194,6 +195,12 @@ srv_record *srv_record_of(struct MHD_Connection *c)
     return k && k->request ? &k->request->record : NULL;
 }
 
+srv_error_form *srv_error_form_of(struct MHD_Connection *c)
+{
+    connection *k = connection_of(c);
+    return k && k->request ? k->request->error_form : NULL;
+}
+
 static void add_limit(struct MHD_Response *r, const char *what, int64_t limit, int64_t left, double full_s)
 {
     char name[48], value[32];
@@ -269,6 +276,7 @@ static srv_sent begin(srv_exchanges *x, struct MHD_Connection *c, line l, reques
         MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
     srv_record_begin(&r->record, id, l.method, l.path);
     r->length = length ? strtoull(length, NULL, 10) : 0;
+    r->error_form = x->s->error_form_of(l.path);
     if (k) k->request = r;
     srv_call call = call_of(x, c, l, r);
     if (srv_gate_check(&call, &r->tenant, &sent)) r->route = call.route;

@@ -53,6 +53,14 @@ json_t *srv_error_json(int status, const char *param, const char *code, const ch
                      error_type(status), "param", param && *param ? param : NULL, "code", code);
 }
 
+/* error_json -- as the clients of the path read it. */
+static json_t *error_json(struct MHD_Connection *c, int status, const char *param, const char *code,
+                          const char *message)
+{
+    srv_error_form *form = srv_error_form_of(c);
+    return form ? form(status, code, message) : srv_error_json(status, param, code, message);
+}
+
 void srv_add_header(struct MHD_Response *r, const char *name, const char *value)
 {
     errno = 0;
@@ -123,7 +131,7 @@ static char *take_text(json_t *o)
 static srv_sent refuse_for(const srv_call *call, int status, const char *code, const char *message, int retry)
 {
     srv_record_error(srv_record_of(call->connection), NULL, code, message);
-    char *text = take_text(srv_error_json(status, NULL, code, message));
+    char *text = take_text(error_json(call->connection, status, NULL, code, message));
     return send_later(call->connection, status, "application/json", text, retry);
 }
 
@@ -165,7 +173,7 @@ srv_sent srv_reply_method(const srv_call *call, const char *methods)
 {
     static const char why[] = "this path has another method";
     srv_record_error(srv_record_of(call->connection), NULL, NULL, why);
-    char *text = take_text(srv_error_json(405, NULL, NULL, why));
+    char *text = take_text(error_json(call->connection, 405, NULL, NULL, why));
     struct MHD_Response *r =
         text ? MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE) : NULL;
     if (!r) {
@@ -188,5 +196,5 @@ srv_sent srv_reply_error(struct MHD_Connection *c, int status, const char *param
                          const char *message)
 {
     srv_record_error(srv_record_of(c), param, code, message);
-    return srv_reply_json(c, status, srv_error_json(status, param, code, message));
+    return srv_reply_json(c, status, error_json(c, status, param, code, message));
 }

@@ -1,4 +1,4 @@
-/* reply.h -- replies: JSON, events, and errors in OpenAI's form. */
+/* reply.h -- replies: JSON, events, and errors in the form of the API that the path belongs to. */
 #ifndef SP_SERVER_HTTP_REPLY_H
 #define SP_SERVER_HTTP_REPLY_H
 
@@ -10,6 +10,8 @@ json_t *srv_text_json(const char *text, size_t n);
 json_t *srv_error_json(int status, const char *param, const char *code, const char *message);
 /* srv_record_of -- the current request's; NULL: it has none. (exchange.c) */
 srv_record *srv_record_of(struct MHD_Connection *c);
+/* srv_error_form_of -- that of the current request's path; NULL: OpenAI's. (exchange.c) */
+srv_error_form *srv_error_form_of(struct MHD_Connection *c);
 /* srv_send -- sends every reply: adds X-Request-Id, what is left of the key's limits, and the headers that web pages
  * need; records the status for the log (exchange.c). The caller keeps ownership of the response. */
 srv_sent srv_send(struct MHD_Connection *c, int status, struct MHD_Response *r);
@@ -30,7 +32,7 @@ srv_sent srv_reply_refused(const srv_call *call, srv_verdict v);
 srv_sent srv_reply_bodies_full(const srv_call *call);
 srv_sent srv_reply_too_long(const srv_call *call);
 srv_sent srv_reply_method(const srv_call *call, const char *methods);
-/* srv_reply_error -- in OpenAI's form; param and code may be NULL. */
+/* srv_reply_error -- param, of OpenAI's form alone, and code may be NULL. */
 srv_sent srv_reply_error(struct MHD_Connection *c, int status, const char *param, const char *code,
                          const char *message);
 
