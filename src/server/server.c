@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "server/api/collections.h"
@@ -42,6 +44,14 @@ static int n_cores(void)
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
+/* any_run -- the time, and a random number. */
+static uint64_t any_run(void)
+{
+    uint32_t random = 0;
+    if (getrandom(&random, sizeof random, 0) != sizeof random) random = (uint32_t)getpid();
+    return (uint64_t)time(NULL) << 32 | random;
+}
+
 static bool open_server(srv_server *s, const srv_options *o, sp_context *c, int *port)
 {
     *s = (srv_server){.o = *o,
@@ -52,7 +62,8 @@ static bool open_server(srv_server *s, const srv_options *o, sp_context *c, int 
                       .vocab = sp_context_vocab(c),
                       .info = sp_context_describe(c),
                       .n_cores = n_cores(),
-                      .started = time(NULL)};
+                      .started = time(NULL),
+                      .run = any_run()};
     s->most_text = srv_room_most(s->vocab, &s->info);
     srv_metrics_init(&s->metrics);
     srv_pace_init(&s->pace);

@@ -152,6 +152,14 @@ def test_tokens(server):
     assert server.call("/v1/completions", ids)[1]["usage"]["prompt_tokens"] == cut["count"]
 
 
+def test_ids_of_answers_are_the_server_s_own(start):
+    """Of servers that start in the same second, too."""
+    several = [start() for _ in range(3)]
+    asked = [s.call(path, body)[1]["id"] for s in several for path, body in (
+        ("/v1/chat/completions", chat()), ("/v1/rerank", {"query": "a", "documents": ["a", "b"]}))]
+    assert len({i.partition("-")[2] for i in asked}) == len(asked), asked
+
+
 def test_small_endpoints(server):
     assert server.call("/health") == (200, {"status": "ok"})
     assert server.call("/ping")[0] == 200

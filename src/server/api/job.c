@@ -28,11 +28,11 @@ srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, s
                    .stream.progress_at = -1};
     snprintf(j->tenant, sizeof j->tenant, "%s", call->salt ? call->salt : "");
     j->number = atomic_fetch_add(&call->s->next_id, 1);
-    snprintf(j->id, sizeof j->id, "%s-%llx%08llx",
+    snprintf(j->id, sizeof j->id, "%s-%016llx%08llx",
              t->dialect->id ? t->dialect->id
              : t->chat      ? "chatcmpl"
                             : "cmpl",
-             call->s->started, j->number);
+             (unsigned long long)call->s->run, j->number);
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);

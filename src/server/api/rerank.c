@@ -111,9 +111,9 @@ static bool read_texts(ranking *k)
 static json_t *frame(const ranking *k, const char *kind)
 {
     srv_server *s = k->call->s;
-    json_t *o = json_pack("{s:o, s:s, s:I, s:s}", "id",
-                          json_sprintf("%s-%llx%08llx", kind, s->started, atomic_fetch_add(&s->next_id, 1)), "object",
-                          "list", "created", (json_int_t)time(NULL), "model", srv_ranker_name(s));
+    json_t *id = json_sprintf("%s-%016llx%08llx", kind, (unsigned long long)s->run, atomic_fetch_add(&s->next_id, 1));
+    json_t *o = json_pack("{s:o, s:s, s:I, s:s}", "id", id, "object", "list", "created", (json_int_t)time(NULL),
+                          "model", srv_ranker_name(s));
     json_object_set_new(o, "usage",
                         json_pack("{s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)k->r.n_tokens, "total_tokens",
                                   (json_int_t)k->r.n_tokens, "prompt_tokens_details", "cached_tokens",

@@ -68,8 +68,9 @@ typedef struct srv_server {
         atomic_bool draining;    /* no new requests */
     } counts;
     _Atomic int64_t side_until_us; /* side work rests until then (api/side.h) */
+    long long started;      /* seconds since 1970 */
+    uint64_t run;           /* in ids of answers, which differ from those of other servers and of an earlier start */
     atomic_ullong next_id;
-    long long started; /* seconds since 1970 */
 } srv_server;
 
 /* What computes a reply: `leave` cancels it when the client hangs up, `end` frees it when the exchange ends. */

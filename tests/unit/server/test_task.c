@@ -238,7 +238,7 @@ static void errors_name_their_field(void **state)
     bad("{\"n\": 1e300}", "n");
     bad("{\"n\": 2, \"best_of\": 4}", "best_of");
     bad("{\"max_tokens\": 3.5}", "max_tokens");
-    bad("{\"max_tokens\": -1}", "max_tokens");
+    bad("{\"max_tokens\": -2}", "max_tokens");
     bad("{\"n_predict\": -2}", "n_predict");
     bad("{\"temperature\": -0.1}", "temperature");
     bad("{\"repetition_penalty\": 0}", "repetition_penalty");
