@@ -124,7 +124,7 @@ class World:
         self.server = self.server_of(self.folder, self.faults)
         self.server.key = self.tenant.key
         for tenant in self.tenants:
-            tenant.last = None  # ids of answers begin anew
+            tenant.last = None  # a server has no accounts of an earlier one's answers
         return self.server.started
 
     def start_peer(self):
