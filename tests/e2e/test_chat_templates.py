@@ -75,7 +75,8 @@ def raise_exception(message):
 def compiled(source):
     env = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
-    env.filters["tojson"] = lambda x, ensure_ascii=False, indent=None: json.dumps(x, ensure_ascii=ensure_ascii, indent=indent)
+    env.filters["tojson"] = lambda x, ensure_ascii=False, indent=None, separators=None, sort_keys=False: json.dumps(
+        x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
     env.globals["raise_exception"] = raise_exception
     env.globals["strftime_now"] = lambda fmt: time.strftime(fmt, time.gmtime())
     return env.from_string(source)
@@ -158,7 +159,7 @@ def check_equal(source, request, tmp_path):
     except Raised as error:
         refuse(*command, naming=[str(error)[:60]])
         return
-    except (TypeError, jinja2.exceptions.UndefinedError):
+    except (TypeError, ValueError, LookupError, jinja2.exceptions.TemplateError):
         refuse(*command, naming=["chat template: line "])
         return
     made = json.loads(succeed(*command, "--json"))
@@ -223,6 +224,50 @@ def test_order(source, tmp_path):
     check_equal(source, with_tokens({"messages": messages}), tmp_path)
 
 
+@pytest.mark.parametrize("source", [
+    "{{ x | tojson(ensure_ascii=true) }}{{ x | tojson(true) }}{{ x | tojson(ensure_ascii=false) }}",
+    "{{ x | tojson(indent=2) }}{{ x | tojson(false, 3) }}{{ x | tojson(indent='\t') }}{{ x | tojson(indent=0) }}{{ x | tojson(indent=-1) }}",
+    "{{ x | tojson(separators=(',', ':')) }}{{ x | tojson(separators=[' ; ', ' = '], indent=1) }}{{ x | tojson(separators=none) }}",
+    "{{ x | tojson(sort_keys=true) }}{{ x | tojson(sort_keys=true, indent=true, separators=('', '')) }}{{ x | tojson(sort_keys=false) }}",
+    "{{ x | tojson(separators=(messages[0].content, ':'), indent=messages[0].role) }}",
+    "{{ {2: 1, 10: 2, -3: 3} | tojson(sort_keys=true) }}{{ {} | tojson(true, 2, (',', ':'), true) }}{{ [] | tojson(indent=2) }}",
+    "{{ x | tojson(sorted=true) }}", "{{ x | tojson(indent=1.5) }}", "{{ x | tojson(separators=',') }}", "{{ x | tojson(separators=(',', 1)) }}",
+    "{{ {2: 1, '10': 2} | tojson(sort_keys=true) }}",
+])
+def test_json_is_laid_out_as_it_says(source, tmp_path):
+    x = {"b": [1, {"z": None, "a": True}], "é": "\u16a0 \U0001f600\x7f\n\u0001", "a": {}, "Z": []}
+    check_equal(source, with_tokens({"messages": [USER], "chat_template_kwargs": {"x": x}}), tmp_path)
+
+
+@pytest.mark.parametrize("source", [
+    "{{ '{} {} {}'.format(1, 'x', x) }}", "{{ '{1}{0}{1}'.format(messages[0].content, [1, 'a']) }}", "{{ '{a}{{}}{b}'.format(b=none, a=1.0) }}",
+    "{{ messages[0].content.format(1, n='é') }}", "{{ '{!r}{!s}{a!r}'.format('a', 'b', a={'k': true}) }}{{ ''.format(1) }}{{ '}}'.format() }}",
+    "{{ 'no field'.format() ~ '{}'.format(messages[0].role) }}", "{{ '{}'.format() }}", "{{ '{1}'.format(0) }}", "{{ '{a}'.format(b=1) }}",
+    "{{ '{'.format(1) }}", "{{ '}'.format(1) }}", "{{ '{a'.format(a=1) }}", "{{ '{{}'.format(a=1) }}", "{{ '{}{0}'.format(1) }}", "{{ '{0}{}'.format(1) }}",
+    "{{ '{!x}'.format(1) }}", "{{ '{ }'.format(1) }}", "{{ '{99999999999999999999}'.format(1) }}", "{{ 3.format(1) }}", "{{ nothing.format(1) }}",
+])
+def test_texts_are_formatted(source, tmp_path):
+    request = with_tokens({"messages": [{"role": "user", "content": "<{}|{n}>\u16a0"}], "chat_template_kwargs": {"x": {"a": [1, None]}}})
+    check_equal(source, request, tmp_path)
+
+
+@pytest.mark.parametrize("source", [
+    "{% if IT %}{{ 1 | frobnicate }}{% endif %}ok", "{% if not IT %}a{% elif 1 is frobnicated %}b{% else %}{% set x = 1 | frobnicate(2) %}{% endif %}ok",
+    "{{ 1 | frobnicate if IT else 3 }}", "{{ [1, (2 | frobnicate)] if IT else 3 }}", "{{ 3 if not IT else 1 | frobnicate }}", "{{ 1 if IT and 2 is frobnicated else 3 }}",
+    "{% if IT %}{% for a in 1 | frobnicate %}{% endfor %}{% endif %}ok", "{% if IT %}{% for a in [1] %}{{ a | frobnicate }}{% endfor %}{% endif %}ok",
+    "{% if IT %}{% for a in [1] if a is frobnicated %}{% endfor %}{% endif %}ok", "{% for a in [1] %}{% if IT %}{{ a | frobnicate }}{% endif %}{% endfor %}ok",
+    "{% if IT %}{% for a in [] %}{% else %}{{ 1 | frobnicate }}{% endfor %}{% endif %}ok", "{% if IT %}{% set a %}{{ 1 | frobnicate }}{% endset %}{% endif %}ok",
+    "{% if IT %}{% macro f() %}{{ 1 | frobnicate }}{% endmacro %}{% endif %}ok", "{% if IT %}{% macro f(a=1 | frobnicate) %}{% endmacro %}{% endif %}ok",
+    "{% macro f() %}{% if IT %}{{ 1 | frobnicate }}{% endif %}{% endmacro %}{{ f() }}ok", "{% if 1 | frobnicate %}{% endif %}ok", "{{ 1 | frobnicate }}ok",
+    "{% if IT %}{% endif %}{{ 1 | frobnicate }}ok", "{% if IT %}{% for a in [1] %}{% endfor %}{{ 1 | frobnicate }}{% endif %}ok", "{{ (1 if IT else 2) | frobnicate }}ok",
+    "{% if IT %}{{ [1].frobnicate() }}{% endif %}ok", "{% if IT %}{% set _ = [1].append(2) %}{% endif %}ok", "{% if IT %}{{ {}.pop('a') }}{% endif %}ok",
+    "{% for a in [] %}{{ a.frobnicate(1, b=2) }}{% endfor %}ok", "{% if IT %}{{ nothing.frobnicate() }}{% endif %}ok", "{{ 'a'.get('b') if IT }}ok",
+])
+@pytest.mark.parametrize("it", [False, True])
+def test_what_is_unknown_fails_where_it_does_in_jinja2(source, it, tmp_path):
+    check_equal(source, with_tokens({"messages": [], "chat_template_kwargs": {"IT": it}}), tmp_path)
+
+
 def test_keys_may_be_integers(tmp_path):
     source = ("{% set d = {0: 'zero', 512: 'b', -7: 'c', '0': 'text', 512: 'again'} %}{{ d }}|{{ d | tojson }}|{{ d[512] }}|{{ d['0'] }}"
               "|{{ d[-7] }}|{{ d[1] is defined }}|{{ 0 in d }}{{ 1 in d }}|{{ d.get(0) }}|{{ d.get(9, 'none') }}|{{ d | list }}"
@@ -234,7 +279,12 @@ def test_keys_may_be_integers(tmp_path):
 @pytest.mark.parametrize("source, words", [
     ("a\n{{ x | frobnicate }}", ["line 2", "filter 'frobnicate' is not supported"]),
     ("{{ x is frobnicated }}", ["line 1", "test 'frobnicated'"]),
-    ("{{ x.format(1) }}", ["method 'format'"]),
+    ("{% if true %}\n{{ x | frobnicate }}{% endif %}", ["line 2", "filter 'frobnicate' is not supported"]),
+    ("{{ 1 if\n2 is frobnicated }}", ["line 2", "test 'frobnicated' is not supported"]),
+    ("\n{{ 'a'.frobnicate(1) }}", ["line 2", "a string has no method 'frobnicate', or it is not supported"]),
+    ("{{ '{:>5}'.format(1) }}", ["line 1", "format: the field ':>5}' is not supported"]),
+    ("{{ '{a.b}'.format(a=1) }}", ["format: the field 'a.b}' is not supported"]),
+    ("{{ {} | tojson(indent=17) }}", ["tojson: an indent over 16"]),
     ("{{ cycler(1) }}", ["function 'cycler'"]),
     ("{% include 'x' %}", ["tag 'include'"]),
     ("{% for x in y recursive %}{% endfor %}", ["recursive"]),

@@ -246,7 +246,7 @@ static sp_err slice(sp_tpl_machine *m, const sp_tpl_node *n, sp_tpl_val *out)
 
 static int parameter(const sp_tpl_function *f, const sp_tpl_str *name)
 {
-    for (int i = 0; i < 5 && f->params[i]; i++)
+    for (int i = 0; f->params[i]; i++)
         if (strlen(f->params[i]) == name->n && memcmp(f->params[i], name->s, name->n) == 0)
             return i;
     return -1;
@@ -256,7 +256,7 @@ sp_err sp_tpl_bind(sp_tpl_machine *m, const sp_tpl_function *f, const sp_tpl_nod
                    sp_tpl_call *c)
 {
     int n_params = 0, at = 0;
-    while (n_params < 5 && f->params[n_params]) n_params++;
+    while (f->params[n_params]) n_params++;
     for (; args; args = args->next) {
         int i = args->text.n ? parameter(f, &args->text) : at++;
         if (i < 0 || i >= n_params)
@@ -274,17 +274,31 @@ sp_err sp_tpl_bind(sp_tpl_machine *m, const sp_tpl_function *f, const sp_tpl_nod
     return SP_OK;
 }
 
+static bool name_is(const sp_tpl_str *name, const char *what)
+{
+    return strlen(what) == name->n && memcmp(what, name->s, name->n) == 0;
+}
+
+static sp_err no_function(const sp_tpl_machine *m, const sp_tpl_node *n, sp_tpl_val self)
+{
+    const int len = (int)SP_MIN(n->text.n, 40);
+    if (n->kind == SP_NODE_METHOD)
+        return sp_tpl_fail(m, SP_E_UNSUPPORTED, "%s has no method '%.*s', or it is not supported",
+                           sp_tpl_kind_name(self), len, n->text.s);
+    return sp_tpl_fail(m, SP_E_UNSUPPORTED, "%s '%.*s' is not supported", n->kind == SP_NODE_TEST ? "test" : "filter",
+                       len, n->text.s);
+}
+
 static sp_err apply(sp_tpl_machine *m, const sp_tpl_node *n, sp_tpl_val *out)
 {
     sp_tpl_call c = {0};
-    const sp_tpl_function *f = n->fn;
     SP_TRY(sp_tpl_eval(m, n->a, &c.self));
-    if (n->kind == SP_NODE_METHOD) {
-        f = sp_tpl_method_of(f->name, c.self.kind);
-        if (!f)
-            return sp_tpl_fail(m, SP_E_ARG, "%s has no method '%.*s'", sp_tpl_kind_name(c.self),
-                               (int)SP_MIN(n->text.n, 40), n->text.s);
-    }
+    m->line = n->line;
+    if (n->kind == SP_NODE_METHOD && c.self.kind == SP_TPL_STRING && name_is(&n->text, "format"))
+        return sp_tpl_format(m, c.self.s, n->list, out);
+    const sp_tpl_function *f =
+        n->kind == SP_NODE_METHOD ? sp_tpl_find_method(n->text.s, n->text.n, c.self.kind) : n->fn;
+    if (!f) return no_function(m, n, c.self);
     SP_TRY(sp_tpl_bind(m, f, n->list, &c));
     SP_TRY(sp_tpl_work(m, c.self));
     m->line = n->line;

@@ -232,8 +232,6 @@ static sp_err parse_attribute(sp_tpl_parser *p, sp_tpl_node **n)
     SP_TRY(wrap(p, call ? SP_NODE_METHOD : SP_NODE_ATTR, n));
     (*n)->text = (sp_tpl_str){.s = t->s, .n = t->n};
     if (!call) return SP_OK;
-    (*n)->fn = sp_tpl_find_method(t->s, t->n);
-    if (!(*n)->fn) return unsupported(t, "method");
     p->at++;
     return parse_arguments(p, false, &(*n)->list);
 }
@@ -265,6 +263,15 @@ static bool begins_argument(const sp_tpl_parser *p)
            sp_tpl_is(p, SP_TOKEN_OP, "{");
 }
 
+/* note_function -- the filter or test of n. Outside of conditions an unknown one is an error of the whole
+ * template, as in Jinja2; inside, an error when it is evaluated. */
+static void note_function(sp_tpl_parser *p, sp_tpl_node *n, const sp_tpl_function *f, const sp_tpl_token *t)
+{
+    n->fn = f;
+    n->text = (sp_tpl_str){.s = t->s, .n = t->n};
+    if (!f && !p->conditional && !p->unknown) p->unknown = n;
+}
+
 static sp_err parse_test(sp_tpl_parser *p, sp_tpl_node **n)
 {
     bool negated = word(p, "not");
@@ -273,8 +280,7 @@ static sp_err parse_test(sp_tpl_parser *p, sp_tpl_node **n)
     SP_TRY(wrap(p, SP_NODE_TEST, n));
     sp_tpl_node *test = *n;
     SP_TRY(sp_tpl_expect(p, SP_TOKEN_NAME, NULL));
-    test->fn = sp_tpl_find_test(t->s, t->n);
-    if (!test->fn) return unsupported(t, "test");
+    note_function(p, test, sp_tpl_find_test(t->s, t->n), t);
     if (op(p, "(")) {
         SP_TRY(parse_arguments(p, false, &test->list));
     } else if (begins_argument(p)) {
@@ -293,8 +299,7 @@ static sp_err parse_filters(sp_tpl_parser *p, sp_tpl_node **n)
             const sp_tpl_token *t = sp_tpl_peek(p);
             SP_TRY(wrap(p, SP_NODE_FILTER, n));
             SP_TRY(sp_tpl_expect(p, SP_TOKEN_NAME, NULL));
-            (*n)->fn = sp_tpl_find_filter(t->s, t->n);
-            if (!(*n)->fn) return unsupported(t, "filter");
+            note_function(p, *n, sp_tpl_find_filter(t->s, t->n), t);
             if (op(p, "(")) SP_TRY(parse_arguments(p, false, &(*n)->list));
         } else if (word(p, "is")) {
             SP_TRY(parse_test(p, n));
@@ -423,15 +428,20 @@ sp_err sp_tpl_parse_or(sp_tpl_parser *p, sp_tpl_node **out)
 
 sp_err sp_tpl_parse_expression(sp_tpl_parser *p, sp_tpl_node **out)
 {
+    const bool conditional = p->conditional;
+    const sp_tpl_node *unknown = p->unknown;
     SP_TRY(sp_tpl_enter(p));
     SP_TRY(sp_tpl_parse_or(p, out));
     while (word(p, "if")) {
+        p->unknown = unknown; /* what precedes the "if" is conditional, too */
+        p->conditional = true;
         SP_TRY(wrap(p, SP_NODE_IF_ELSE, out));
         sp_tpl_node *n = *out;
         n->b = n->a;
         SP_TRY(sp_tpl_parse_or(p, &n->a));
         if (word(p, "else")) SP_TRY(sp_tpl_parse_expression(p, &n->c));
     }
+    p->conditional = conditional;
     sp_tpl_leave(p);
     return SP_OK;
 }

@@ -115,14 +115,40 @@ FILTER indent PARAMS
     return sp_tpl_written(m, &w, out);
 }
 
+/* json_indent -- what a level is indented by: a number of blanks or a text; none: all in one line. */
+static sp_err json_indent(sp_tpl_machine *m, sp_tpl_val v, const sp_tpl_str **out)
+{
+    static const char blanks[] = "                ";
+    const int64_t n = v.kind == SP_TPL_BOOL ? v.b : v.kind == SP_TPL_INT ? SP_MAX(v.i, 0) : 0;
+    sp_tpl_str *s;
+    *out = v.kind == SP_TPL_STRING ? v.s : NULL;
+    if (v.kind == SP_TPL_STRING || v.kind == SP_TPL_NONE) return SP_OK;
+    if (v.kind != SP_TPL_BOOL && v.kind != SP_TPL_INT)
+        return sp_tpl_fail(m, SP_E_ARG, "tojson: an indent that is %s", sp_tpl_kind_name(v));
+    if (n > (int64_t)sizeof blanks - 1)
+        return sp_tpl_fail(m, SP_E_LIMIT, "tojson: an indent over %zu", sizeof blanks - 1);
+    SP_TRY(sp_tpl_take(m, 1, sizeof *s, &s));
+    *s = (sp_tpl_str){.s = blanks, .n = (size_t)n};
+    *out = s;
+    return SP_OK;
+}
+
+/* tojson -- json.dumps with the parameters, and their order, of Hugging Face's filter. */
 FILTER tojson PARAMS
 {
     sp_tpl_writer w = {0};
-    int64_t indent = c->given[0] && c->args[0].kind == SP_TPL_INT ? c->args[0].i : -1;
-    if (indent > 16) return sp_tpl_fail(m, SP_E_LIMIT, "tojson: an indent over 16");
-    if (c->given[1] && sp_tpl_true(c->args[1]))
-        return sp_tpl_fail(m, SP_E_UNSUPPORTED, "tojson with ensure_ascii is not supported");
-    SP_TRY(sp_tpl_write_json(m, &w, c->self, (int)indent, 0));
+    sp_tpl_json how = {.ascii = sp_tpl_true(c->args[0]), .sorted = sp_tpl_true(c->args[3])};
+    if (c->given[1]) SP_TRY(json_indent(m, c->args[1], &how.indent));
+    how.comma = (sp_tpl_str){.s = ", ", .n = how.indent ? 1 : 2};
+    how.colon = (sp_tpl_str){.s = ": ", .n = 2};
+    if (c->given[2] && c->args[2].kind != SP_TPL_NONE) {
+        const sp_tpl_list *l = c->args[2].kind == SP_TPL_LIST ? c->args[2].list : NULL;
+        if (!l || l->n != 2 || l->v[0].kind != SP_TPL_STRING || l->v[1].kind != SP_TPL_STRING)
+            return sp_tpl_fail(m, SP_E_ARG, "tojson: separators are two strings");
+        how.comma = *l->v[0].s;
+        how.colon = *l->v[1].s;
+    }
+    SP_TRY(sp_tpl_write_json(m, &w, c->self, &how));
     return sp_tpl_written(m, &w, out);
 }
 
@@ -514,7 +540,7 @@ static const sp_tpl_function filters[] = {
     {"safe", safe},
     {"replace", replace, {"old", "new", "count"}, 2},
     {"indent", indent, {"width", "first", "blank"}},
-    {"tojson", tojson, {"indent", "ensure_ascii"}},
+    {"tojson", tojson, {"ensure_ascii", "indent", "separators", "sort_keys"}},
     {"int", to_int, {"default"}},
     {"float", to_float, {"default"}},
     {"abs", absolute, .self = N},

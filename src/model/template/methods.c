@@ -242,16 +242,10 @@ static const sp_tpl_function methods[] = {
     {NULL},
 };
 
-const sp_tpl_function *sp_tpl_find_method(const char *name, size_t n)
+const sp_tpl_function *sp_tpl_find_method(const char *name, size_t n, sp_tpl_kind kind)
 {
-    return sp_tpl_find_in(methods, name, n);
-}
-
-const sp_tpl_function *sp_tpl_method_of(const char *name, sp_tpl_kind kind)
-{
-    for (const sp_tpl_function *f = methods; f->name; f++)
-        if (strcmp(f->name, name) == 0 && f->self >> kind & 1) return f;
-    return NULL;
+    const sp_tpl_function *f = sp_tpl_find_in(methods, name, n);
+    return f && f->self >> kind & 1 ? f : NULL;
 }
 
 /* -- global functions ------------------------------------------------------------------------------ */

@@ -47,30 +47,45 @@ static sp_err parse_target(sp_tpl_parser *p, bool attributes, sp_tpl_node **out)
     return bracket ? sp_tpl_expect(p, SP_TOKEN_OP, ")") : SP_OK;
 }
 
+/* parse_inner -- parse_until for statements in a scope of their own, which do not count as conditional. */
+static sp_err parse_inner(sp_tpl_parser *p, const char *const *ends, sp_tpl_node **list)
+{
+    const bool conditional = p->conditional;
+    p->conditional = false;
+    SP_TRY(parse_until(p, ends, list));
+    p->conditional = conditional;
+    return SP_OK;
+}
+
 static sp_err parse_for(sp_tpl_parser *p, sp_tpl_node **out)
 {
+    const bool conditional = p->conditional;
     SP_TRY(sp_tpl_node_new(p, SP_NODE_FOR, out));
     sp_tpl_node *n = *out;
     SP_TRY(parse_target(p, false, &n->target));
     SP_TRY(sp_tpl_expect(p, SP_TOKEN_NAME, "in"));
     SP_TRY(sp_tpl_parse_or(p, &n->a));
+    p->conditional = false;
     if (word(p, "if")) SP_TRY(sp_tpl_parse_expression(p, &n->b));
+    p->conditional = conditional;
     if (sp_tpl_is(p, SP_TOKEN_NAME, "recursive"))
         return sp_fail(SP_E_UNSUPPORTED,
                        "chat template: line %d: a recursive loop is not supported", n->line);
     SP_TRY(end_tag(p));
     p->loops++;
-    SP_TRY(parse_until(p, (const char *[]){"else", "endfor", NULL}, &n->list));
+    SP_TRY(parse_inner(p, (const char *[]){"else", "endfor", NULL}, &n->list));
     p->loops--;
     if (word(p, "else")) {
         SP_TRY(end_tag(p));
-        SP_TRY(parse_until(p, (const char *[]){"endfor", NULL}, &n->other));
+        SP_TRY(parse_inner(p, (const char *[]){"endfor", NULL}, &n->other));
     }
     return close_tag(p, "endfor");
 }
 
 static sp_err parse_if(sp_tpl_parser *p, sp_tpl_node **out)
 {
+    const bool conditional = p->conditional;
+    p->conditional = true;
     for (;;) {
         SP_TRY(sp_tpl_node_new(p, SP_NODE_IF, out));
         SP_TRY(sp_tpl_parse_expression(p, &(*out)->a));
@@ -83,6 +98,7 @@ static sp_err parse_if(sp_tpl_parser *p, sp_tpl_node **out)
         SP_TRY(end_tag(p));
         SP_TRY(parse_until(p, (const char *[]){"endif", NULL}, &(*out)->other));
     }
+    p->conditional = conditional;
     return close_tag(p, "endif");
 }
 
@@ -96,7 +112,7 @@ static sp_err parse_set(sp_tpl_parser *p, sp_tpl_node **out)
     }
     (*out)->kind = SP_NODE_SET_BLOCK;
     SP_TRY(end_tag(p));
-    SP_TRY(parse_until(p, (const char *[]){"endset", NULL}, &(*out)->list));
+    SP_TRY(parse_inner(p, (const char *[]){"endset", NULL}, &(*out)->list));
     return close_tag(p, "endset");
 }
 
@@ -108,6 +124,8 @@ static sp_err parse_macro(sp_tpl_parser *p, sp_tpl_node **out)
     SP_TRY(sp_tpl_expect(p, SP_TOKEN_NAME, NULL));
     n->text = (sp_tpl_str){.s = t->s, .n = t->n};
     SP_TRY(sp_tpl_expect(p, SP_TOKEN_OP, "("));
+    const bool conditional = p->conditional;
+    p->conditional = false; /* defaults are evaluated in the scope of the macro */
     while (!sp_tpl_accept(p, SP_TOKEN_OP, ")")) {
         if (n->target) SP_TRY(sp_tpl_expect(p, SP_TOKEN_OP, ","));
         t = sp_tpl_peek(p);
@@ -117,10 +135,11 @@ static sp_err parse_macro(sp_tpl_parser *p, sp_tpl_node **out)
         if (sp_tpl_accept(p, SP_TOKEN_OP, "=")) SP_TRY(sp_tpl_parse_expression(p, &(*tail)->a));
         tail = &(*tail)->next;
     }
+    p->conditional = conditional;
     SP_TRY(end_tag(p));
     int loops = p->loops;
     p->loops = 0;
-    SP_TRY(parse_until(p, (const char *[]){"endmacro", NULL}, &n->list));
+    SP_TRY(parse_inner(p, (const char *[]){"endmacro", NULL}, &n->list));
     p->loops = loops;
     return close_tag(p, "endmacro");
 }
@@ -138,7 +157,7 @@ static sp_err parse_jump(sp_tpl_parser *p, sp_tpl_node_kind kind, sp_tpl_node **
 static sp_err parse_generation(sp_tpl_parser *p, sp_tpl_node **out)
 {
     SP_TRY(end_tag(p));
-    SP_TRY(parse_until(p, (const char *[]){"endgeneration", NULL}, out));
+    SP_TRY(parse_inner(p, (const char *[]){"endgeneration", NULL}, out));
     return close_tag(p, "endgeneration");
 }
 
@@ -206,6 +225,10 @@ sp_err sp_template_parse(const char *text, size_t n, sp_template **out)
     sp_tpl_parser p = {.t = t};
     sp_err err = sp_tpl_lex(t, text, n);
     if (err == SP_OK) err = parse_until(&p, (const char *[]){NULL}, &t->body);
+    if (err == SP_OK && p.unknown)
+        err = sp_fail(SP_E_UNSUPPORTED, "chat template: line %d: %s '%.*s' is not supported", p.unknown->line,
+                      p.unknown->kind == SP_NODE_TEST ? "test" : "filter", (int)SP_MIN(p.unknown->text.n, 60),
+                      p.unknown->text.s);
     if (err != SP_OK) {
         sp_template_destroy(t);
         return err;

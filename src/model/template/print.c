@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "model/template/template_int.h"
 
 /* write_float -- the shortest text that reads back as the same number, in Python's layout. */
@@ -142,35 +143,70 @@ static sp_err append_smeared(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_writer 
             .s = part->s ? part->s : "", .n = part->n, .runs = part->runs, .n_runs = part->n_runs});
 }
 
-sp_err sp_tpl_write_value(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v)
+sp_err sp_tpl_write_repr(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v)
 {
     sp_tpl_run run;
     sp_tpl_writer part = {.runs = &run, .cap_runs = 1};
-    if (v.kind == SP_TPL_UNDEFINED) return SP_OK;
-    if (v.kind == SP_TPL_STRING) return sp_tpl_write(m, w, v.s);
     SP_TRY(write_repr(m, &part, v));
     return append_smeared(m, w, &part);
 }
 
+sp_err sp_tpl_write_value(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v)
+{
+    if (v.kind == SP_TPL_UNDEFINED) return SP_OK;
+    if (v.kind == SP_TPL_STRING) return sp_tpl_write(m, w, v.s);
+    return sp_tpl_write_repr(m, w, v);
+}
+
 /* -- tojson --------------------------------------------------------------------------------------- */
 
-static sp_err write_json_string(sp_tpl_machine *m, sp_tpl_writer *w, const sp_tpl_str *s)
+/* decode -- the first character of a text; returns its bytes. */
+static size_t decode(const char *s, size_t n, uint32_t *code)
+{
+    const int k = sp_utf8_step((const uint8_t *)s, n);
+    *code = 0xFFFD;
+    if (k <= 1) return k < 0 ? (size_t)-k : 1;
+    *code = (uint8_t)s[0] & (0xFFu >> (k + 1));
+    for (int i = 1; i < k; i++) *code = *code << 6 | ((uint8_t)s[i] & 0x3F);
+    return (size_t)k;
+}
+
+/* escape_json -- the escape of the character at s, of *n bytes; false: it is written as it is. */
+static bool escape_json(const char *s, size_t *n, bool ascii, char text[static 16])
 {
     static const char named[] = "\"\\\n\r\t\b\f", letters[] = "\"\\nrtbf";
-    size_t from = w->n, done = 0;
+    const unsigned char c = (unsigned char)*s;
+    const char *name = c ? strchr(named, c) : NULL;
+    uint32_t code = c;
+    if (name) {
+        snprintf(text, 16, "\\%c", letters[name - named]);
+        *n = 1;
+        return true;
+    }
+    if (c >= 0x80 && ascii) {
+        *n = decode(s, *n, &code);
+    } else {
+        *n = 1;
+        if (c >= 0x20 && (!ascii || c < 0x7F)) return false;
+    }
+    if (code < 0x10000)
+        snprintf(text, 16, "\\u%04x", code);
+    else
+        snprintf(text, 16, "\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + ((code - 0x10000) & 0x3FF));
+    return true;
+}
+
+static sp_err write_json_string(sp_tpl_machine *m, sp_tpl_writer *w, const sp_tpl_str *s, bool ascii)
+{
+    size_t from = w->n, done = 0, n;
     SP_TRY(sp_tpl_write_plain(m, w, "\"", 1));
-    for (size_t i = 0; i < s->n; i++) {
-        unsigned char c = (unsigned char)s->s[i];
-        const char *name = c ? strchr(named, c) : NULL;
-        char text[8];
-        if (!name && c >= 0x20) continue;
-        if (name)
-            snprintf(text, sizeof text, "\\%c", letters[name - named]);
-        else
-            snprintf(text, sizeof text, "\\u%04x", c);
+    for (size_t i = 0; i < s->n; i += n) {
+        char text[16];
+        n = s->n - i;
+        if (!escape_json(s->s + i, &n, ascii, text)) continue;
         SP_TRY(sp_tpl_write_plain(m, w, s->s + done, i - done));
         SP_TRY(sp_tpl_write_plain(m, w, text, strlen(text)));
-        done = i + 1;
+        done = i + n;
     }
     SP_TRY(sp_tpl_write_plain(m, w, s->s + done, s->n - done));
     SP_TRY(sp_tpl_write_plain(m, w, "\"", 1));
@@ -178,45 +214,72 @@ static sp_err write_json_string(sp_tpl_machine *m, sp_tpl_writer *w, const sp_tp
     return SP_OK;
 }
 
-static sp_err json_line(sp_tpl_machine *m, sp_tpl_writer *w, int indent, int level, bool first)
+/* add_layout -- a separator or an indent, which may come from the input. */
+static sp_err add_layout(sp_tpl_machine *m, sp_tpl_writer *w, const sp_tpl_str *s)
 {
-    if (!first) SP_TRY(sp_tpl_write_plain(m, w, indent < 0 ? ", " : ",", indent < 0 ? 2 : 1));
-    if (indent < 0) return SP_OK;
-    SP_TRY(sp_tpl_write_plain(m, w, "\n", 1));
-    for (int i = 0; i < indent * level; i++) SP_TRY(sp_tpl_write_plain(m, w, " ", 1));
+    const size_t from = w->n;
+    SP_TRY(sp_tpl_write_plain(m, w, s->s, s->n));
+    mark(w, from, s);
     return SP_OK;
 }
 
-static sp_err json_write(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, int indent, int level);
+static sp_err json_line(sp_tpl_machine *m, sp_tpl_writer *w, const sp_tpl_json *how, int level, bool first)
+{
+    if (!first) SP_TRY(add_layout(m, w, &how->comma));
+    if (!how->indent) return SP_OK;
+    SP_TRY(sp_tpl_write_plain(m, w, "\n", 1));
+    for (int i = 0; i < level; i++) SP_TRY(add_layout(m, w, how->indent));
+    return SP_OK;
+}
+
+static sp_err json_write(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, const sp_tpl_json *how, int level);
 
 /* json_key -- an integer becomes a string, as in Python's json. */
-static sp_err json_key(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val key)
+static sp_err json_key(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val key, const sp_tpl_json *how)
 {
-    if (key.kind == SP_TPL_STRING) return write_json_string(m, w, key.s);
+    if (key.kind == SP_TPL_STRING) return write_json_string(m, w, key.s, how->ascii);
     SP_TRY(sp_tpl_write_plain(m, w, "\"", 1));
     SP_TRY(sp_tpl_write_number(m, w, key));
     return sp_tpl_write_plain(m, w, "\"", 1);
 }
 
-static sp_err json_container(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, int indent,
-                             int level)
+/* sort_pairs -- a copy of the pairs of d in the order of their keys. */
+static sp_err sort_pairs(sp_tpl_machine *m, const sp_tpl_dict *d, sp_tpl_pair **out)
+{
+    SP_TRY(sp_tpl_take(m, d->n, sizeof **out, out));
+    for (size_t i = 0; i < d->n; i++) {
+        size_t at = i;
+        for (int order; at > 0; at--) {
+            SP_TRY(sp_tpl_step(m));
+            SP_TRY(sp_tpl_compare(m, (*out)[at - 1].key, d->v[i].key, &order));
+            if (order <= 0) break;
+            (*out)[at] = (*out)[at - 1];
+        }
+        (*out)[at] = d->v[i];
+    }
+    return SP_OK;
+}
+
+static sp_err json_container(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, const sp_tpl_json *how, int level)
 {
     bool list = v.kind == SP_TPL_LIST;
     size_t n = list ? v.list->n : v.dict->n;
+    sp_tpl_pair *pairs = list ? NULL : v.dict->v;
+    if (!list && how->sorted) SP_TRY(sort_pairs(m, v.dict, &pairs));
     SP_TRY(sp_tpl_write_plain(m, w, list ? "[" : "{", 1));
     for (size_t i = 0; i < n; i++) {
-        SP_TRY(json_line(m, w, indent, level + 1, i == 0));
+        SP_TRY(json_line(m, w, how, level + 1, i == 0));
         if (!list) {
-            SP_TRY(json_key(m, w, v.dict->v[i].key));
-            SP_TRY(sp_tpl_write_plain(m, w, ": ", 2));
+            SP_TRY(json_key(m, w, pairs[i].key, how));
+            SP_TRY(add_layout(m, w, &how->colon));
         }
-        SP_TRY(json_write(m, w, list ? v.list->v[i] : v.dict->v[i].value, indent, level + 1));
+        SP_TRY(json_write(m, w, list ? v.list->v[i] : pairs[i].value, how, level + 1));
     }
-    if (n) SP_TRY(json_line(m, w, indent, level, true));
+    if (n) SP_TRY(json_line(m, w, how, level, true));
     return sp_tpl_write_plain(m, w, list ? "]" : "}", 1);
 }
 
-static sp_err json_write(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, int indent, int level)
+static sp_err json_write(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, const sp_tpl_json *how, int level)
 {
     static const char *const words[] = {"false", "true", "null"};
     sp_err err = SP_OK;
@@ -229,14 +292,14 @@ static sp_err json_write(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, int 
         err = write_scalar(m, w, v, words);
         break;
     case SP_TPL_STRING:
-        err = write_json_string(m, w, v.s);
+        err = write_json_string(m, w, v.s, how->ascii);
         break;
     case SP_TPL_LIST:
-        err = json_container(m, w, v, indent, level);
+        err = json_container(m, w, v, how, level);
         break;
     case SP_TPL_DICT:
         if (!v.dict->is_namespace) {
-            err = json_container(m, w, v, indent, level);
+            err = json_container(m, w, v, how, level);
             break;
         }
         /* fallthrough */
@@ -247,10 +310,10 @@ static sp_err json_write(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, int 
     return err;
 }
 
-sp_err sp_tpl_write_json(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, int indent, int level)
+sp_err sp_tpl_write_json(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, const sp_tpl_json *how)
 {
     sp_tpl_run run;
     sp_tpl_writer part = {.runs = &run, .cap_runs = 1};
-    SP_TRY(json_write(m, &part, v, indent, level));
+    SP_TRY(json_write(m, &part, v, how, 0));
     return append_smeared(m, w, &part);
 }

@@ -2,7 +2,8 @@
  *
  * The subset is what published chat templates use: for, if, set, macro, namespace, whitespace control,
  * loop.*, slices, about thirty filters, twenty tests and the common methods of strings and
- * dictionaries. Any other construct is refused by name and line. The environment is that of
+ * dictionaries. Any other construct is refused by name and line: a method when it is called, a filter or test in a
+ * condition when it is evaluated, the rest when the template is parsed. The environment is that of
  * Hugging Face's apply_chat_template: trim_blocks, lstrip_blocks, tojson without HTML escapes,
  * raise_exception, strftime_now, break and continue, {% generation %}.
  *

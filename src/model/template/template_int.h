@@ -3,7 +3,7 @@
  *   text --lex.c--> tokens --parse.c, expr.c--> tree
  *   tree, input --run.c (statements), eval.c (expressions)--> text and spans
  *   values: value.c; texts with origins: text.c; names that templates can use:
- *   filters.c, tests.c, methods.c
+ *   filters.c, tests.c, methods.c, format.c
  *
  * Values are immutable, except namespaces, and live in the arena of one rendering.
  */
@@ -159,6 +159,8 @@ typedef struct sp_tpl_parser {
     sp_template *t;
     size_t at;
     int depth, loops;
+    bool conditional;           /* in an "if", without a loop, macro or block in between */
+    const sp_tpl_node *unknown; /* the first filter or test outside of conditions that does not exist; NULL: none */
 } sp_tpl_parser;
 
 /* sp_tpl_lex -- fills t->tokens; the last one is SP_TOKEN_EOF. */
@@ -244,9 +246,8 @@ typedef struct sp_tpl_function {
 
 const sp_tpl_function *sp_tpl_find_filter(const char *name, size_t n);
 const sp_tpl_function *sp_tpl_find_test(const char *name, size_t n);
-/* sp_tpl_find_method -- a method of this name, for any kind; sp_tpl_method_of -- the one for this kind. */
-const sp_tpl_function *sp_tpl_find_method(const char *name, size_t n);
-const sp_tpl_function *sp_tpl_method_of(const char *name, sp_tpl_kind kind);
+/* sp_tpl_find_method -- the method of this name for values of this kind. */
+const sp_tpl_function *sp_tpl_find_method(const char *name, size_t n, sp_tpl_kind kind);
 const sp_tpl_function *sp_tpl_find_in(const sp_tpl_function *table, const char *name, size_t n);
 
 /* sp_tpl_fail -- an error with the line that is being evaluated. */
@@ -344,8 +345,18 @@ size_t sp_tpl_length(const sp_tpl_str *s);           /* in characters */
 size_t sp_tpl_offset(const sp_tpl_str *s, size_t i); /* byte of character i */
 size_t sp_tpl_space(const char *s, size_t n); /* bytes of the white space that s begins with */
 const char *sp_tpl_search(const char *s, size_t n, const char *what, size_t n_what);
-sp_err sp_tpl_write_json(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, int indent,
-                         int level) SP_MUST_CHECK;
+/* sp_tpl_format -- s.format(args): fields are {}, {0} and {name}, with !s or !r. */
+sp_err sp_tpl_format(sp_tpl_machine *m, const sp_tpl_str *s, const sp_tpl_node *args, sp_tpl_val *out) SP_MUST_CHECK;
+sp_err sp_tpl_write_repr(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v) SP_MUST_CHECK;
+
+/* How json.dumps lays out a value. */
+typedef struct sp_tpl_json {
+    const sp_tpl_str *indent; /* of a level; NULL: all in one line */
+    sp_tpl_str comma, colon;
+    bool ascii, sorted;
+} sp_tpl_json;
+
+sp_err sp_tpl_write_json(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, const sp_tpl_json *how) SP_MUST_CHECK;
 sp_err sp_tpl_write_number(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v) SP_MUST_CHECK;
 
 #endif
