@@ -1,12 +1,16 @@
 """Filling a remote tier ahead (spolia precompute --remote --shard), checking it and cleaning it (spolia cache --remote)."""
+import contextlib
 import json
 import shutil
+import socket
+import threading
 
 import pytest
 
 from conftest import ROOT, refuse, run, succeed
 from test_json import valid
 from test_remote import Redis
+from support.redis_server import Proxy
 
 pytestmark = pytest.mark.skipif(not shutil.which("redis-server"), reason="redis-server is not installed")
 
@@ -35,6 +39,37 @@ def cache(redis, what, *options, code=0):
     done = run("cache", what, "--remote", redis.url, "--json", *options)
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout)
+
+
+class Cut(Proxy):
+    """Ends all connections as soon as the server has read the first piece that makes a copy."""
+
+    def __init__(self, port):
+        self.pieces, self.lock = [], threading.Lock()
+        super().__init__(port)
+
+    def carry(self, source, to, delayed):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                with self.lock:
+                    if self.pieces:
+                        break
+                    to.sendall(data)
+                    if not delayed and b"HSET" in data:
+                        self.pieces.append(data)
+                        self.close()
+        for s in (source, to):
+            with contextlib.suppress(OSError):
+                s.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_copy_that_has_only_begun_expires(redis, index):
+    proxy = Cut(redis.port)
+    run("precompute", index, "-m", MODEL, "--remote", f"redis://127.0.0.1:{proxy.port}/0", "--fuse", "0", "-t", "1", "--json")
+    assert len(proxy.pieces) == 1
+    lives = [redis.do("EVAL", f"local k = redis.call('KEYS', 'SPOLIA:*:copy:*[^k]') return redis.call('TTL', k[{i}] or '')", "0")
+             for i in (1, 2)]
+    assert 0 < int(lives[0][1:]) <= 300 and lives[1] == ":-2", lives
 
 
 def test_parts_are_disjoint_and_together_they_are_all(redis, index):

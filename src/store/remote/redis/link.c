@@ -239,11 +239,13 @@ static sp_err begin(sp_remote_link *base, const char *name, const char *says, co
     return SP_OK;
 }
 
-/* let_expire -- before it has any bytes of the copy, so that they expire if this process ends in between. */
+/* let_expire -- before it has any bytes of the copy, so that they expire if this process ends in between. A hash has
+ * no command that makes it with a limit: the two go out together, and the server has both or none. */
 static sp_err let_expire(redis_link *l, const char *field)
 {
-    SP_TRY(noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"HSET", l->key, field, ""}, .n = 4})));
-    return noted(l, sp_redis_run(l->redis, &(sp_redis_command){.words = {"EXPIRE", l->key, UNFINISHED_S}, .n = 3}));
+    const sp_redis_command make = {.words = {"HSET", l->key, field, ""}, .n = 4};
+    const sp_redis_command limit = {.words = {"EXPIRE", l->key, UNFINISHED_S}, .n = 3};
+    return noted(l, sp_redis_run_both(l->redis, &make, &limit));
 }
 
 static sp_err add(sp_remote_link *base, int part, const uint8_t *data, size_t n)

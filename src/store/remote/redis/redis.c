@@ -203,6 +203,18 @@ sp_err sp_redis_run(sp_redis *r, const sp_redis_command *c)
     return SP_OK;
 }
 
+sp_err sp_redis_run_both(sp_redis *r, const sp_redis_command *first, const sp_redis_command *second)
+{
+    sp_redis_answer a;
+    SP_TRY(sp_redis_send(r, first, 0));
+    sp_err err = sp_redis_send(r, second, 1);
+    while (sp_redis_receive(r, &a)) {
+        if (a.reply) freeReplyObject(a.reply);
+        if (a.err != SP_OK) err = a.err;
+    }
+    return err;
+}
+
 /* -- scans ------------------------------------------------------------------------------------------ */
 
 /* take_page -- the words of one reply, and the cursor of the next. */

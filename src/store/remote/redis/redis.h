@@ -64,6 +64,9 @@ bool sp_redis_receive(sp_redis *r, sp_redis_answer *out);
 sp_err sp_redis_call(sp_redis *r, const sp_redis_command *command, redisReply **out) SP_MUST_CHECK;
 /* sp_redis_run -- as sp_redis_call, but ignores the reply unless it is an error. */
 sp_err sp_redis_run(sp_redis *r, const sp_redis_command *command) SP_MUST_CHECK;
+/* sp_redis_run_both -- two short commands for one key, which are sent in one piece: when the connection or this
+ * process ends, the server has read both or none. Errors: of either. */
+sp_err sp_redis_run_both(sp_redis *r, const sp_redis_command *first, const sp_redis_command *second) SP_MUST_CHECK;
 
 typedef sp_err (*sp_redis_each)(void *user, const char *word, const char *value);
 
