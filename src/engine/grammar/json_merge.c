@@ -3,6 +3,7 @@
  * expand() turns a schema into alternatives without these keywords; those of two schemas that must both hold are
  * merged pair by pair, keyword by keyword. Pairs that contradict each other are left out. What merging makes is kept
  * in `made`, equal schemas once, so that recursive schemas end. */
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +117,33 @@ void sp_json_check(sp_json *b, json_t *schema)
     }
 }
 
+/* decode_percent -- "%5B" becomes "[", in place: $ref is a URI, whose fragment may be encoded. */
+static void decode_percent(char *s)
+{
+    char *to = s;
+    for (; *s; s++) {
+        bool is_code = *s == '%' && isxdigit((unsigned char)s[1]) && isxdigit((unsigned char)s[2]);
+        char code[3] = {is_code ? s[1] : 0, is_code ? s[2] : 0, 0};
+        *to++ = is_code ? (char)strtol(code, NULL, 16) : *s;
+        s += is_code ? 2 : 0;
+    }
+    *to = 0;
+}
+
+/* member_of -- what a part of a reference names: a name as it is or decoded, or an index. Changes `part`. */
+static json_t *member_of(json_t *at, char *part)
+{
+    json_t *as_it_is = json_object_get(at, part);
+    if (as_it_is) return as_it_is;
+    if (!json_is_array(at)) {
+        decode_percent(part);
+        return json_object_get(at, part);
+    }
+    char *end;
+    unsigned long i = strtoul(part, &end, 10);
+    return isdigit((unsigned char)*part) && !*end ? json_array_get(at, i) : NULL;
+}
+
 json_t *sp_json_resolve(sp_json *b, json_t *name)
 {
     const char *ref = json_string_value(name), *all = ref;
@@ -130,11 +158,11 @@ json_t *sp_json_resolve(sp_json *b, json_t *name)
             ref += escaped;
         }
         part[n] = 0;
-        at = json_is_array(at) ? json_array_get(at, (size_t)atoi(part)) : json_object_get(at, part);
+        at = member_of(at, part);
     }
     if (at && !*ref) return at;
     sp_json_fail(b, SP_E_ARG, "$ref names nothing:", all ? all : "");
-    return NULL;
+    return b->any;
 }
 
 /* -- what is kept ---------------------------------------------------------------------------------------- */

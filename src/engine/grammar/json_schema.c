@@ -4,6 +4,7 @@
  * case. A rule that can call itself before it reads a byte is an error. Keywords that must hold together are merged
  * first (json_merge.c); the types are in json_object.c, json_array.c, json_string.c and json_number.c.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -469,12 +470,38 @@ static int32_t one_of(sp_json *b, const sp_grammar_opts *o)
     return at;
 }
 
+static bool is_whole(json_t *value)
+{
+    double v = json_real_value(value);
+    return json_is_real(value) && v == floor(v) && fabs(v) <= 9007199254740992.0;
+}
+
+/* as_integers -- 2.0 becomes 2: one value for JSON Schema, but two for jansson. */
+static void as_integers(json_t *j)
+{
+    size_t n = json_array_size(j);
+    for (size_t i = 0; i < n; i++) {
+        json_t *value = json_array_get(j, i);
+        if (is_whole(value))
+            json_array_set_new(j, i, json_integer((json_int_t)json_real_value(value)));
+        as_integers(json_array_get(j, i));
+    }
+    for (void *at = json_object_iter(j); at; at = json_object_iter_next(j, at)) {
+        json_t *value = json_object_iter_value(at);
+        if (is_whole(value))
+            json_object_iter_set_new(j, at, json_integer((json_int_t)json_real_value(value)));
+        as_integers(json_object_iter_value(at));
+    }
+}
+
 sp_err sp_json_schema_build(json_t *schema, const sp_grammar_opts *o, sp_grammar *g)
 {
+    json_t *own = schema ? json_deep_copy(schema) : NULL;
     sp_json b = {.g = g, .any = json_object(), .made = json_array()};
     b.any_object = json_pack("{s:s}", "type", "object");
-    if (!b.any || !b.any_object || !b.made) b.err = sp_fail_nomem("a grammar");
-    b.root = schema ? schema : b.any_object;
+    if (!b.any || !b.any_object || !b.made || (schema && !own)) b.err = sp_fail_nomem("a grammar");
+    as_integers(own);
+    b.root = own ? own : b.any_object;
     b.ret = add(&b, (sp_gram_node){.kind = SP_GRAM_RETURN});
     b.space = white_space(&b);
     g->start = o->n_texts ? one_of(&b, o) : sp_json_framed(&b, o);
@@ -486,5 +513,6 @@ sp_err sp_json_schema_build(json_t *schema, const sp_grammar_opts *o, sp_grammar
     json_decref(b.any);
     json_decref(b.any_object);
     json_decref(b.made);
+    json_decref(own);
     return b.err;
 }

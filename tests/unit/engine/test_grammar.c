@@ -145,6 +145,14 @@ static void texts_are_accepted_or_not(void **state)
          true},
         {"{\"items\":{\"enum\":[\"a\",\"b\"]},\"uniqueItems\":true}", "[\"b\", \"a\"]", true},
         {"{\"items\":{\"enum\":[\"a\",\"b\"]},\"uniqueItems\":true}", "[\"b\", \"b\"]", false},
+        {"{\"items\":{\"enum\":[1,1.0,true]},\"uniqueItems\":true}", "[true, 1]", true},
+        {"{\"items\":{\"enum\":[1,1.0,true]},\"uniqueItems\":true}", "[1, 1.0]", false},
+        {"{\"items\":{\"enum\":[1,1.0,true]},\"uniqueItems\":true}", "[1, 1]", false},
+        {"{\"enum\":[5.0,2.5],\"type\":\"integer\"}", "5", true},
+        {"{\"allOf\":[{\"enum\":[1,2]},{\"enum\":[2.0,3]}]}", "2", true},
+        {"{\"const\":{\"a\":[3.0]},\"minProperties\":1.0}", "{\"a\": [3]}", true},
+        {"{\"$ref\":\"#/$defs/Box%5Bint%5D\",\"$defs\":{\"Box[int]\":{\"type\":\"null\"}}}", "null", true},
+        {"{\"$ref\":\"#/$defs/a%20\",\"$defs\":{\"a%20\":{\"type\":\"null\"},\"a \":{\"const\":1}}}", "null", true},
         {"{\"allOf\":[{\"properties\":{\"a\":{\"type\":\"integer\"}}},{\"properties\":{\"a\":"
          "{\"minimum\":3}},\"required\":[\"a\"]}]}",
          "{\"a\": 2}", false},
@@ -346,6 +354,7 @@ static void refusals_name_keyword_and_path(void **state)
     refuse("{\"items\":{\"not\":{}}}", SP_E_UNSUPPORTED, "#/items: unsupported keyword not");
     refuse("{\"type\":\"text\"}", SP_E_ARG, "unknown type text");
     refuse("{\"$ref\":\"#/$defs/none\"}", SP_E_ARG, "#/$defs/none");
+    refuse("{\"$ref\":\"#/prefixItems/x\",\"prefixItems\":[{}]}", SP_E_ARG, "#/prefixItems/x");
     refuse("{\"$ref\":\"#\"}", SP_E_ARG, "refers to itself");
     refuse("{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#\"}]}", SP_E_ARG, "refers to itself");
     refuse("{\"type\":\"array\",\"maxItems\":100000}", SP_E_LIMIT, "4096");
