@@ -10,6 +10,7 @@
 
 static bool print_text(const char *text, size_t n, void *user)
 {
+    (void)user;
     return fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
 }
 
