@@ -58,15 +58,17 @@ static json_t *whole(const srv_job *j)
     if (said.n_thought)
         json_array_append_new(content, json_pack("{s:s, s:o, s:s}", "type", "thinking", "thinking",
                                                  srv_text_json(said.thought, said.n_thought), "signature", ""));
-    if (said.n_text || (n == 0 && !said.n_thought)) /* a message has a block */
+    if (said.n_text) /* as with Anthropic: no text is empty, and content may be */
         json_array_append_new(content, json_pack("{s:s, s:o}", "type", "text", "text",
                                                  srv_text_json(said.text, said.n_text)));
     for (size_t k = 0; k < n; k++) {
         const json_t *call = json_array_get(said.calls.v, k);
         json_array_append_new(content, use_json(j, k, call, srv_arguments_json(call)));
     }
+    const json_t *open = said.calls.open; /* cut: the last block, without its input */
+    if (open) json_array_append_new(content, use_json(j, n, open, json_object()));
+    json_t *o = message_json(j, content, reason_of(r, n > 0 && !open), r);
     srv_said_fini(&said);
-    json_t *o = message_json(j, content, reason_of(r, n > 0), r);
     json_object_set_new(o, "timings", srv_answer_timings(r));
     json_object_set_new(o, "spolia", srv_answer_account(j));
     return o;
@@ -171,9 +173,6 @@ static bool send_end(srv_job *j, srv_choice *c)
         int status = srv_error_status(r->err, &code);
         return srv_stream_event(j, "error", error(status, code, r->detail));
     }
-    if (j->stream.n_items == 0 && !j->stream.in_message &&
-        !open_block(j, json_pack("{s:s, s:s}", "type", "text", "text", "")))
-        return false;
     if (!close_block(j)) return false;
     json_t *delta = json_pack("{s:{s:s, s:s?}, s:o}", "delta", "stop_reason",
                               reason_of(r, c->n_calls > 0 && !c->call_open), "stop_sequence",

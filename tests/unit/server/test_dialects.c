@@ -13,6 +13,7 @@
 #define BOATS "{\"day\": \"monday\"}"
 #define TIDES "{\"port\": \"south\", \"n\": 2}"
 #define CALL(name, arguments) "<tool_call>\n{\"name\": \"" name "\", \"arguments\": " arguments "}\n</tool_call>"
+#define CUT_CALL "<tool_call>\n{\"name\": \"boats\", \"arguments\": {\"day\": \"mo"
 #define TOOLS                                                              \
     "[{\"type\": \"function\", \"function\": {\"name\": \"boats\"}}, "           \
     "{\"type\": \"function\", \"function\": {\"name\": \"tides\"}}]"
@@ -178,6 +179,9 @@ static const struct {
     {"I look." CALL("tides", TIDES) "\n" CALL("boats", BOATS) "\n" CALL("tides", TIDES), SP_FINISH_STOP, true},
     {"I look." CALL("boats", BOATS), SP_FINISH_LENGTH, true},
     {"<think>Two.</think>" CALL("boats", BOATS) "\n" CALL("tides", TIDES), SP_FINISH_STOP, true},
+    {CUT_CALL, SP_FINISH_LENGTH, true},
+    {"I look." CUT_CALL, SP_FINISH_LENGTH, true},
+    {"<think>Who?</think>" CALL("tides", TIDES) "\n" CUT_CALL, SP_FINISH_LENGTH, true},
 };
 
 enum { N_ANSWERS = sizeof answers / sizeof *answers };
@@ -295,12 +299,37 @@ static void a_message_says_why_it_ended_and_what_was_cached(void **state)
 
 static void a_call_that_is_cut_is_a_block_that_ends(void **state)
 {
-    json_t *sent = stream_of(&srv_anthropic, "<tool_call>\n{\"name\": \"boats\", \"arguments\": {\"day\": \"mo",
-                             SP_FINISH_LENGTH, true, 3);
+    json_t *sent = stream_of(&srv_anthropic, CUT_CALL, SP_FINISH_LENGTH, true, 3);
     const size_t n = json_array_size(sent);
     assert_true(is(json_array_get(sent, n - 3), "type", "content_block_stop"));
     assert_true(is(json_array_get(sent, n - 2), "delta.stop_reason", "max_tokens"));
     json_decref(sent);
+}
+
+static void assert_no_empty_text(const json_t *content)
+{
+    for (size_t i = 0; i < json_array_size(content); i++) assert_false(is(json_array_get(content, i), "text", ""));
+}
+
+/* Nor does a message begin one that stays empty, as before a call whose arguments have not begun. */
+static void no_text_block_is_empty(void **state)
+{
+    static const char *const texts[] = {"", "<think>Who?</think>", CUT_CALL, "<tool_call>\n{\"na",
+                                        "<think>Who?</think><tool_call>\n{\"name\": \"boats\"", CALL("boats", BOATS)};
+    for (size_t i = 0; i < SP_COUNT(texts); i++) {
+        answer *a = answer_of(&srv_anthropic, texts[i], SP_FINISH_LENGTH, true);
+        a->job.task.tools.must = true;
+        json_t *whole = srv_anthropic.whole(&a->job), *sent = play(a, 3), *blocks = blocks_of(sent);
+        assert_no_empty_text(at(whole, "content"));
+        assert_no_empty_text(blocks);
+        assert_int_equal(json_array_size(blocks), json_array_size(at(whole, "content")));
+        assert_int_equal(json_array_size(blocks), (size_t)(strstr(texts[i], "think>") != NULL) +
+                                                      (strstr(texts[i], "day") != NULL));
+        json_decref(blocks);
+        json_decref(sent);
+        json_decref(whole);
+        answer_free(a);
+    }
 }
 
 /* The block ends with the call, not when the next one begins: a client may run the function at once. */
@@ -549,6 +578,7 @@ int main(void)
         cmocka_unit_test(a_message_of_anthropic_is_what_its_events_say),
         cmocka_unit_test(a_message_says_why_it_ended_and_what_was_cached),
         cmocka_unit_test(a_call_that_is_cut_is_a_block_that_ends),
+        cmocka_unit_test(no_text_block_is_empty),
         cmocka_unit_test(a_complete_call_is_a_block_that_has_ended),
         cmocka_unit_test(thoughts_after_a_text_are_a_block_of_their_own),
         cmocka_unit_test(errors_of_anthropic_have_a_type_by_their_status),
