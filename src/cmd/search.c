@@ -2,6 +2,7 @@
  * `spolia index --precompute` conditions a fused copy on. */
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,6 +27,16 @@ static void print_json(const sp_hits *hits)
     json_decref(all);
 }
 
+/* print_score -- that of words which most chunks have is tiny, and ranks all the same: three digits show it. */
+static void print_score(double score)
+{
+    const double size = fabs(score);
+    if (size > 0 && size < 0.001)
+        printf(", score %.3g)\n", score);
+    else
+        printf(", score %.*f)\n", size < 1 ? 4 : 2, score);
+}
+
 static void print_hits(const sp_hits *hits)
 {
     for (int i = 0; i < hits->n; i++) {
@@ -36,7 +47,8 @@ static void print_hits(const sp_hits *hits)
         show_line(stdout, h->file, 0);
         if (h->first_line) printf(":%" PRId64, h->first_line);
         if (h->page) printf(" page %" PRId64, h->page);
-        printf(", chunk %" PRId64 ", score %.*f)\n", h->id, h->score < 1 ? 4 : 2, h->score);
+        printf(", chunk %" PRId64, h->id);
+        print_score(h->score);
         show_text(stdout, h->text, strlen(h->text));
         putchar('\n');
     }

@@ -38,6 +38,17 @@ def test_search_finds_the_documents_that_are_needed(index):
     assert found >= 0.8 * len(QUESTIONS)
 
 
+def test_scores_of_words_that_all_chunks_have_are_shown(tmp_path):
+    """BM25 weighs such a word with a millionth: the shorter text is the better one, and the score says so."""
+    for n in range(1, 5):
+        (tmp_path / f"{n}.md").write_text(f"# Town {n}\n" + "The harbour is open.\n" * n)
+    succeed("index", tmp_path, "-o", tmp_path / "x.db", "-q")
+    shown = [float(s) for s in re.findall(r", score ([\d.e-]+)\)", succeed("search", "--index", tmp_path / "x.db", "open"))]
+    exact = [h["score"] for h in json.loads(succeed("search", "--index", tmp_path / "x.db", "--json", "open"))]
+    assert len(shown) == 4 and shown == sorted(set(shown), reverse=True) and 0 < shown[0] < 0.001
+    assert shown == [pytest.approx(s, rel=0.005) for s in exact]
+
+
 def test_a_question_asked_again_reuses_its_context(index):
     question = QUESTIONS[0]["question"]
     first, again = ask(index, [question, question])
