@@ -30,6 +30,18 @@ def is_boats(text):
     return list(found) == ["name", "boats"] and isinstance(found["name"], str) and isinstance(found["boats"], int)
 
 
+def test_system_texts_at_the_beginning_are_one(server):
+    """Of a system and a developer message, and the tools: a paragraph each."""
+    def text(*roles, **fields):
+        messages = [{"role": role, "content": f"Text {i}."} for i, role in enumerate(roles)]
+        return server.call("/apply-template", {"messages": messages, **fields})[1]["prompt"]
+    begin = "<|im_start|>system\nText 0."
+    assert text("developer", "user") == text("system", "user")
+    assert text("system", "user").startswith(begin + "<|im_end|>")
+    assert text("system", "developer", "user").startswith(begin + "\n\nText 1.<|im_end|>")
+    assert text("system", "user", tools=[TIDES]).startswith(begin + "\n\n# Tools\n\n")
+
+
 @pytest.mark.parametrize("field, value", [
     ("response_format", {"type": "json_schema", "json_schema": {"name": "boats", "strict": True, "schema": SCHEMA}}),
     ("response_format", {"type": "json_object", "schema": SCHEMA}),

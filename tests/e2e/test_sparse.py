@@ -1,7 +1,9 @@
 """Sparse decoding through the program and the server: what it saves is in the account, and k = all changes nothing."""
 import json
+import re
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -76,6 +78,20 @@ def test_reused_chunks_are_read_in_part(prompt):
         assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] > 500
     finally:
         assert server.stop() == 0, server.said
+
+
+def test_the_guard_reports_on_reuse_and_on_sparse_decoding(start, prompt):
+    s = start("--reuse", "full", "--decode", SOME, "--guard", 1)
+    documents = [{"text": part} for part in prompt.split("\n\n") if len(part) > 40]
+    for turned in (documents, documents[::-1]):
+        status, answer = s.call("/v1/chat/completions", {
+            "messages": [{"role": "user", "content": "Who?"}], "documents": turned, "max_tokens": 8, "ignore_eos": True})
+        assert status == 200 and answer["spolia"]["decode"]["keys_read"] < 0.4, answer
+    end, counts = time.time() + 300, []
+    while len(counts) < 2:
+        assert time.time() < end, counts
+        counts = re.findall(r'^spolia:guard_checked_total{policy="(.*?)"} (\d+)$', s.call("/metrics")[1], re.M)
+    assert len({name for name, _ in counts}) == 2 and all(int(n) > 0 for _, n in counts), counts
 
 
 @pytest.mark.parametrize("how, why", [("sparse", "short"), ("sparse:4096,depth=1", "all")])

@@ -19,6 +19,7 @@ typedef struct scene {
     sp_plan head, copy, patch, again;
     int drop_after; /* this layer ... */
     int keep_every; /* ... all but each so-manieth row; 0: none are dropped */
+    int alone;      /* this row has no twin; 0: all have */
 } scene;
 
 static const int32_t patched[] = {1, 4, 5, 17, 18, 31}, redone[] = {0, 4, 9, 16, 17, 30, 31, 39};
@@ -129,6 +130,7 @@ static void make_again(scene *s)
     for (int32_t i = 0; i < N_REDONE; i++) {
         int32_t at = patch_index(redone[i]);
         p->twins[i] = at >= 0 ? (sp_twin){patch, at} : (sp_twin){1, redone[i]};
+        if (s->alone && i == s->alone) p->twins[i] = (sp_twin){.span = -1};
         add(s, p, span, PLACE + redone[i], PLACE + redone[i], i);
     }
     p->gate = (sp_gate){.after_layer = drop, .user = s};
@@ -137,11 +139,11 @@ static void make_again(scene *s)
 
 static const char *device; /* of the scenes */
 
-static void scene_open(scene *s, sp_dtype type, int drop_after, int keep_every)
+static void scene_open_with(scene *s, sp_dtype type, int drop_after, int keep_every, int alone)
 {
     tiny_spec spec = TINY_SPEC_DEFAULT;
     spec.device = device;
-    *s = (scene){.drop_after = drop_after, .keep_every = keep_every};
+    *s = (scene){.drop_after = drop_after, .keep_every = keep_every, .alone = alone};
     spec.n_layers = LAYERS;
     spec.kv_type = type;
     spec.cpu = NULL;
@@ -151,6 +153,11 @@ static void scene_open(scene *s, sp_dtype type, int drop_after, int keep_every)
     make_run(s, &s->copy, PLACE, N, AT);
     make_patch(s);
     make_again(s);
+}
+
+static void scene_open(scene *s, sp_dtype type, int drop_after, int keep_every)
+{
+    scene_open_with(s, type, drop_after, keep_every, 0);
 }
 
 static void scene_close(scene *s)
@@ -228,11 +235,43 @@ static void dropped_tokens_fall_back_on_a_far_device(void **state)
     dropped_tokens_fall_back();
 }
 
+/* A dropped token of a new text has no older copy: nothing is copied into its slot. */
+static void a_dropped_token_without_a_twin_is_left_alone(void **state)
+{
+    scene s;
+    device = "cpu";
+    for (int alone = 1; alone < N_REDONE; alone++) {
+        scene_open_with(&s, SP_F32, 0, N_REDONE, alone);
+        assert_int_equal(s.again.n_dropped, N_REDONE - 1);
+        for (int l = 1; l < LAYERS; l++)
+            for (int i = 1; i < N_REDONE; i++) {
+                if (i != alone) assert_true(same(again_kv(&s, l, i), twin_kv(&s, l, i)));
+                for (int j = 1; j < N_REDONE && i == alone; j++)
+                    if (j != alone) assert_false(same(again_kv(&s, l, i), twin_kv(&s, l, j)));
+            }
+        scene_close(&s);
+    }
+}
+
+/* After the last layer nothing is left to save. */
+static void what_a_gate_drops_after_the_last_layer_is_not_counted(void **state)
+{
+    scene s;
+    device = "cpu";
+    for (int after = 0; after < LAYERS; after++) {
+        scene_open(&s, SP_F32, after, N_REDONE);
+        assert_int_equal(s.again.n_dropped, after + 1 < LAYERS ? N_REDONE - 1 : 0);
+        scene_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dropped_tokens_fall_back_on_their_twins),
         cmocka_unit_test(dropped_tokens_fall_back_on_a_far_device),
+        cmocka_unit_test(a_dropped_token_without_a_twin_is_left_alone),
+        cmocka_unit_test(what_a_gate_drops_after_the_last_layer_is_not_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include "server/api/ollama.h"
 #include "server/api/responses.h"
 #include "server/api/stream.h"
+#include "server/http/memory.h"
 #include "support/check.h"
 
 #define BOATS "{\"day\": \"monday\"}"
@@ -572,8 +573,58 @@ static void a_completion_of_llama_is_what_its_events_say(void **state)
     }
 }
 
+/* -- memory that lacks ----------------------------------------------------------------------------------------- */
+
+static size_t n_calls, fails_at;
+
+static void *allocate(size_t n)
+{
+    return ++n_calls == fails_at ? NULL : malloc(n);
+}
+
+/* plays -- whether all of a stream is written when this allocation fails (0: none). */
+static bool plays(const srv_dialect *d, int i, size_t piece, size_t fails)
+{
+    answer *a = answer_of(d, answers[i].text, answers[i].finish, answers[i].tools);
+    srv_choice *c = &a->job.choices[0];
+    const size_t n = strlen(a->text);
+    bool good = true;
+    a->job.task.reply.stream = true;
+    c->text = a->text;
+    c->done = false;
+    srv_memory_begin();
+    n_calls = 0;
+    fails_at = fails;
+    while (good && !c->done) {
+        c->done = c->n == n;
+        c->n = SP_MIN(n, c->n + piece);
+        good = d->write(&a->job);
+    }
+    fails_at = 0;
+    if (fails && good != !srv_memory_failed())
+        fail_msg("answer %d: a part is missing, and the stream does not end", i);
+    srv_memory_end();
+    answer_free(a);
+    return good;
+}
+
+/* A client that is not told would take what it has for the whole answer. */
+static void a_stream_that_lacks_a_part_is_broken_off(void **state)
+{
+    static const srv_dialect *const all[] = {&srv_openai,      &srv_responses,       &srv_anthropic,
+                                             &srv_ollama_chat, &srv_ollama_generate, &srv_llama_completion};
+    for (size_t k = 0; k < SP_COUNT(all); k++)
+        for (int i = 0; i < N_ANSWERS; i++) {
+            assert_true(plays(all[k], i, 25, 0));
+            const size_t n = n_calls;
+            assert_true(n > 10);
+            for (size_t at = 1; at <= n; at++) plays(all[k], i, 25, at);
+        }
+}
+
 int main(void)
 {
+    srv_memory_open(allocate);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_message_of_anthropic_is_what_its_events_say),
         cmocka_unit_test(a_message_says_why_it_ended_and_what_was_cached),
@@ -589,6 +640,7 @@ int main(void)
         cmocka_unit_test(a_chat_of_ollama_is_what_its_lines_say),
         cmocka_unit_test(ollama_counts_in_nanoseconds),
         cmocka_unit_test(a_completion_of_llama_is_what_its_events_say),
+        cmocka_unit_test(a_stream_that_lacks_a_part_is_broken_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
