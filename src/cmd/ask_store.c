@@ -71,7 +71,7 @@ void ask_store_choose(ask_store *s, model_options *m, const char *index)
         s->said = is_folder(s->path);
         if (!s->said &&
             !cache_dir_make(s->path)) { /* a read-only home is no reason not to answer */
-            s->path[0] = '\0';
+            *s = (ask_store){.said = true};
             return;
         }
         if (!m->ctx.tiers.store_bytes) m->ctx.tiers.store_bytes = CACHE_BYTES;

@@ -54,6 +54,12 @@ def test_no_store_keeps_nothing(ask, tmp_path):
     assert not (tmp_path / "cache/spolia/asked").exists()
 
 
+def test_a_cache_that_cannot_be_made_is_not_mentioned(ask, tmp_path):
+    (tmp_path / "cache").write_text("a file, where a folder is needed")
+    answer, said = ask()
+    assert answer["text"] and said == ""
+
+
 def test_approximate_policies_do_not_use_the_cache(ask, tmp_path):
     for _ in range(2):
         assert reused(ask("--reuse", "full")[0]) == 0
