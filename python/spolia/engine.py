@@ -1,8 +1,10 @@
 """The engine: a model, its KV memory, what is cached, and a thread that computes."""
+import atexit
 import json
 import os
 import queue
 import threading
+import weakref
 from dataclasses import dataclass
 from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 
@@ -194,7 +196,8 @@ def _compile(keep: Keep, forms: "Mapping[str, Any]") -> Any:
     if schema is not None:
         given["schema"] = schema if isinstance(schema, str) else json.dumps(schema)
     if texts is not None:
-        o.texts, o.n_texts = keep.strings(list(texts)), len(texts)
+        texts = _list_of("texts", texts)
+        o.texts, o.n_texts = keep.strings(texts), len(texts)
         if not texts:
             raise ValueError("texts is empty: no answer is possible")
     keep.fill(o, given, "a grammar")
@@ -215,6 +218,17 @@ def _hand_over(keep: Keep, o: Any, pieces: "queue.SimpleQueue[Optional[str]]", d
 
     o.on_text = keep.add(ffi.callback("sp_text_fn", on_text, error=False))
     o.on_done = keep.add(ffi.callback("sp_done_fn", on_done))
+
+
+_open: "weakref.WeakSet[Engine]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Ends the engines while their threads can still call Python. Later, such a call would never return, and close()
+    would wait for its thread without end."""
+    for engine in list(_open):
+        engine.close()
 
 
 class Engine(Handle):
@@ -242,6 +256,7 @@ class Engine(Handle):
         keep.fill(o, {**options, "model": model}, "an engine", _ENGINE)
         super().__init__(out("sp_context *", lambda to: lib.sp_context_open(o, to)), _close_context)
         check(lib.sp_context_start(self.c))
+        _open.add(self)
 
     def reuse_of(self, options: "Mapping[str, Any]") -> "dict[str, Any]":
         """Fields of sp_reuse_opts: those of the engine, changed by options; `reuse` is the policy's short name, and

@@ -94,6 +94,8 @@ def test_answers_have_the_form_that_is_asked_for(engine):
         ask(schema={"type": "string", "format": "idn-email"})
     with pytest.raises(spolia.InvalidArgument, match="more than one"):
         ask(regex="a", gbnf='root ::= "a"')
+    with pytest.raises(TypeError, match="texts is a list, not str"):
+        ask(texts="red")
     with pytest.raises(ValueError, match="texts is empty"):
         ask(texts=[])
 
@@ -325,6 +327,42 @@ def test_a_forked_child_gets_an_exception_and_may_open_an_engine_of_its_own(tmp_
                           capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONPATH": str(BUILD / "python")})
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["0", "2", "True"], done.stdout + done.stderr
+
+
+EXITS = """
+import os, signal, sys, threading, spolia
+engine = spolia.open(sys.argv[1])
+def generate():
+    return engine.stream("Count.", max_tokens=3000, ignore_end=True)
+def generate_forever():
+    while True:
+        for _ in generate():
+            begun.set()
+begun = threading.Event()
+how = sys.argv[2]
+if how == "a daemon thread":
+    threading.Thread(target=generate_forever, daemon=True).start()
+    begun.wait()
+else:
+    running = generate()
+    pieces = iter(running)
+    next(pieces)
+print("leaves", flush=True)
+if how == "Ctrl-C":
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in pieces:
+        pass
+if how == "an exception":
+    raise ValueError("of the program")
+"""
+
+
+@pytest.mark.parametrize("how, codes", [("the end", {0}), ("a daemon thread", {0}), ("an exception", {1}),
+                                        ("Ctrl-C", {130, -2, 1})])
+def test_a_program_may_end_while_an_answer_is_generated(how, codes):
+    done = subprocess.run([sys.executable, "-c", EXITS, MODEL, how], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, "PYTHONPATH": str(BUILD / "python")})
+    assert done.stdout == "leaves\n" and done.returncode in codes, done.stderr
 
 
 def test_the_package_has_the_version_of_its_library():
