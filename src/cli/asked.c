@@ -25,7 +25,7 @@ static bool note(sp_index *ix, const char *path, int number, const char *line)
 
 bool cli_note_asked(sp_index *ix, const char *path)
 {
-    char *text = cli_read_file(path, &(size_t){0}), *rest = text;
+    char *text = cli_read_text(path, &(size_t){0}), *rest = text;
     bool good = text != NULL;
     int number = 0;
     for (char *line; good && (line = strsep(&rest, "\n"));) good = note(ix, path, ++number, line);

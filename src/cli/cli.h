@@ -53,6 +53,8 @@ int cli_check_output(int code);
 
 /* cli_read_file -- a whole file, NUL-terminated; "-": standard input. NULL after an error message. */
 char *cli_read_file(const char *path, size_t *n);
+/* cli_read_text -- the same without a byte order mark, with which editors on Windows begin files. */
+char *cli_read_text(const char *path, size_t *n);
 
 /* cli_nearest -- the name that `word` probably misspells, or NULL. names [n]. */
 const char *cli_nearest(const char *word, const char *const *names, size_t n);

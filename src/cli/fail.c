@@ -112,6 +112,15 @@ char *cli_read_file(const char *path, size_t *n)
     return text;
 }
 
+char *cli_read_text(const char *path, size_t *n)
+{
+    char *text = cli_read_file(path, n);
+    if (!text || strncmp(text, "\xEF\xBB\xBF", 3) != 0) return text;
+    memmove(text, text + 3, *n - 2); /* with the NUL */
+    *n -= 3;
+    return text;
+}
+
 /* -- misspelt names --------------------------------------------------------------------------- */
 
 #define LONGEST 48

@@ -362,7 +362,7 @@ bool schema_open(const char *path, sp_grammar **out)
     size_t n;
     *out = NULL;
     if (!path) return true;
-    char *text = cli_read_file(path, &n);
+    char *text = cli_read_text(path, &n);
     if (!text) return false;
     sp_err err = sp_grammar_compile(&(sp_grammar_opts){.schema = text}, out);
     free(text);

@@ -128,7 +128,7 @@ static int all(evaluation *e, sp_graph *graph, const graph_path_options *p, cons
                int limit)
 {
     size_t n;
-    char *text = cli_read_file(path, &n), where[512], *rest = text;
+    char *text = cli_read_text(path, &n), where[512], *rest = text;
     if (!text) return 1;
     int n_lines = 0, line = 0, code = 0;
     for (const char *c = text; *c; c++) n_lines += *c == '\n';

@@ -16,7 +16,7 @@ uint64_t lab_hash(const void *data, size_t n)
 bool lab_json_lines(const char *path, size_t flags, lab_line_fn *fn, void *user, uint64_t *hash)
 {
     size_t n;
-    char *text = cli_read_file(path, &n);
+    char *text = cli_read_text(path, &n);
     if (!text) return false;
     if (hash) *hash = lab_hash(text, n);
     bool good = true;

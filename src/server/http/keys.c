@@ -161,7 +161,7 @@ static bool read_comment(reading *r, char *line)
 static bool read_keys(const char *path, key_list *out)
 {
     size_t n;
-    char *text = cli_read_file(path, &n);
+    char *text = cli_read_text(path, &n);
     if (!text) return false;
     key_list list = {0};
     reading r = {.path = path, .name = ""};

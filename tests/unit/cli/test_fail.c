@@ -73,6 +73,23 @@ static void files_of_any_length_are_read_whole(void **state)
     }
 }
 
+static void a_byte_order_mark_is_no_text(void **state)
+{
+    static const char *const kept[] = {"\xEF\xBB\xBFone", "one", "\xEF\xBB\xBF", "", "\xEF\xBB"},
+                      *const read[] = {"one", "one", "", "", "\xEF\xBB"};
+    char path[200];
+    snprintf(path, sizeof path, "%s/text", (const char *)*state);
+    for (size_t i = 0; i < SP_COUNT(kept); i++) {
+        FILE *f = fopen(path, "w");
+        assert_true(f && fputs(kept[i], f) >= 0 && fclose(f) == 0);
+        size_t n = 99;
+        char *text = cli_read_text(path, &n);
+        assert_string_equal(text, read[i]);
+        assert_int_equal(n, strlen(read[i]));
+        free(text);
+    }
+}
+
 /* A missing file, a folder: an error with its name, and no text. */
 static void what_cannot_be_read_is_an_error_and_leaks_nothing(void **state)
 {
@@ -98,6 +115,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_error_is_one_line),
         FOLDER_TEST(files_of_any_length_are_read_whole),
+        FOLDER_TEST(a_byte_order_mark_is_no_text),
         FOLDER_TEST(what_cannot_be_read_is_an_error_and_leaks_nothing),
         cmocka_unit_test(scripts_get_errors_as_json_and_people_still_read_them),
     };

@@ -41,10 +41,10 @@ static void ids_are_unique(void **state)
                            "kind", &q));
 }
 
-static void blank_lines_are_nothing(void **state)
+static void blank_lines_and_a_byte_order_mark_are_nothing(void **state)
 {
     eval_questions q;
-    assert_true(read_text("\n{\"question\": \"Who?\", \"answers\": [\"a\"]}\n\n \t\r\n"
+    assert_true(read_text("\xEF\xBB\xBF\n{\"question\": \"Who?\", \"answers\": [\"a\"]}\n\n \t\r\n"
                           "{\"question\": \"Why?\", \"answers\": [\"b\"]}\n\n",
                           "kind", &q));
     assert_int_equal(q.n, 2);
@@ -92,7 +92,7 @@ int main(void)
         cmocka_unit_test(kinds_are_ids),
         cmocka_unit_test(ids_are_unique),
         cmocka_unit_test(what_is_no_set_is_refused),
-        cmocka_unit_test(blank_lines_are_nothing),
+        cmocka_unit_test(blank_lines_and_a_byte_order_mark_are_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,7 +125,8 @@ static void a_key_that_no_header_can_carry_is_refused(void **state)
 #define CASE(text, good) {text, sizeof text - 1, good}
         CASE("a~!key\n", true),         CASE("\t a b \r\n\n#\x01 no key\n", true), CASE("a\nb\x01" "c\n", false),
         CASE("a\nb\0c\n", false),       CASE("\0\n", false),                      CASE("caf\xc3\xa9\n", false),
-        CASE("a\tb\n", false),          CASE("a\x7f", false),                     CASE("\xef\xbb\xbf" "a\n", false),
+        CASE("a\tb\n", false),          CASE("a\x7f", false),                     CASE("\xef\xbb\xbf" "a\n", true),
+        CASE("a\n\xef\xbb\xbf" "b\n", false),
         CASE("\n \n# name: a\n", false), CASE("", false),
 #undef CASE
     };
