@@ -214,6 +214,15 @@ static sp_err choose_cut(sp_builder *b, bool *other)
     return SP_OK;
 }
 
+/* give_way -- roots without a chunk have nothing to lose: those that are named replace them. */
+static sp_err give_way(sp_builder *b, int n_named)
+{
+    int64_t any = 0;
+    SP_TRY(sp_db_number(b->db, b->path, "SELECT EXISTS (SELECT 1 FROM chunks)", &any));
+    if (!any && n_named > 0 && !b->o.add && !b->o.moved) b->o.replace = true;
+    return SP_OK;
+}
+
 /* start -- inside the transaction: an index of this version with the roots of this build. A new way
  * to cut empties it, and every root is read again. */
 static sp_err start(sp_builder *b, const char *const *named, int n_named, bool *fresh)
@@ -223,6 +232,7 @@ static sp_err start(sp_builder *b, const char *const *named, int n_named, bool *
     if (!empty) {
         SP_TRY(choose_cut(b, &other));
         SP_TRY(sp_roots_load(b));
+        SP_TRY(give_way(b, n_named));
     }
     if (other) SP_TRY(sp_db_clear(b->db, b->path));
     *fresh = other;

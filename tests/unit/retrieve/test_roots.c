@@ -57,6 +57,19 @@ static void another_root_replaces_nothing(void **state)
     assert_found(f, "a.txt ");
 }
 
+static void roots_without_a_document_give_way(void **state)
+{
+    folder *f = *state;
+    char empty[250];
+    snprintf(empty, sizeof empty, "%s/none", f->root);
+    assert_int_equal(mkdir(empty, 0755), 0);
+    assert_built(f, (sp_index_opts){0}, empty, NULL);
+    assert_built(f, (sp_index_opts){0}, f->docs, NULL);
+    assert_found(f, "a.txt ");
+    assert_int_equal(build(f, (sp_index_opts){0}, empty, NULL), SP_E_ARG);
+    assert_found(f, "a.txt ");
+}
+
 static void roots_are_added(void **state)
 {
     folder *f = *state;
@@ -234,6 +247,7 @@ int main(void)
         ROOTS_TEST(a_root_may_be_a_file),
         ROOTS_TEST(a_root_that_is_not_named_stays_as_it_is),
         ROOTS_TEST(other_sizes_cut_every_root_again),
+        ROOTS_TEST(roots_without_a_document_give_way),
         ROOTS_TEST(replace_leaves_the_named_roots),
         ROOTS_TEST(a_folder_inside_another_is_refused),
         ROOTS_TEST(bad_calls_are_refused),
