@@ -2,6 +2,8 @@
 #ifndef SPOLIA_BASE_H
 #define SPOLIA_BASE_H
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -37,6 +39,18 @@ SP_API const char *sp_error_text(sp_err code);
 /* sp_error_detail -- details of the last failure on this thread: file, field, value. Valid until the next failing
  * call on this thread. */
 SP_API const char *sp_error_detail(void);
+
+/* -- JSON without memory --------------------------------------------------------------------- */
+
+/* jansson, which the library reads JSON with, ignores some failed allocations: a text loses its end, an object a
+ * member; others it calls syntax errors. Where they are noted, the library refuses such JSON with SP_E_NOMEM.
+ *
+ * sp_json_watch -- jansson allocates with `allocate` from now on, everywhere in the process, and frees with free. Call
+ * it before any thread uses jansson. */
+SP_API void sp_json_watch(void *(*allocate)(size_t n));
+/* sp_json_lost -- notes a failed allocation of jansson's on this thread: for programs that give it an allocator
+ * themselves (json_set_alloc_funcs). */
+SP_API void sp_json_lost(void);
 
 /* -- logging -------------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 #include "cache/cost.h"
 
-#include <jansson.h>
+#include "base/json.h"
 
 #define DEFAULT_SIGHT 8192.0 /* tokens looked at that cost as much as one token without them */
 
@@ -51,9 +51,9 @@ static sp_err read_times(const char *path, const json_t *root, sp_cost *p)
 sp_err sp_cost_read(const char *path, sp_cost *out)
 {
     json_error_t why;
-    json_t *root = json_load_file(path, 0, &why);
+    json_t *root = sp_json_load_file(path, 0, &why);
     if (!root)
-        return sp_fail(why.line < 0 ? SP_E_IO : SP_E_FORMAT, "%s: line %d: %s", path, why.line,
+        return sp_fail(sp_json_code(&why, why.line < 0 ? SP_E_IO : SP_E_FORMAT), "%s: line %d: %s", path, why.line,
                        why.text);
     sp_cost p = {0};
     sp_err err = read_axis(path, root, "cached", p.cached, &p.n_cached);

@@ -258,6 +258,7 @@ int cli_main(const cli_command *commands, int argc, char **argv)
     signal(SIGPIPE, SIG_DFL); /* `spolia ask | head` ends when head does */
     signal(SIGXFSZ, SIG_IGN); /* a file over the limit is a failed write, not a death */
     all_commands = commands;
+    sp_json_watch(malloc); /* the server watches in its own way later */
     int code = cli_check_output(dispatch(commands, argc, argv));
     config_close();
     return code;

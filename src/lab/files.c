@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "cli/cli.h"
 
 uint64_t lab_hash(const void *data, size_t n)
@@ -26,7 +27,7 @@ bool lab_json_lines(const char *path, size_t flags, lab_line_fn *fn, void *user,
         if (!end) end = text + n;
         if (strspn(at, " \t\r") >= (size_t)(end - at)) continue;
         json_error_t why;
-        json_t *object = json_loadb(at, (size_t)(end - at), flags, &why);
+        json_t *object = sp_json_load(at, (size_t)(end - at), flags, &why);
         good = json_is_object(object) && fn(path, line, object, user);
         if (!json_is_object(object))
             cli_fail_with("%s: line %d: %s", path, line, object ? "not a JSON object" : why.text);

@@ -4,14 +4,15 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 
 #define MAX_JSON_BYTES ((size_t)32 << 20) /* far more than any known configuration or index has */
 
 static sp_err parse(const char *text, size_t n, const char *path, json_type type, json_t **out)
 {
     json_error_t e;
-    json_t *j = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
-    if (!j && (json_error_code(&e) == json_error_out_of_memory || !*e.text)) /* it does not always say so */
+    json_t *j = sp_json_load(text, n, JSON_REJECT_DUPLICATES, &e);
+    if (!j && sp_json_code(&e, SP_OK) == SP_E_NOMEM)
         return sp_fail(SP_E_NOMEM, "%s: cannot allocate memory for the JSON", path);
     if (!j) return sp_fail(SP_E_FORMAT, "%s: line %d: %s", path, e.line, e.text);
     if (json_typeof(j) != type) {

@@ -8,22 +8,21 @@
  */
 #include "retrieve/documents_int.h"
 
-#include <jansson.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "retrieve/text.h"
 
 #define MAX_OUTPUT 4096 /* bytes of what one cell of a notebook printed */
 
-static json_t *parse(const char *s, size_t n)
+static sp_err parse(const char *s, size_t n, json_t **out)
 {
     json_error_t why;
     const size_t flags = JSON_ALLOW_NUL | JSON_DECODE_ANY;
-    json_t *all = json_loadb(s, n, flags, &why);
-    if (!all)
-        all = json_loadb(s, n, flags | JSON_DECODE_INT_AS_REAL, &why); /* numbers of 20 digits */
-    if (!all) sp_fail(SP_E_UNSUPPORTED, "line %d: %s", why.line, why.text);
-    return all;
+    *out = sp_json_load(s, n, flags, &why);
+    if (!*out && sp_json_code(&why, SP_OK) == SP_OK)
+        *out = sp_json_load(s, n, flags | JSON_DECODE_INT_AS_REAL, &why); /* numbers of 20 digits */
+    return *out ? SP_OK : sp_fail(sp_json_code(&why, SP_E_UNSUPPORTED), "line %d: %s", why.line, why.text);
 }
 
 /* add_string -- texts are C strings later: no NUL. */
@@ -136,8 +135,8 @@ static sp_err read_document(sp_reading *r, const json_t *object)
 sp_err sp_json_document_read(sp_reading *r, const char *s, size_t n)
 {
     sp_err err = SP_OK;
-    json_t *all = parse(s, n);
-    if (!all) return SP_E_UNSUPPORTED;
+    json_t *all;
+    SP_TRY(parse(s, n, &all));
     if (is_array_of_documents(all))
         for (size_t i = 0; i < json_array_size(all) && err == SP_OK; i++)
             err = read_document(r, json_array_get(all, i));
@@ -212,8 +211,8 @@ static sp_err add_cells(sp_bytes *out, const json_t *all)
 sp_err sp_notebook_read(sp_reading *r, const char *s, size_t n)
 {
     sp_bytes out = {0};
-    json_t *all = parse(s, n);
-    if (!all) return SP_E_UNSUPPORTED;
+    json_t *all;
+    SP_TRY(parse(s, n, &all));
     sp_err err = add_cells(&out, all);
     if (err == SP_OK) {
         sp_document d = {.text = out.n ? out.v : "", .n = out.n, .syntax = SP_SYNTAX_MARKDOWN};

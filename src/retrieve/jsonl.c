@@ -1,9 +1,9 @@
 /* jsonl.c -- JSON lines: one document a line. A bad line costs that line only. */
 #include "retrieve/documents_int.h"
 
-#include <jansson.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "retrieve/text.h"
 
@@ -60,10 +60,10 @@ static sp_err read_line(sp_reading *r, int64_t line, const char *s, size_t n)
     json_error_t why;
     sp_document d = {.line = line, .place = SP_PLACE_LINES};
     /* Integers as reals: a 20-digit id is no reason to refuse a document. */
-    json_t *object = json_loadb(s, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &why);
+    json_t *object = sp_json_load(s, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &why);
     if (!object) {
-        sp_fail(SP_E_FORMAT, "%s:%lld: %s", r->path, (long long)line, why.text);
-        return bad_line(r);
+        sp_err err = sp_fail(sp_json_code(&why, SP_E_FORMAT), "%s:%lld: %s", r->path, (long long)line, why.text);
+        return err == SP_E_FORMAT ? bad_line(r) : err;
     }
     sp_bytes text = {0}, title = {0};
     bool good = take_document(r, object, &d) == SP_OK;

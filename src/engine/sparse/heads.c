@@ -1,11 +1,11 @@
 #include "engine/sparse/heads.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "compute/summary.h"
 #include "engine/sparse/sparse.h"
@@ -83,8 +83,8 @@ sp_err sp_heads_read(const char *path, sp_heads *h)
     json_error_t why;
     if (access(path, F_OK) != 0 && errno == ENOENT)
         return sp_fail(SP_E_NOTFOUND, "%s: not found; spolia profile --decode creates it", path);
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
-    if (!root) return sp_fail(SP_E_FORMAT, "%s: line %d: %s", path, why.line, why.text);
+    json_t *root = sp_json_load_file(path, JSON_REJECT_DUPLICATES, &why);
+    if (!root) return sp_fail(sp_json_code(&why, SP_E_FORMAT), "%s: line %d: %s", path, why.line, why.text);
     sp_err err = SP_OK;
     if (json_integer_value(json_object_get(root, "version")) != VERSION)
         err = sp_fail(SP_E_FORMAT, "%s: field version is not %d", path, VERSION);

@@ -13,12 +13,12 @@
  * Of a node with more edges than the limit of a query only some are seen; the query is ordered, so
  * always the same ones.
  */
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/dict.h"
 #include "base/http.h"
+#include "base/json.h"
 #include "retrieve/graph/store.h"
 
 #define DEFAULT_TIMEOUT_MS 10000
@@ -89,9 +89,9 @@ static sp_err ask(sparql_graph *g, json_t **answer, const json_t **rows)
     SP_TRY(sp_http_post(g->http, fields, g->graph ? 2 : 1, "application/sparql-results+json",
                         &g->reply));
     json_error_t why;
-    json_t *all = json_loadb(g->reply.v ? g->reply.v : "", g->reply.n, 0, &why);
+    json_t *all = sp_json_load(g->reply.v ? g->reply.v : "", g->reply.n, 0, &why);
     if (!all)
-        return sp_fail(SP_E_FORMAT, "%s: the answer is not JSON: line %d: %s", g->url, why.line,
+        return sp_fail(sp_json_code(&why, SP_E_FORMAT), "%s: the answer is not JSON: line %d: %s", g->url, why.line,
                        why.text);
     *rows = json_object_get(json_object_get(all, "results"), "bindings");
     if (!json_is_array(*rows)) {

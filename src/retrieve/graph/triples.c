@@ -1,10 +1,10 @@
 /* triples.c -- what the readers share, and the two formats of one triple a line. */
 #include "retrieve/graph/triples.h"
 
-#include <jansson.h>
 #include <string.h>
 #include <strings.h>
 
+#include "base/json.h"
 #include "retrieve/graph/db_int.h"
 #include "retrieve/text.h"
 
@@ -216,9 +216,11 @@ static sp_err json_triple(const json_t *v, int64_t number, const sp_triple_sink 
 static sp_err json_line(const char *path, sp_text line, int64_t number, const sp_triple_sink *sink)
 {
     json_error_t why;
-    json_t *v = json_loadb(line.s, line.n, JSON_ALLOW_NUL, &why);
+    json_t *v = sp_json_load(line.s, line.n, JSON_ALLOW_NUL, &why);
     sp_err err;
-    if (!v)
+    if (!v && sp_json_code(&why, SP_OK) != SP_OK)
+        err = sp_fail(SP_E_NOMEM, "%s:%lld: %s", path, (long long)number, why.text);
+    else if (!v)
         err = sink->bad(number, why.text, sink->user);
     else if (json_is_object(v) && json_object_get(v, "entity"))
         err = json_names(v, number, sink);
@@ -287,8 +289,8 @@ static sp_err lightrag_nodes(const json_t *nodes, const sp_triple_sink *sink)
 sp_err sp_triples_read_lightrag(const sp_triples_input *in, const sp_triple_sink *sink)
 {
     json_error_t why;
-    json_t *all = json_loadb(in->data + in->at, in->n - in->at, JSON_ALLOW_NUL, &why);
-    if (!all) return sp_fail(SP_E_FORMAT, "%s:%d: %s", in->path, why.line, why.text);
+    json_t *all = sp_json_load(in->data + in->at, in->n - in->at, JSON_ALLOW_NUL, &why);
+    if (!all) return sp_fail(sp_json_code(&why, SP_E_FORMAT), "%s:%d: %s", in->path, why.line, why.text);
     const json_t *edges = json_object_get(all, "relationships"), *nodes;
     nodes = json_object_get(all, edges ? "entities" : "nodes");
     if (!edges) edges = json_object_get(all, "edges");

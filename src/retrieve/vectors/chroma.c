@@ -6,13 +6,13 @@
  *               one collection, and a collection of another program is not touched
  *
  * A collection is created with the first vectors. The server searches in its own way (HNSW), in one stage. */
-#include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/http.h"
+#include "base/json.h"
 #include "retrieve/vectors/vectors_int.h"
 
 enum {
@@ -58,9 +58,9 @@ static void put_back(sp_chroma *c, sp_http *h)
 static sp_err parse(const char *path, const sp_bytes *reply, json_t **out)
 {
     json_error_t why;
-    *out = reply->n ? json_loadb(reply->v, reply->n, JSON_DECODE_ANY, &why) : NULL;
+    *out = reply->n ? sp_json_load(reply->v, reply->n, JSON_DECODE_ANY, &why) : NULL;
     if (*out || !reply->n) return SP_OK;
-    return sp_fail(SP_E_FORMAT, "%s: the answer is not JSON: %s", path, why.text);
+    return sp_fail(sp_json_code(&why, SP_E_FORMAT), "%s: the answer is not JSON: %s", path, why.text);
 }
 
 /* ask -- *out: json_decref. *status, where it is not NULL, is the status of an answer that is no success, too. */

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/need.h"
 #include "reuse/reuse.h"
@@ -52,9 +53,9 @@ static sp_err load(const char *path, json_t **out)
     json_error_t why;
     *out = NULL;
     if (access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR)) return SP_OK;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
+    json_t *root = sp_json_load_file(path, JSON_REJECT_DUPLICATES, &why);
     if (!root && why.line > 0) return sp_fail(SP_E_FORMAT, "%s: line %d: %s", path, why.line, why.text);
-    if (!root) return sp_fail(SP_E_IO, "%s: %s", path, why.text);
+    if (!root) return sp_fail(sp_json_code(&why, SP_E_IO), "%s: %s", path, why.text);
     const json_t *version = json_object_get(root, "version"), *known = json_object_get(root, SP_CALIBRATED_QUALITIES);
     sp_err err = SP_OK;
     if (!json_is_integer(version) || json_integer_value(version) != VERSION)

@@ -3,14 +3,16 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#include "spolia.h"
+
 static void *(*allocator)(size_t);
 static _Thread_local bool notes, failed;
 
 static void *take(size_t n)
 {
-    if (failed) return NULL;
-    void *p = allocator(n);
-    failed = !p && notes;
+    void *p = failed ? NULL : allocator(n);
+    if (!p) sp_json_lost();
+    failed |= !p && notes;
     return p;
 }
 

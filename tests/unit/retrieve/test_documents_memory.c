@@ -12,6 +12,7 @@
 #include <string.h>
 #include <zip.h>
 
+#include "base/json.h"
 #include "retrieve/documents_int.h"
 
 void *__libc_malloc(size_t n);
@@ -197,6 +198,18 @@ static void a_text_in_another_encoding_is_whole_or_memory_was_short(void **state
     check_whole_or_short("a.txt", text, sizeof text - 1, 40, 2);
 }
 
+/* jansson calls some lacks of memory a syntax error, and a bad line is skipped; of others it cuts a text. */
+static void json_is_whole_or_memory_was_short(void **state)
+{
+#define PIER "The pier of Velm was built in 1850, of oak from the woods of Larbar"
+    static const char line[] = "{\"title\": \"Piers\", \"text\": \"" PIER ", with a lamp.\", \"n\": [1, 2.5, null]}\n";
+    static const char book[] = "{\"cells\": [{\"cell_type\": \"markdown\", \"source\": "
+                               "[\"# Piers of Velm and others\\n\", \"" PIER "\"]}]}";
+    check_whole_or_short("a.jsonl", line, sizeof line - 1, 80, 10);
+    check_whole_or_short("a.json", line, sizeof line - 1, 80, 10);
+    check_whole_or_short("a.ipynb", book, sizeof book - 1, 80, 10);
+}
+
 static void xml_is_whole_or_memory_was_short(void **state)
 {
     static const char xml[] = "<?xml version=\"1.0\"?><piers><pier name=\"one\"><built>in 1801</built></pier>"
@@ -213,11 +226,13 @@ static int set_up(void **state)
 
 int main(void)
 {
+    sp_json_watch(malloc); /* as the program does */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_document_is_whole_or_memory_was_short),
         cmocka_unit_test(a_page_is_whole_or_memory_was_short),
         cmocka_unit_test(a_page_in_another_encoding_is_whole_or_memory_was_short),
         cmocka_unit_test(a_text_in_another_encoding_is_whole_or_memory_was_short),
+        cmocka_unit_test(json_is_whole_or_memory_was_short),
         cmocka_unit_test(xml_is_whole_or_memory_was_short),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
