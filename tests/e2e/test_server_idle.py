@@ -115,6 +115,20 @@ def test_a_deleted_passage_gets_no_copy(start, tmp_path):
     wait(lambda: s.metric("collection_passages_planned") == 1 == s.metric("collection_passages_done"))
 
 
+def test_a_passage_that_is_deleted_before_its_turn_gets_no_copy(start, tmp_path):
+    """Deletions amid a round, of passages that it has planned: no text of them is found afterwards."""
+    s = start("--documents", tmp_path / "documents.db", "--reuse", "full", "--idle-copies", 0.9)
+    fill(s, "log", 60)
+    s.wait_for("collection_copies_computed_total", least=1)
+    gone = range(3, 60, 4)
+    for i in reversed(gone):
+        assert send(s, "DELETE", f"/v1/collections/log/documents/p{i:02}")[1]["deleted"]
+    wait(lambda: of(s, "log")["ahead"]["done"] >= 60 - len(gone))
+    for i in gone:
+        status, o = s.call("/v1/chat/completions", chat("x", max_tokens=1, documents=[{"text": passage(i)}]))
+        assert status == 200 and o["spolia"]["documents"][0]["missed"] == "never seen", (i, o["spolia"])
+
+
 def test_a_key_begins_its_own(start, tmp_path):
     """Copies are of one key: they are computed once it has used the collection, and serve no other."""
     (tmp_path / "keys").write_text("red\nblue\n")
