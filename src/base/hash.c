@@ -1,5 +1,6 @@
 #include "base/hash.h"
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <string.h>
 
@@ -11,7 +12,8 @@ static EVP_MD_CTX *ctx_of(sp_sha256 *s)
 
 sp_err sp_sha256_create(sp_sha256 **out)
 {
-    EVP_MD_CTX *c = EVP_MD_CTX_new();
+    /* libcrypto makes this context once; without it, for lack of memory, it crashes. */
+    EVP_MD_CTX *c = OSSL_LIB_CTX_get0_global_default() ? EVP_MD_CTX_new() : NULL;
     if (!c || EVP_DigestInit_ex(c, EVP_sha256(), NULL) != 1) {
         EVP_MD_CTX_free(c);
         return sp_fail(SP_E_NOMEM, "cannot start SHA-256");

@@ -1,6 +1,11 @@
 /* test_hash.c -- SHA-256 with fields, hex, and the fast hash. */
 #include "support/check.h"
 
+#include <openssl/crypto.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "base/hash.h"
 
 static sp_digest digest_of(const void *data, size_t n)
@@ -30,6 +35,65 @@ static void it_is_sha256(void **state)
     const char *two_blocks = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
     d = digest_of(two_blocks, strlen(two_blocks));
     assert_hex(&d, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+}
+
+static int until_failure; /* allocations of libcrypto */
+static bool failed;
+
+static bool fails(void)
+{
+    failed |= until_failure == 0;
+    return until_failure-- == 0;
+}
+
+static void *take(size_t n, const char *file, int line)
+{
+    return fails() ? NULL : malloc(n);
+}
+
+static void *grow(void *p, size_t n, const char *file, int line)
+{
+    return fails() ? NULL : realloc(p, n);
+}
+
+static void release(void *p, const char *file, int line)
+{
+    free(p);
+}
+
+enum { OUT_OF_MEMORY = 11, ALL_SERVED, HIDDEN }; /* how a child ends */
+
+/* first_digest -- of a process of its own, in which an allocation of libcrypto fails. */
+static int first_digest(int at)
+{
+    const pid_t child = fork();
+    int status = 0;
+    if (child == 0) {
+        sp_sha256 *s;
+        until_failure = at;
+        if (CRYPTO_set_mem_functions(take, grow, release) != 1) _exit(1); /* it has allocated already */
+        const sp_err err = sp_sha256_create(&s);
+        if (err != SP_OK) _exit(err == SP_E_NOMEM ? OUT_OF_MEMORY : 2);
+        sp_digest d;
+        sp_sha256_update(s, "abc", 3);
+        sp_sha256_final(s, &d);
+        _exit(d.b[0] != 0xba ? 3 : failed ? HIDDEN : ALL_SERVED);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (!WIFEXITED(status)) fail_msg("allocation %d fails, and signal %d ends the process", at, WTERMSIG(status));
+    return WEXITSTATUS(status);
+}
+
+/* It comes first: here nobody has used libcrypto yet. */
+static void the_first_digest_is_right_or_memory_was_short(void **state)
+{
+    int n_short = 0, at = 0;
+    for (int end = 0; end != ALL_SERVED && at < 2000; at++) {
+        end = first_digest(at);
+        assert_true(end >= OUT_OF_MEMORY);
+        n_short += end == OUT_OF_MEMORY;
+    }
+    assert_in_range(n_short, 10, at);
 }
 
 static void pieces_give_the_digest_of_the_whole(void **state)
@@ -178,6 +242,7 @@ static void table_hash_is_fixed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_digest_is_right_or_memory_was_short),
         cmocka_unit_test(it_is_sha256),
         cmocka_unit_test(pieces_give_the_digest_of_the_whole),
         cmocka_unit_test(no_two_lists_of_fields_agree),
