@@ -68,7 +68,7 @@ def test_rerank_orders_and_names_documents(server, folder):
         assert [r["relevance_score"] for r in reply["results"]] == pytest.approx([want[i] for i in order], abs=1e-5)
         with_text = [r.get("document") for r in reply["results"]]
         assert with_text == ([None] * 4 if path == "/v2/rerank" else [{"text": texts[i]} for i in order])
-    top = server.call("/v1/rerank", {"query": "the river", "documents": documents, "top_n": 2, "return_documents": False})[1]
+    top = server.call("/v1/rerank", {"query": "the river", "documents": documents, "top_n": 2, "return_documents": False, "rank_fields": ["text"]})[1]
     assert [r["index"] for r in top["results"]] == order[:2] and "document" not in top["results"][0]
     assert [m.id for m in server.client().models.list()] == [MODEL.name, "tiny-cross"]
 
@@ -87,6 +87,9 @@ def test_score_takes_one_text_or_lists(server):
     ("/v1/rerank", {"query": "a"}, "documents"), ("/v1/rerank", {"query": "a", "documents": []}, "documents"),
     ("/v1/rerank", {"query": "a", "documents": ["a", 1]}, "documents"), ("/v1/rerank", {"query": "a", "documents": [{}]}, "documents"),
     ("/v1/rerank", {"query": "a", "documents": ["a"] * 2049}, "documents"), ("/v1/rerank", {"query": "a", "documents": "a"}, "documents"),
+    ("/v1/rerank", {"query": "a", "documents": [{"text": "a", "body": "b"}], "rank_fields": ["text", "body"]}, "rank_fields"),
+    ("/v1/rerank", {"query": "a", "documents": [{"text": "a", "title": "b"}], "rank_fields": ["title"]}, "rank_fields"),
+    ("/v1/rerank", {"query": "a", "documents": ["a"], "rank_fields": "text"}, "rank_fields"),
     ("/v1/rerank", {"query": "a", "documents": ["a"], "top_n": 0}, "top_n"), ("/v1/rerank", {"query": "a", "documents": ["a", ""]}, "documents"),
     ("/v1/score", {"text_1": "", "text_2": "a"}, "text_1"),
     ("/v1/score", {"text_2": "a"}, "text_1"), ("/v1/score", {"text_1": "a"}, "text_2"),

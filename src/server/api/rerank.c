@@ -74,6 +74,22 @@ static bool read_query(ranking *k)
     return !k->f.failed;
 }
 
+/* check_fields -- Cohere's first version also ranks other fields of documents, or some only. */
+static void check_fields(ranking *k)
+{
+    const json_t *list = srv_field(&k->f, "rank_fields");
+    bool has_text = !list, known = !list || json_is_array(list);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        const bool is_text = name && strcmp(name, "text") == 0;
+        has_text |= is_text;
+        known = known && (is_text || (name && strcmp(name, "title") == 0));
+    }
+    if (!known || !has_text)
+        srv_fields_refuse(&k->f, "rank_fields",
+                          "rank_fields must have \"text\", and may have \"title\": no other field is ranked");
+}
+
 /* field_of -- the first of two names that the body has. */
 static const char *field_of(const ranking *k, const char *a, const char *b)
 {
@@ -192,6 +208,7 @@ srv_sent srv_rerank(srv_call *call)
     srv_sent sent = MHD_NO;
     k.body = srv_fields_parse(&k.f, call->body, call->n);
     if (!k.body) return refuse(&k, 400, NULL);
+    check_fields(&k);
     read_query(&k);
     const json_int_t n_top = srv_field_int(&k.f, "top_n", SRV_MOST_RANKED, 1, INT32_MAX);
     k.r.document_tokens = (int)srv_field_int(&k.f, "max_tokens_per_doc", 0, 1, INT32_MAX);
