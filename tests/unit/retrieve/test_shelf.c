@@ -522,6 +522,20 @@ static void nothing_is_between_the_cells_of_a_page(void **state)
     unlink(path);
 }
 
+/* Pages are told apart by their first byte, which the number of a page must not reach (gaps.c). */
+static void a_file_has_no_more_pages_than_can_be_told_apart(void **state)
+{
+    char path[] = "/tmp/spolia-shelf-XXXXXX";
+    sp_shelf *s;
+    int64_t most;
+    close(mkstemp(path));
+    assert_int_equal(sp_shelf_open(path, &s), SP_OK);
+    assert_int_equal(sp_db_number(s->db, s->path, "PRAGMA max_page_count", &most), SP_OK);
+    assert_true(most >> 24 < 2); /* 2 begins a page of a tree */
+    sp_shelf_close(s);
+    unlink(path);
+}
+
 /* A transaction that fails, and whose file cannot be cut afterwards, leaves there what it wrote beyond the end. */
 static void nothing_is_beyond_the_last_page(void **state)
 {
@@ -552,6 +566,7 @@ int main(void)
         cmocka_unit_test(no_page_is_free),
         cmocka_unit_test(nothing_is_beyond_the_last_page),
         cmocka_unit_test(nothing_is_between_the_cells_of_a_page),
+        cmocka_unit_test(a_file_has_no_more_pages_than_can_be_told_apart),
         cmocka_unit_test(a_file_that_was_no_database_is_not_rebuilt),
         cmocka_unit_test(a_text_that_a_document_repeats_is_looked_up_once),
         cmocka_unit_test(a_text_of_a_live_document_is_not_lost),

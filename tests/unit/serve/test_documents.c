@@ -103,18 +103,35 @@ static void a_document_is_computed_ahead(void **state)
     bench_end(&b);
 }
 
+/* fused_copy -- the only one. */
+static const sp_copy *fused_copy(const bench *b)
+{
+    const sp_copy *out = NULL;
+    for (const sp_copy *c = NULL; (c = sp_ledger_next(b->c->ledger, c));) {
+        if (c->facts.kind != SP_COPY_FUSED || c->state != SP_COPY_READY) continue;
+        assert_null(out);
+        out = c;
+    }
+    assert_non_null(out);
+    return out;
+}
+
 static void a_document_is_fused_with_what_is_like_it(void **state)
 {
+    static const char like_story[] = "Anna Berg, the keeper of the lighthouse, came from the north by boat.";
+    static const char like_other[] = "In winter forty boats are in the harbour, which the town of Velm built.";
     bench b;
     bench_begin(&b);
     put(&b, NULL, "one", story);
     put(&b, NULL, "two", other);
-    assert_true(compute(&b, NULL, "two", 3).n_computed >= 1);
-    int n_fused = 0;
-    for (const sp_copy *c = NULL; (c = sp_ledger_next(b.c->ledger, c));)
-        n_fused += c->facts.kind == SP_COPY_FUSED && c->state == SP_COPY_READY;
-    assert_int_equal(n_fused, 1);
-    assert_string_equal(ask_about(&b, NULL, "fusion", other, NULL).from, "memory");
+    put(&b, NULL, "three", like_other);
+    put(&b, NULL, "four", like_story);
+    assert_true(compute(&b, NULL, "three", 1).n_computed >= 1);
+    sp_prompt *p = prompt_about(&b, NULL, other);
+    const sp_copy *c = fused_copy(&b);
+    assert_memory_equal(&c->facts.before[c->facts.n_before - 1], &p->segs.v[1].id, sizeof(sp_digest));
+    sp_prompt_destroy(p);
+    assert_string_equal(ask_about(&b, NULL, "fusion", like_other, NULL).from, "memory");
     bench_end(&b);
 }
 
