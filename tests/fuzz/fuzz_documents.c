@@ -1,8 +1,11 @@
-/* The document readers and the chunker on any bytes. The first byte chooses the format, the next
- * two the size of a chunk and the overlap; the rest is the file. Aborts when a document is not
- * well-formed text, when a chunk is too long or no slice of it, or when text is left out. */
+/* The document readers and the chunker on any bytes. The first byte chooses the format, the next two the size of a
+ * chunk and the overlap; the rest is the file. With bit 7 of the second byte, of a format that is a zip archive, the
+ * rest is "name\0content\0name\0content..." and becomes such an archive, whose checksums are right, so that readers
+ * get the XML in it. Aborts when a document is not well-formed text, when a chunk is too long or no slice of it, or
+ * when text is left out. */
 #include <stdlib.h>
 #include <string.h>
+#include <zip.h>
 
 #include "retrieve/chunker.h"
 #include "retrieve/documents_int.h"
@@ -64,6 +67,66 @@ static sp_err take_document(const sp_document *d, void *user)
     return SP_OK;
 }
 
+/* -- archives ------------------------------------------------------------------------------- */
+
+static bool is_archive(const char *name)
+{
+    static const char *const ends[] = {".docx", ".odt", ".epub", ".xlsx", ".pptx", ".ods", ".odp"};
+    for (size_t i = 0; i < SP_COUNT(ends); i++)
+        if (strcmp(strrchr(name, '.'), ends[i]) == 0) return true;
+    return false;
+}
+
+/* field -- the bytes up to the next \0 or the end, which it leaves behind *at. */
+static size_t field(const char *at, const char *end)
+{
+    const char *zero = memchr(at, '\0', (size_t)(end - at));
+    return (size_t)((zero ? zero : end) - at);
+}
+
+/* add_entry -- not compressed. A name that libzip refuses (twice the same, not UTF-8) is left out. */
+static void add_entry(zip_t *z, const char *name, size_t n_name, const char *content, size_t n)
+{
+    char *owned = sp_strdup_n(name, n_name);
+    zip_source_t *source = zip_source_buffer(z, content, n, 0);
+    require(owned && source);
+    const zip_int64_t at = zip_file_add(z, owned, source, ZIP_FL_ENC_UTF_8);
+    if (at < 0) zip_source_free(source);
+    require(at < 0 || zip_set_file_compression(z, (zip_uint64_t)at, ZIP_CM_STORE, 0) == 0);
+    sp_free(owned);
+}
+
+/* pack -- the archive of these names and contents. */
+static void pack(const char *data, size_t n, sp_bytes *out)
+{
+    const char *at = data, *const end = data + n;
+    zip_error_t why;
+    zip_error_init(&why);
+    zip_source_t *source = zip_source_buffer_create(NULL, 0, 0, &why);
+    zip_t *z = source ? zip_open_from_source(source, ZIP_TRUNCATE, &why) : NULL;
+    require(z);
+    zip_source_keep(source);
+    while (at < end) {
+        const char *name = at, *content = at + field(at, end) + 1;
+        if (content >= end) break;
+        at = content + field(content, end);
+        add_entry(z, name, (size_t)(content - 1 - name), content, (size_t)(at - content));
+        at++;
+    }
+    require(zip_close(z) == 0);
+    zip_stat_t st;
+    if (zip_source_stat(source, &st) == 0 && st.valid & ZIP_STAT_SIZE && st.size) {
+        require(sp_vec_reserve(out, (size_t)st.size) == SP_OK && zip_source_open(source) == 0);
+        require(zip_source_read(source, out->v, st.size) == (zip_int64_t)st.size);
+        out->n = (size_t)st.size;
+        zip_source_close(source);
+    }
+    zip_source_free(source);
+    zip_error_fini(&why);
+}
+
+/* -- files ---------------------------------------------------------------------------------- */
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -79,14 +142,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     target t = {.o.size_words = 1 + data[1] % 64};
     t.o.overlap_words = data[2] % t.o.size_words;
     const char *content = (const char *)data + 3;
+    size_t n_content = n - 3;
+    sp_bytes packed = {0};
+    if (data[1] & 128 && names[which] && is_archive(names[which])) {
+        pack(content, n_content, &packed);
+        content = packed.n ? packed.v : "";
+        n_content = packed.n;
+    }
     sp_reading r = {.path = "f.pdf", .fn = take_document, .user = &t, .strict = data[2] & 128};
     sp_err err;
     if (!names[which]) {
-        err = sp_pdf_pages(&r, content, n - 3);
+        err = sp_pdf_pages(&r, content, n_content);
     } else {
         r.path = names[which];
-        err = sp_documents_read(&r, sp_document_format(r.path), content, n - 3);
+        err = sp_documents_read(&r, sp_document_format(r.path), content, n_content);
     }
+    sp_vec_fini(&packed);
     require(err == SP_OK || err == SP_E_UNSUPPORTED || err == SP_E_FORMAT || err == SP_E_LIMIT);
     return 0;
 }
