@@ -94,6 +94,8 @@ def test_passages_are_ranked_again(server):
     assert differ, "ranking changes nothing"
     assert told(server, "zzz qqq", collection="docs", rerank=True)["documents"] == []
     assert server.call("/v1/chat/completions", chat("x", collection="docs", rerank=3))[0] == 400
+    status, e = server.call("/v1/chat/completions", chat("Who keeps the lighthouse? " * 1000, collection="docs", rerank=True))
+    assert status == 400 and e["error"]["code"] == "context_length_exceeded", e
 
 
 def test_a_model_name_that_names_no_collection_is_any_model_name(server):

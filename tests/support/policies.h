@@ -37,11 +37,17 @@ static inline void bench_begin(bench *b, const char *kinds, const int32_t *sizes
         b->segs[i].kind = (sp_segment_kind)(strchr(letters, kinds[i]) - letters);
         b->ids[i] = b->segs[i].id;
     }
+    if (b->n_segs < MAX_SEGS) { /* beyond the prompt: no policy may look at it */
+        static const sp_copy beyond;
+        b->segs[b->n_segs].kind = SP_SEG_CHUNK;
+        b->found[b->n_segs].copy = &beyond;
+    }
     b->n_head = sp_reuse_n_head(b->segs, b->n_segs);
 }
 
 static inline void bench_end(bench *b)
 {
+    if (b->n_segs < MAX_SEGS) assert_true(b->found[b->n_segs].cfo == 0);
     sp_plan_fini(&b->plan);
     sp_plan_fini(&b->probe);
     for (int i = 0; i < b->n_segs; i++)

@@ -337,6 +337,23 @@ static void more_than_there_is_cannot_be_had(void **state)
     sp_device_close(d);
 }
 
+static void each_allocation_of_a_pool_that_fails_is_an_error(void **state)
+{
+    const sp_kv_shape shape = {.n_layers = 1, .n_heads = 1, .head = 2};
+    sp_kv_pool *pool = NULL;
+    long n = 1;
+    for (sp_err err = SP_E_NOMEM; err != SP_OK; n++) {
+        sp_fault_after(n);
+        err = sp_kv_pool_create(NULL, &shape, 8, &pool);
+        sp_fault_after(-1);
+        if (err != SP_OK) assert_int_equal(err, SP_E_NOMEM);
+        assert_true(!pool == (err != SP_OK));
+    }
+    assert_true(n > 5); /* the pool and its four lists */
+    assert_int_equal(sp_kv_pool_n_free(pool), 8);
+    sp_kv_pool_destroy(pool);
+}
+
 enum { STAGING = 1 << 16 };
 
 /* A block that leaves while it is read: when the first of its bytes has been read, and is written to `staging`. */
@@ -613,6 +630,7 @@ int main(void)
         cmocka_unit_test(odd_head_sizes_are_padded_to_lines),
         cmocka_unit_test(shapes_that_cannot_be_are_refused),
         cmocka_unit_test(more_than_there_is_cannot_be_had),
+        cmocka_unit_test(each_allocation_of_a_pool_that_fails_is_an_error),
         cmocka_unit_test(a_block_that_leaves_while_it_is_read_is_read_elsewhere),
         cmocka_unit_test(a_run_with_a_block_that_is_away_is_written_elsewhere),
         cmocka_unit_test(memory_of_blocks_that_are_away_is_given_back),

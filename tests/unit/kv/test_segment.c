@@ -121,6 +121,9 @@ static void a_segment_may_look_at_all(void **state)
     assert_int_equal(sp_segments_end(short_last, 3), 35); /* of the longest branch */
     const sp_segment moved[] = {{.n = 5}, {.n = 3, .parent = 1 + 0, .place = 1 + 6}};
     assert_false(sp_segment_on_path(moved, 1));
+    /* a first segment's path is empty: it is on it at the beginning alone */
+    for (int at = 0; at < 3; at++)
+        assert_int_equal(sp_segment_on_path(&(sp_segment){.n = 5, .place = 1 + at}, 0), at == 0);
 }
 
 static void kinds_have_names(void **state)
