@@ -169,6 +169,12 @@ class Handle:
         if self._owner is not None:
             self._owner._children.discard(self._live)
 
+    def __copy__(self: T) -> T:  # there is one pointer, and the end of a twin would destroy it
+        return self
+
+    def __deepcopy__(self: T, memo: object) -> T:
+        return self
+
     def __enter__(self: T) -> T:
         return self
 

@@ -1,4 +1,5 @@
 """The Python package, as `make python` puts it into the build folder."""
+import copy
 import datetime
 import gc
 import json
@@ -327,6 +328,14 @@ def test_a_forked_child_gets_an_exception_and_may_open_an_engine_of_its_own(tmp_
                           capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONPATH": str(BUILD / "python")})
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["0", "2", "True"], done.stdout + done.stderr
+
+
+def test_a_copy_of_an_engine_is_the_engine(engine, index):
+    for twin in (copy.copy(engine), copy.deepcopy({"engine": engine})["engine"], copy.copy(index)):
+        assert twin in (engine, index)
+    del twin
+    gc.collect()
+    assert engine.ask(QUESTIONS[0], index=index, max_tokens=2).account.n_generated > 0
 
 
 EXITS = """
