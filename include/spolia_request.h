@@ -204,8 +204,8 @@ typedef struct sp_request sp_request;
 
 /* sp_request_submit -- queues a prompt; the prompt may be destroyed afterwards.
  * Errors: SP_E_CONTEXT (the prompt does not fit the context, or prompt and answer not all of the KV memory; with
- * recomputed tokens the latter may be known later, and is then in the result), SP_E_ARG (empty prompt, bad sampling),
- * SP_E_NOMEM. */
+ * recomputed tokens the latter may be known later, and is then in the result), SP_E_ARG (empty prompt, one made for
+ * another model or type of KV, bad sampling), SP_E_NOMEM. */
 SP_API sp_err sp_request_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
                                 sp_request **out);
 /* sp_request_progress -- prompt tokens of the current plan: computed so far, and to be computed in all. Reused tokens

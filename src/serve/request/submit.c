@@ -13,6 +13,8 @@ static sp_err check_submit(const sp_context *c, const sp_prompt *p, const sp_req
     if (!c->model->tokenizer)
         return sp_fail(SP_E_ARG, "%s: has no tokenizer, which answers need", c->model->path);
     if (p->n_tokens < 1) return sp_fail(SP_E_ARG, "the prompt is empty");
+    if (memcmp(&p->space->space, &sp_context_prompts(c)->space, sizeof(sp_digest)) != 0)
+        return sp_fail(SP_E_ARG, "the prompt was made for another model, or another type of its keys and values");
     if (o->max_tokens < 0) return sp_fail(SP_E_ARG, "max_tokens: %d is negative", o->max_tokens);
     if (o->n_stop < 0 || (o->n_stop && !o->stop))
         return sp_fail(SP_E_ARG, "stop: a list of %d strings", o->n_stop);

@@ -529,6 +529,26 @@ static void every_allocation_may_fail(void **state)
     }
 }
 
+/* Its tokens would be other words there. */
+static void a_prompt_of_another_model_or_type_of_kv_is_refused(void **state)
+{
+    const char *const models[] = {MODEL, "demo/model.gguf", MODEL}, *const types[] = {NULL, NULL, "q8_0"};
+    sp_context *c = open_with(0, 0, NULL), *other;
+    sp_request *r = NULL;
+    for (size_t i = 0; i < SP_COUNT(models); i++) {
+        const sp_context_opts o = {
+            .model = models[i], .cache = {.kv_bytes = 8 << 20, .kv_type = types[i]}, .machine.n_threads = 1};
+        assert_int_equal(sp_context_open(&o, &other), SP_OK);
+        sp_prompt *p = rag_prompt(other, (const char *[]){"A boat."}, 1, "Where?");
+        assert_int_equal(sp_generate(c, p, &(sp_request_opts){.max_tokens = 1}, &r), i ? SP_E_ARG : SP_OK);
+        if (i) assert_non_null(strstr(sp_error_detail(), "made for another model"));
+        if (!i) sp_request_destroy(r);
+        sp_prompt_destroy(p);
+        sp_context_close(other);
+    }
+    close_clean(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -536,6 +556,7 @@ int main(void)
         cmocka_unit_test(a_reused_answer_equals_off),
         cmocka_unit_test(an_answer_is_reused_by_the_next_turn),
         cmocka_unit_test(a_prompt_may_be_computed_alone),
+        cmocka_unit_test(a_prompt_of_another_model_or_type_of_kv_is_refused),
         cmocka_unit_test(batched_equals_alone),
         cmocka_unit_test(little_memory_is_enough),
         cmocka_unit_test(stop_strings_end_the_answer),
