@@ -371,6 +371,16 @@ def test_given_documents_and_a_shuffled_order(tmp_path):
     assert int(kl("-k", "2")[0]) < int(plain[0])
 
 
+def test_questions_without_a_passage_are_named(index, tmp_path):
+    file, lost = tmp_path / "q.jsonl", {"question": "Zzyzx qqxk?", "answers": ["yes"]}
+    command = ["eval", "-m", MODEL, "--questions", file, "--index", index, "--policies", "full"]
+    file.write_text(json.dumps(lost) + "\n")
+    refuse(*command, naming=["q.jsonl", "no question has a passage"])
+    file.write_text(json.dumps(lost) + "\n" + json.dumps(QUESTIONS[0]) + "\n")
+    done = run(*command, "--quiet")
+    assert done.returncode == 0 and "1 of 2 questions have no passage" in done.stderr
+
+
 def test_a_folder_is_indexed_for_the_run_only(index, tmp_path):
     options = ["--policies", "full", "--limit", "2", "--quiet"]
     wanted = without_times(evaluate(index, tmp_path / "index", *options))
@@ -611,7 +621,7 @@ def test_a_folder_that_cannot_be_written_is_named(model, index, tmp_path):
 
 def test_an_index_of_one_chunk_measures_nothing_and_says_so(model, tmp_path):
     """No chunk follows another one, so nothing is recomputed: a result is saved by --force alone, and has no share of it."""
-    (tmp_path / "a.txt").write_text("Boats leave the harbour of Velm at nine, and who keeps the lighthouse is Anna Berg.")
+    (tmp_path / "a.txt").write_text("The employer of Anna Berg is Velm, on which river boats of one flag and colour lie.")
     index, file = tmp_path / "one.db", tmp_path / "model.gguf.reuse.json"
     succeed("index", tmp_path / "a.txt", "-o", index, "--quiet")
     refuse("calibrate", "-m", model, "--index", index, naming=["one.db", "no chunk is long enough", "--questions"])

@@ -569,16 +569,28 @@ bool eval_run_replay(eval_run *e, int i)
 
 /* -- opening -------------------------------------------------------------------------------- */
 
-/* check_prompts -- every prompt and its answer fit the context. */
+/* check_passages -- without any there is nothing to compare. */
+static bool check_passages(const eval_run *e, int n_without)
+{
+    const char *path = e->o.questions->path;
+    const int n = e->o.n_questions;
+    if (n > 0 && n_without == n)
+        return cli_fail_with("%s: no question has a passage in its prompt: are these its documents?", path), false;
+    if (n_without) cli_warn("%s: %d of %d questions have no passage in their prompt", path, n_without, n);
+    return true;
+}
+
+/* check_prompts -- every prompt and its answer fit the context, and some have a passage. */
 static bool check_prompts(const eval_run *e)
 {
     const eval_questions *all = e->o.questions;
-    int n_ctx = sp_context_describe(e->lanes[0].ctx).n_ctx, n_long = 0, longest = 0;
+    int n_ctx = sp_context_describe(e->lanes[0].ctx).n_ctx, n_long = 0, longest = 0, n_without = 0;
     for (int i = 0; i < e->o.n_questions; i++) {
         asked a = {.q = &all->v[i]};
         if (!eval_context_find(e->o.docs, all, a.q, &a.chunks)) return false;
         sp_prompt *p = make_prompt(e, e->lanes[0].ctx, &a);
         int n = p ? sp_prompt_n_tokens(p) : -1;
+        n_without += a.chunks.n == 0;
         sp_prompt_destroy(p);
         drop_asked(&a);
         if (n < 0) return false;
@@ -589,7 +601,7 @@ static bool check_prompts(const eval_run *e)
         cli_fail_with("%s: %d of %d prompts (up to %d tokens) do not fit a context of %d tokens "
                       "with %d for the answer; use fewer chunks with -k",
                       all->path, n_long, e->o.n_questions, longest, n_ctx, e->o.max_tokens);
-    return n_long == 0;
+    return n_long == 0 && check_passages(e, n_without);
 }
 
 /* assign_lanes -- which settings share a context; returns how many contexts there are. */
