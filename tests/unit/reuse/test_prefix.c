@@ -290,6 +290,25 @@ static void a_node_that_moves_is_rotated_for_its_origin(void **state)
     bench_end(&b);
 }
 
+/* A node that names no parent is below the one before it, and does not look at other branches. */
+static void a_node_without_a_parent_is_below_the_one_before(void **state)
+{
+    bench b;
+    bench_begin(&b);
+    sp_segment segs[] = {numbered(1, 20), numbered(100, 16), numbered(200, 17), numbered(300, 5)};
+    for (int i = 1; i < 4; i++) segs[i].kind = SP_SEG_NODE;
+    segs[1].parent = segs[2].parent = 1;
+    sp_reuse_input in = look_up(&b, segs, 4, 4);
+    sp_plan_init(&b.plan, b.pool);
+    assert_ok(next_plan("prefix", &in, &b.plan));
+    const sp_sight *see = &b.plan.sights[b.plan.todo[b.plan.n_todo - 1].see];
+    assert_int_equal(see->n, 3);
+    assert_non_null(see->list);
+    static const uint16_t path[] = {0, 2, 3};
+    assert_memory_equal(see->list, path, sizeof path);
+    bench_end(&b);
+}
+
 /* What the ledger drops while a plan holds it stays readable. */
 static void a_plan_outlives_the_copies_it_reads(void **state)
 {
@@ -444,6 +463,7 @@ int main(void)
         cmocka_unit_test(a_last_segment_of_known_blocks_computes_the_last),
         cmocka_unit_test(a_last_segment_in_shared_blocks_is_computed),
         cmocka_unit_test(a_node_that_moves_is_rotated_for_its_origin),
+        cmocka_unit_test(a_node_without_a_parent_is_below_the_one_before),
         cmocka_unit_test(a_plan_outlives_the_copies_it_reads),
         cmocka_unit_test(an_answer_may_have_no_room),
         cmocka_unit_test(every_plan_of_random_prompts_is_right),
