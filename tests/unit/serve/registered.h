@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "serve/documents/documents_int.h"
+#include "support/files_with.h"
 #include "support/requests.h"
 #include "support/tiers.h"
 
@@ -142,34 +143,6 @@ static inline sp_request *begin_reading(bench *b, const char *salt)
     sp_request *r = submit_about(b, prompt_about(b, salt, story));
     assert_ok(sp_context_step(b->c, &busy));
     return r;
-}
-
-/* -- files -------------------------------------------------------------------------------------- */
-
-static const void *wanted;
-static size_t n_wanted;
-static int n_seen;
-
-static inline int scan_file(const char *path, const struct stat *st, int kind, struct FTW *w)
-{
-    if (kind != FTW_F || st->st_size == 0) return 0;
-    FILE *f = fopen(path, "r");
-    char *data = malloc((size_t)st->st_size);
-    size_t n = fread(data, 1, (size_t)st->st_size, f);
-    n_seen += memmem(data, n, wanted, n_wanted) != NULL;
-    free(data);
-    fclose(f);
-    return 0;
-}
-
-/* files_with -- files of the folder that have these bytes. */
-static inline int files_with(const bench *b, const void *bytes, size_t n)
-{
-    wanted = bytes;
-    n_wanted = n;
-    n_seen = 0;
-    assert_int_equal(nftw(b->dir, scan_file, 8, FTW_PHYS), 0);
-    return n_seen;
 }
 
 #endif

@@ -26,7 +26,7 @@ static void what_a_request_computes_meanwhile_goes_too(void **state)
         sp_request_destroy(r);
         tiers_rest(b.c->tiers);
         assert_ok(sp_documents_tick(b.d, 0));
-        assert_int_equal(files_with(&b, story + 8, 40), 0);
+        assert_int_equal(files_with(b.dir, story + 8, 40), 0);
         assert_string_equal(ask_about(&b, NULL, "full", story, NULL).missed, "never seen");
         bench_end(&b);
     }
@@ -35,7 +35,7 @@ static void what_a_request_computes_meanwhile_goes_too(void **state)
 /* is_in_file -- its text is in the file, doomed or not. */
 static bool is_in_file(const bench *b)
 {
-    return files_with(b, story + 8, 40) > 0;
+    return files_with(b->dir, story + 8, 40) > 0;
 }
 
 static void a_deletion_waits_for_readings_before_it(void **state)

@@ -47,14 +47,14 @@ static void nothing_is_left(void **state)
     tiers_rest(b.c->tiers);
     assert_string_equal(ask_about(&b, "red", "prefix", story, NULL).from, "memory"); /* the plain copy begins a path */
     sample(&b, SP_COPY_PATH, path);
-    assert_true(files_with(&b, plain, sizeof plain) > 0);
-    assert_true(files_with(&b, story + 8, 40) > 0);
+    assert_true(files_with(b.dir, plain, sizeof plain) > 0);
+    assert_true(files_with(b.dir, story + 8, 40) > 0);
     assert_true(pool_has(&b, plain, sizeof plain));
     assert_ok(sp_documents_remove(b.d, "red", "one", 0, &n));
     assert_true(n.n_device >= 4 && n.n_store >= 2 && n.n_pending == 0);
     for (int reopened = 0; reopened < 2; reopened++) {
-        assert_int_equal(files_with(&b, plain, sizeof plain), 0);
-        assert_int_equal(files_with(&b, story + 8, 40), 0);
+        assert_int_equal(files_with(b.dir, plain, sizeof plain), 0);
+        assert_int_equal(files_with(b.dir, story + 8, 40), 0);
         assert_false(pool_has(&b, plain, sizeof plain));
         sp_documents_close(b.d);
         sp_context_close(b.c);
@@ -75,11 +75,11 @@ static void what_is_registered_again_is_stored_again(void **state)
     compute(&b, "red", "one", 0);
     sample(&b, SP_COPY_PLAIN, plain);
     assert_ok(sp_documents_remove(b.d, "red", "one", 0, NULL));
-    assert_int_equal(files_with(&b, plain, sizeof plain), 0);
+    assert_int_equal(files_with(b.dir, plain, sizeof plain), 0);
     put(&b, "red", "one", story);
     compute(&b, "red", "one", 0);
     tiers_rest(b.c->tiers);
-    assert_true(files_with(&b, plain, sizeof plain) > 0);
+    assert_true(files_with(b.dir, plain, sizeof plain) > 0);
     bench_end(&b);
 }
 
@@ -356,7 +356,7 @@ static int n_pieces_in_files(const bench *b, const uint8_t *bytes, size_t n)
     static const uint8_t zeros[STRIDE];
     int sum = 0;
     for (size_t at = 0; at + STRIDE <= n; at += STRIDE)
-        if (memcmp(bytes + at, zeros, STRIDE) != 0) sum += files_with(b, bytes + at, STRIDE);
+        if (memcmp(bytes + at, zeros, STRIDE) != 0) sum += files_with(b->dir, bytes + at, STRIDE);
     return sum;
 }
 
@@ -622,9 +622,9 @@ static void a_running_request_keeps_its_copies(void **state)
     while (busy) assert_ok(sp_context_step(b.c, &busy));
     assert_int_equal(sp_request_result(r)->n_generated, 8);
     sp_request_destroy(r);
-    assert_true(files_with(&b, story + 8, 40) > 0);
+    assert_true(files_with(b.dir, story + 8, 40) > 0);
     assert_ok(sp_documents_tick(b.d, 0));
-    assert_int_equal(files_with(&b, story + 8, 40), 0);
+    assert_int_equal(files_with(b.dir, story + 8, 40), 0);
     assert_string_equal(ask_about(&b, NULL, "full", story, NULL).missed, "never seen");
     bench_end(&b);
 }
@@ -648,11 +648,11 @@ static void a_deletion_knows_nothing_of_another_tenants(void **state)
     assert_ok(sp_documents_remove(b.d, "blue", "two", 120000000, &n));
     assert_int_equal(n.n_pending, 0);
     assert_true(n.n_device > 0 && sp_clock_us() - begin < 60000000);
-    assert_int_equal(files_with(&b, other + 8, 40), 0); /* its text has left the file, too */
+    assert_int_equal(files_with(b.dir, other + 8, 40), 0); /* its text has left the file, too */
     while (busy) assert_ok(sp_context_step(b.c, &busy));
     sp_request_destroy(r);
     assert_ok(sp_documents_tick(b.d, 0));
-    assert_int_equal(files_with(&b, story + 8, 40), 0);
+    assert_int_equal(files_with(b.dir, story + 8, 40), 0);
     assert_string_equal(ask_about(&b, "red", "full", story, NULL).missed, "never seen");
     bench_end(&b);
 }
@@ -670,17 +670,17 @@ static void a_deletion_that_cannot_read_continues(void **state)
     compute(&b, NULL, "two", 3); /* conditioned on the story */
     tiers_rest(b.c->tiers);
     sample(&b, SP_COPY_FUSED, fused);
-    assert_true(files_with(&b, fused, sizeof fused) > 0);
+    assert_true(files_with(b.dir, fused, sizeof fused) > 0);
     sp_store_fault(SP_CALL_READ, 1, EIO, true);
     assert_fails(sp_documents_remove(b.d, NULL, "one", 0, NULL), SP_E_IO, "cannot read");
     sp_store_fault(0, 0, 0, false);
     assert_fails(sp_documents_get(b.d, NULL, "one", &l), SP_E_NOTFOUND, "one");
-    assert_true(files_with(&b, fused, sizeof fused) > 0);
+    assert_true(files_with(b.dir, fused, sizeof fused) > 0);
     sp_documents_close(b.d);
     sp_context_close(b.c);
     bench_open(&b, (sp_context_opts){0});
     assert_ok(sp_documents_tick(b.d, 0));
-    assert_int_equal(files_with(&b, fused, sizeof fused), 0);
+    assert_int_equal(files_with(b.dir, fused, sizeof fused), 0);
     bench_end(&b);
 }
 

@@ -1,5 +1,6 @@
 /* test_sweep.c -- what a sweep drops, and that after one that overwrites no file of the store holds a byte of it. */
 #include "support/check.h"
+#include "support/files_with.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -37,34 +38,6 @@ static void put_after(bench *b, uint32_t number, const sp_digest *earlier)
 
 /* -- what is in the files ------------------------------------------------------------------- */
 
-static const uint8_t *wanted;
-static size_t n_wanted;
-static int n_seen;
-
-static int scan_file(const char *path, const struct stat *st, int kind, struct FTW *w)
-{
-    SP_UNUSED(w);
-    if (kind != FTW_F || st->st_size == 0) return 0;
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    char *data = malloc((size_t)st->st_size);
-    size_t n = fread(data, 1, (size_t)st->st_size, f);
-    for (const char *at = data; (at = memmem(at, n - (size_t)(at - data), wanted, n_wanted)); at++)
-        n_seen++;
-    free(data);
-    fclose(f);
-    return 0;
-}
-
-static int occurrences(const bench *b, const void *bytes, size_t n)
-{
-    wanted = bytes;
-    n_wanted = n;
-    n_seen = 0;
-    assert_int_equal(nftw(b->dir, scan_file, 8, FTW_PHYS), 0);
-    return n_seen;
-}
-
 /* n_layers_seen -- how many layers of a copy the files hold, in any place. */
 static int n_layers_seen(const bench *b, uint32_t number, uint32_t version)
 {
@@ -74,8 +47,8 @@ static int n_layers_seen(const bench *b, uint32_t number, uint32_t version)
     uint8_t *layer = malloc(c.record.layer_bytes);
     for (int i = 0; i < NOISE_LAYERS; i++) {
         noise_layer(&c, i, layer);
-        n += occurrences(b, layer + 1000, SAMPLE) > 0 ||
-             occurrences(b, layer + c.record.layer_bytes - SAMPLE, SAMPLE) > 0;
+        n += files_with(b->dir, layer + 1000, SAMPLE) > 0 ||
+             files_with(b->dir, layer + c.record.layer_bytes - SAMPLE, SAMPLE) > 0;
     }
     free(layer);
     return n;
@@ -111,7 +84,7 @@ static void nothing_of_a_swept_copy_is_left(void **state)
     put_after(&b, 51, &other);
     assert_int_equal(n_layers_seen(&b, 6, 2), NOISE_LAYERS);
     assert_int_equal(n_layers_seen(&b, 50, 1), NOISE_LAYERS);
-    assert_true(occurrences(&b, &ids[0], sizeof ids[0]) > 0);
+    assert_true(files_with(b.dir, &ids[0], sizeof ids[0]) > 0);
     assert_ok(erase(&b, ids, 2, &n_gone));
     assert_int_equal(n_gone, 3);
     assert_int_equal(n_layers_seen(&b, 6, 1), 0);
@@ -119,7 +92,7 @@ static void nothing_of_a_swept_copy_is_left(void **state)
     assert_int_equal(n_layers_seen(&b, 8, 1), 0);
     assert_int_equal(n_layers_seen(&b, 50, 1), 0); /* computed after one of them */
     assert_int_equal(n_layers_seen(&b, 51, 1), NOISE_LAYERS);
-    for (int i = 0; i < 2; i++) assert_int_equal(occurrences(&b, &ids[i], sizeof ids[i]), 0);
+    for (int i = 0; i < 2; i++) assert_int_equal(files_with(b.dir, &ids[i], sizeof ids[i]), 0);
     bench_end(&b);
 }
 
@@ -374,9 +347,9 @@ static void what_is_dropped_after_its_erasure_leaves_no_line(void **state)
     put_all(b.tier, 3, 1);
     for (int again = 0; again < 2; again++) {
         assert_ok(erase_now(&b));
-        assert_int_equal(occurrences(&b, &id, sizeof id), 0);
+        assert_int_equal(files_with(b.dir, &id, sizeof id), 0);
         assert_ok(sp_tier_run(b.tier, &(sp_tier_job){.verb = SP_TIER_DROP, .key = noise_key(1)}));
-        assert_int_equal(occurrences(&b, &id, sizeof id), 0);
+        assert_int_equal(files_with(b.dir, &id, sizeof id), 0);
         assert_ok(noise_put(b.tier, 1, 1)); /* and a drop right after a put is one */
         assert_ok(sp_tier_run(b.tier, &(sp_tier_job){.verb = SP_TIER_DROP, .key = noise_key(1)}));
         assert_int_equal(noise_get(b.tier, 1, 1), SP_E_NOTFOUND);
@@ -418,7 +391,7 @@ static void what_is_read_during_its_erasure_leaves_no_line(void **state)
                                                           .sink = no_layer, .user = &b});
     assert_int_equal(err, SP_E_FORMAT);
     assert_int_equal(sp_tier_stats_of(b.tier).n_copies, stats.n_copies - 1);
-    assert_int_equal(occurrences(&b, &id, sizeof id), 0);
+    assert_int_equal(files_with(b.dir, &id, sizeof id), 0);
     bench_end(&b);
 }
 
@@ -440,7 +413,7 @@ static void a_damaged_index_that_was_kept_is_deleted(void **state)
     atomic_store(&refuses, false);
     assert_ok(erase(&b, &id, 1, NULL));
     assert_int_equal(access(path, F_OK), -1);
-    assert_int_equal(occurrences(&b, &id, sizeof id), 0);
+    assert_int_equal(files_with(b.dir, &id, sizeof id), 0);
     assert_ok(noise_get(b.tier, 2, 1));
     bench_end(&b);
 }
