@@ -28,18 +28,26 @@ struct canned {
     pthread_t thread;
 };
 
+/* canned_is_whole -- whether a request has its end and, of HTTP, its body. */
+static inline bool canned_is_whole(const canned *c, const char *request, size_t n)
+{
+    const char *end = strstr(request, c->end), *length = strcasestr(request, "\r\nContent-Length:");
+    const size_t k = strlen(c->end);
+    if (end && length && length < end) return n >= (size_t)(end - request) + k + strtoul(length + 17, NULL, 10);
+    return n >= k && strcmp(request + n - k, c->end) == 0;
+}
+
 /* canned_serve -- false: the client has gone. */
 static inline bool canned_serve(canned *c, int fd)
 {
     static _Thread_local char request[1 << 16], answer[1 << 16];
     size_t n = 0;
-    const size_t k = strlen(c->end);
     do {
         const ssize_t got = recv(fd, request + n, sizeof request - 1 - n, 0);
         if (got <= 0) return false;
         n += (size_t)got;
         request[n] = '\0';
-    } while (n < k || strcmp(request + n - k, c->end) != 0);
+    } while (!canned_is_whole(c, request, n));
     c->n_requests++;
     *answer = '\0';
     c->answer(c, request, answer, sizeof answer);

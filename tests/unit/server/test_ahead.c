@@ -1,5 +1,8 @@
 /* Whether beginning an answer during its search is expected to gain time. */
 #include "server/api/ahead.h"
+
+#include <stdatomic.h>
+
 #include "support/check.h"
 
 #define MS 1000
@@ -98,6 +101,49 @@ static void quick_searches_need_no_stages(void **state)
     srv_ahead_fini(&a);
 }
 
+static srv_ahead_notes shared;
+static atomic_bool has_begun, has_ended;
+
+static void *use(void *what)
+{
+    const srv_ahead_search s = {.passages = {1, 1}, .n = 2};
+    has_begun = true;
+    switch (*(const int *)what) {
+    case 0:
+        srv_ahead_note(&shared, &s, MS);
+        break;
+    case 1:
+        srv_ahead_note_prompt(&shared, 100);
+        break;
+    case 2:
+        (void)srv_ahead_gain(&shared, 0, &idle);
+        break;
+    default:
+        (void)srv_ahead_is_quick(&shared);
+    }
+    has_ended = true;
+    return NULL;
+}
+
+static void each_use_waits_for_the_one_before_it(void **state)
+{
+    (void)state;
+    srv_ahead_init(&shared);
+    for (int what = 0; what < 4; what++) {
+        pthread_t thread;
+        has_begun = has_ended = false;
+        pthread_mutex_lock(&shared.lock);
+        assert_int_equal(pthread_create(&thread, NULL, use, &what), 0);
+        for (int i = 0; i < 1000 && !has_begun; i++) usleep(1000);
+        usleep(20000);
+        const bool waits = !has_ended;
+        pthread_mutex_unlock(&shared.lock);
+        pthread_join(thread, NULL);
+        assert_true(waits && has_ended);
+    }
+    srv_ahead_fini(&shared);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -107,6 +153,7 @@ int main(void)
         cmocka_unit_test(a_stage_is_right_when_it_has_the_passages_of_the_end),
         cmocka_unit_test(guesses_that_are_nearly_always_wrong_gain_nothing),
         cmocka_unit_test(quick_searches_need_no_stages),
+        cmocka_unit_test(each_use_waits_for_the_one_before_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* test_s3_answers.c -- what becomes of an object store's answers, also of those that moto never gives. */
 #include "support/check.h"
 
+#include <malloc.h>
 #include <time.h>
 
 #include "store/remote/s3/clean.h"
@@ -163,6 +164,51 @@ static void what_comes_late_is_heard_of_once(void **state)
     canned_stop(&store);
 }
 
+/* -- notices ------------------------------------------------------------------------------------------ */
+
+static char long_body[8000];
+
+static void answer_a_notice_at_length(canned *c, const char *request, char *answer, size_t size)
+{
+    const bool is_notice = strncmp(request, "PUT", 3) == 0 && strstr(request, "/index/");
+    reply(answer, size, request, strncmp(request, "HEAD", 4) == 0 ? "404 No" : "200 OK", is_notice ? long_body : "");
+}
+
+static void put_small(sp_remote_link *l)
+{
+    bool taken;
+    const sp_remote_shape shape = {.head = 4, .group = 4, .last = 4, .n_groups = 1};
+    assert_ok(sp_remote_s3.begin(l, "abc-0123-0", "1 2 3 0 4 5000 0", &shape, &taken));
+    assert_ok(sp_remote_s3.add(l, 0, (const uint8_t *)"last", 4));
+    assert_ok(sp_remote_s3.add(l, SP_PART_HEAD, (const uint8_t *)"head", 4));
+    assert_ok(sp_remote_s3.finish(l, &taken));
+    assert_false(taken);
+}
+
+/* (AddressSanitizer's allocator says 0, and finds leaks itself.) */
+static size_t n_bytes(void)
+{
+    const struct mallinfo2 m = mallinfo2();
+    return m.uordblks + m.hblkhd;
+}
+
+static void the_answer_to_a_notice_is_freed(void **state)
+{
+    enum { N = 20 };
+    sp_remote_link *l;
+    memset(long_body, 'x', sizeof long_body - 1);
+    begin(answer_a_notice_at_length);
+    const sp_remote_site site = s3_site("s3://first");
+    assert_ok(sp_remote_s3.open(&site, &l));
+    for (int i = 0; i < N; i++) put_small(l);
+    const size_t before = n_bytes();
+    for (int i = 0; i < N; i++) put_small(l);
+    assert_true(n_bytes() < before + N * sizeof long_body / 2);
+    assert_non_null(strstr(heard, "PUT /first/" SPACE "/index/"));
+    sp_remote_s3.close(l);
+    canned_stop(&store);
+}
+
 /* -- cleaning ----------------------------------------------------------------------------------------- */
 
 static void answer_with_uploads(canned *c, const char *request, char *answer, size_t size)
@@ -202,6 +248,7 @@ int main(void)
         cmocka_unit_test(each_error_is_what_it_means),
         cmocka_unit_test(a_list_has_all_its_pages),
         cmocka_unit_test(what_comes_late_is_heard_of_once),
+        cmocka_unit_test(the_answer_to_a_notice_is_freed),
         cmocka_unit_test(uploads_of_more_than_a_day_are_stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -195,6 +195,21 @@ static void malformed_slots_are_refused(void **state)
     canned_stop(&one);
 }
 
+static void a_slot_that_no_server_names_is_asked_for_again(void **state)
+{
+    canned_start(&one, "\r\n", say);
+    sp_redis *r = connect_to(&one);
+    slots = RANGE("0", "4999", HOST, "7000");
+    assert_ok(sp_cluster_learn(r));
+    assert_int_equal(port_of(r, 4999), 7000);
+    assert_false(r->stale);
+    for (int s = 5000; s < SP_SLOTS; s++) assert_int_equal(r->owner[s], SP_NO_NODE);
+    assert_int_equal(port_of(r, 5000), 7000); /* a server that knows who has it */
+    assert_true(r->stale);
+    sp_redis_free(r);
+    canned_stop(&one);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +219,7 @@ int main(void)
         cmocka_unit_test(a_slot_on_its_way_still_has_its_server),
         cmocka_unit_test(who_has_no_slots_is_forgotten_and_no_other),
         cmocka_unit_test(malformed_slots_are_refused),
+        cmocka_unit_test(a_slot_that_no_server_names_is_asked_for_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,137 @@
+/* Parts of the server on a small model, without a connection: what they free, how long they wait, whose work it is. */
+#include <malloc.h>
+#include <microhttpd.h>
+
+#include "base/clock.h"
+#include "server/api/dialect.h"
+#include "server/api/job.h"
+#include "server/api/rank.h"
+#include "server/api/routes.h"
+#include "support/requests.h"
+
+/* -- a connection that nobody reads ----------------------------------------------------------------- */
+
+const union MHD_ConnectionInfo *MHD_get_connection_info(struct MHD_Connection *c,
+                                                        enum MHD_ConnectionInfoType what, ...)
+{
+    return NULL;
+}
+
+enum MHD_Result MHD_set_connection_option(struct MHD_Connection *c, enum MHD_CONNECTION_OPTION option, ...)
+{
+    return MHD_YES;
+}
+
+static unsigned status;
+
+enum MHD_Result MHD_queue_response(struct MHD_Connection *c, unsigned code, struct MHD_Response *r)
+{
+    status = code;
+    return MHD_YES;
+}
+
+static srv_place place;
+static srv_record record;
+static srv_running running;
+
+static srv_call call_to(srv_server *s)
+{
+    return (srv_call){.s = s, .place = &place, .record = &record, .running = &running};
+}
+
+/* -- what is freed ------------------------------------------------------------------------------------ */
+
+/* n_bytes -- that this process has allocated. AddressSanitizer's allocator says 0, and finds leaks itself. */
+static size_t n_bytes(void)
+{
+    const struct mallinfo2 m = mallinfo2();
+    return m.uordblks + m.hblkhd;
+}
+
+static void tokens_that_were_sent_are_freed(void **state)
+{
+    enum { N = 8, LETTERS = 8000 };
+    sp_vocab *vocab;
+    char body[LETTERS + 32] = "{\"content\": \"";
+    assert_ok(sp_vocab_open(MODEL, &vocab));
+    srv_server s = {.vocab = vocab, .info.n_ctx = 100};
+    srv_call call = call_to(&s);
+    const size_t n = strlen(body);
+    for (size_t i = 0; i < LETTERS; i++) body[n + i] = (char)('a' + i % 26);
+    strcpy(body + n + LETTERS, "\"}");
+    call.body = body;
+    call.n = strlen(body);
+    size_t before = 0;
+    for (int i = 0; i < 2 * N; i++) {
+        if (i == N) before = n_bytes();
+        status = 0;
+        assert_int_equal(srv_tokenize(&call), MHD_YES);
+        assert_int_equal(status, 200);
+    }
+    assert_true(n_bytes() < before + N * LETTERS);
+    sp_vocab_close(vocab);
+}
+
+/* -- how long ----------------------------------------------------------------------------------------- */
+
+static void a_wait_for_news_ends_after_its_time(void **state)
+{
+    static const srv_dialect dialect = {.id = "x"};
+    srv_server s = {0};
+    pthread_mutex_init(&s.jobs.lock, NULL);
+    const srv_call call = call_to(&s);
+    const srv_task task = {.dialect = &dialect};
+    srv_documents documents = {0};
+    srv_job *j = srv_job_create(&call, &task, json_object(), &documents);
+    assert_non_null(j);
+    pthread_mutex_lock(&j->run.lock);
+    const int64_t began = sp_clock_us();
+    assert_false(srv_job_wait_change(j, 30));
+    const int64_t us = sp_clock_us() - began;
+    pthread_mutex_unlock(&j->run.lock);
+    assert_in_range(us, 30000, 20000000);
+    srv_job_destroy(j);
+    pthread_mutex_destroy(&s.jobs.lock);
+}
+
+/* -- whose ---------------------------------------------------------------------------------------------- */
+
+static double served(sp_context *c, const char *tenant)
+{
+    sp_share *share;
+    assert_ok(sp_shares_join(&c->waiting.shares, tenant, &share));
+    const double n = sp_share_served(share);
+    sp_shares_leave(&c->waiting.shares, share);
+    return n;
+}
+
+/* A part of its cache is no tenant of its own: it would get a share for each. */
+static void ranking_is_work_for_its_tenant(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){.n_batch = 64});
+    srv_server s = {.ctx = c, .vocab = sp_context_vocab(c), .o.limits.n_parallel = 1};
+    srv_call call = call_to(&s);
+    call.salt = "one";
+    call.cache_salt = "part";
+    const sp_pair pair = {.query = "When?", .n_query = 5, .document = texts[0], .n_document = strlen(texts[0])};
+    float score;
+    srv_fields f = {0};
+    srv_ranking r = {.pairs = &pair, .n = 1, .scores = &score};
+    assert_ok(sp_context_start(c));
+    if (!srv_rank(&call, &r, &f)) fail_msg("%s", f.why);
+    sp_context_stop(c);
+    assert_true(r.n_tokens > 0);
+    const double none = served(c, "another"), own = served(c, "one"), part = served(c, "one/part");
+    assert_true(own > none && part <= none);
+    sp_context_close(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tokens_that_were_sent_are_freed),
+        cmocka_unit_test(a_wait_for_news_ends_after_its_time),
+        cmocka_unit_test(ranking_is_work_for_its_tenant),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
