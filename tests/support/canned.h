@@ -28,12 +28,13 @@ struct canned {
     pthread_t thread;
 };
 
-/* canned_is_whole -- whether a request has its end and, of HTTP, its body. */
+/* canned_is_whole -- whether a request has its end; if that is the end of HTTP's headers, its body, too. */
 static inline bool canned_is_whole(const canned *c, const char *request, size_t n)
 {
-    const char *end = strstr(request, c->end), *length = strcasestr(request, "\r\nContent-Length:");
     const size_t k = strlen(c->end);
-    if (end && length && length < end) return n >= (size_t)(end - request) + k + strtoul(length + 17, NULL, 10);
+    const char *end = strcmp(c->end, "\r\n\r\n") == 0 ? strstr(request, c->end) : NULL;
+    const char *length = end ? strcasestr(request, "\r\nContent-Length:") : NULL;
+    if (length && length < end) return n >= (size_t)(end - request) + k + strtoul(length + 17, NULL, 10);
     return n >= k && strcmp(request + n - k, c->end) == 0;
 }
 
