@@ -75,6 +75,8 @@ SP_API sp_err sp_prompt_begin(sp_prompt *p, sp_role role);
 SP_API sp_err sp_prompt_end(sp_prompt *p);
 /* sp_prompt_answer -- ends an open turn and begins the assistant's; the prompt is then complete. */
 SP_API sp_err sp_prompt_answer(sp_prompt *p);
+/* sp_prompt_continue -- the same, and the assistant's turn has this text already, which the answer continues. */
+SP_API sp_err sp_prompt_continue(sp_prompt *p, const char *text);
 
 /* A document of sp_prompt_chat. */
 typedef struct sp_chat_chunk {
@@ -95,7 +97,8 @@ typedef struct sp_chat_opts {
  * default texts, arguments). After an error the prompt is incomplete: the caller destroys it.
  * Errors: those of sp_template_apply; SP_E_ARG when the template does not show messages[chunks_at]. */
 SP_API sp_err sp_prompt_chat(sp_prompt *p, const sp_chat_opts *o);
-/* sp_prompt_thinks -- whether the prompt ends with <think> or a similar tag, so that thoughts begin the answer. */
+/* sp_prompt_thinks -- whether the prompt ends with <think> or a similar tag, or continues an answer within thoughts:
+ * thoughts begin the answer. */
 SP_API bool sp_prompt_thinks(const sp_prompt *p);
 
 /* sp_prompt_text -- appends plain text as a segment; `special`: texts of special tokens are recognised. The first

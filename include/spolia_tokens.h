@@ -25,16 +25,17 @@ SP_API sp_err sp_vocab_piece(const sp_vocab *v, int32_t id, char **text, size_t 
 SP_API const char *sp_vocab_template(const sp_vocab *v);
 
 /* sp_template_apply -- writes a chat with the model's chat template (a strict subset of Jinja2). jinja: a template to
- * use instead, or NULL; v may be NULL if jinja is set. request: JSON
- * with "messages" and optionally "tools", "documents", "add_generation_prompt" (default true) and
- * "chat_template_kwargs". now: seconds since 1970, for templates that write the date. *json is
+ * use instead, or NULL; v may be NULL if jinja is set. request: JSON with "messages" and optionally "tools",
+ * "documents", "chat_template_kwargs", "add_generation_prompt" (default true) and "continue_final_message" (default
+ * false; true: the text ends with that of the last message, which is the assistant's). now: seconds since 1970, for
+ * templates that write the date. *json is
  *   {"text": ..., "spans": [{"from", "to", "origin", "index", "path", "at"}]}
  * where a span is a range of bytes that comes from the request: special tokens are recognised outside spans only.
  * origin: "message" (content of messages[index]), "document", "other". `at`: the range equals the string at `path`
  * from this byte on; -1: the template changed it.
  * Free *json with sp_buffer_free.
- * Errors: SP_E_NOTFOUND without a template; SP_E_FORMAT, SP_E_UNSUPPORTED and SP_E_ARG name the line
- * of the template, or say what it refuses; SP_E_LIMIT. */
+ * Errors: SP_E_NOTFOUND without a template, or if it does not show the text to continue; SP_E_FORMAT,
+ * SP_E_UNSUPPORTED and SP_E_ARG name the line of the template, or say what it refuses; SP_E_LIMIT. */
 SP_API sp_err sp_template_apply(const sp_vocab *v, const char *jinja, const char *request,
                                 int64_t now, char **json);
 

@@ -50,9 +50,9 @@ class Prompt(Handle):
         check(lib.sp_prompt_end(self.c))
         return self
 
-    def answer(self) -> "Prompt":
-        """The prompt is complete: the assistant's turn follows."""
-        check(lib.sp_prompt_answer(self.c))
+    def answer(self, begun: Optional[str] = None) -> "Prompt":
+        """The prompt is complete: the assistant's turn follows. begun: what it has already; the answer continues it."""
+        check(lib.sp_prompt_answer(self.c) if begun is None else lib.sp_prompt_continue(self.c, Keep().string(begun)))
         return self
 
     def text(self, text: str, special: bool = False) -> "Prompt":

@@ -49,7 +49,8 @@ int cmd_apply_template(int argc, char **argv)
             "apply-template (-m MODEL | --template FILE) REQUEST [--json]",
             "Prints a chat as the model's chat template writes it. REQUEST is a JSON file, - for\n"
             "standard input: {\"messages\": [{\"role\", \"content\"}]}, and if wanted \"tools\",\n"
-            "\"documents\", \"add_generation_prompt\" and \"chat_template_kwargs\"."},
+            "\"documents\", \"add_generation_prompt\", \"continue_final_message\" and\n"
+            "\"chat_template_kwargs\"."},
         tables);
     if (at < 0) return -1 - at;
     if (at != argc - 1 || (!model && !file))

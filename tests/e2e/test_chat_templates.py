@@ -128,6 +128,48 @@ def test_equals_jinja2(name, kind, tmp_path):
     check_equal((HOME / f"{name}.jinja").read_text(), with_tokens(REQUESTS[kind]), tmp_path)
 
 
+def continued(source, request):
+    """The text up to the end of the last message, as Hugging Face's apply_chat_template finds it: by a mark after it."""
+    *before, last = request["messages"]
+    closed = {**request, "add_generation_prompt": False}
+    text = expected(source, {**closed, "messages": [*before, {**last, "content": last["content"] + "END_OF_IT"}]})
+    text = text[:text.rindex("END_OF_IT")]
+    return text if last["content"] in expected(source, closed) else text.rstrip()
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"macros"}))
+def test_the_text_ends_with_an_answer_that_has_begun(name, tmp_path):
+    source = (HOME / f"{name}.jinja").read_text()
+    for content in ("Why", " So: 雨 </s>\n\n1.\n", "<think>\nhm\n</think>\n\nSo"):
+        for before in ([USER], [USER, ANSWER, {"role": "user", "content": "Why?"}]):
+            request = with_tokens({"messages": [*before, {"role": "assistant", "content": content}], "continue_final_message": True})
+            made = json.loads(succeed(*render(tmp_path, source, request), "--json"))
+            assert made["text"] == continued(source, request)
+            assert made["spans"][-1]["to"] == len(made["text"].encode())
+
+
+def test_a_part_or_no_text_is_continued(tmp_path):
+    source = "{% for m in messages %}[{{ m.role }}:{% for p in m.content %}{{ p.text | trim }};{% endfor %}]{% endfor %}"
+    parts = [{"type": "text", "text": "One"}, {"type": "text", "text": "Two "}, {"type": "image"}]
+    request = {"messages": [{"role": "assistant", "content": parts}], "continue_final_message": True}
+    assert succeed(*render(tmp_path, source, request)).strip() == "[assistant:One;Two"
+    opened = "{% for m in messages %}<{{ m.role }}>\n{{ m.content | trim }}<end>\n{% endfor %}"
+    for content in (None, "", " \n"):
+        request = {"messages": [USER, {"role": "assistant", "content": content}], "continue_final_message": True}
+        assert succeed(*render(tmp_path, opened, request)).endswith("<end>\n<assistant>\n")
+
+
+@pytest.mark.parametrize("source,change,said", [
+    ("{{ messages[-1].content | upper }}", {}, "does not show the end"), ("{{ messages[0].content }}", {}, "does not show the end"),
+    ("{{ messages[-1].content[:2] }}", {}, "does not show the end"), ("{{ messages[-1].content }}", {"add_generation_prompt": True}, "exclude"),
+    ("{{ messages[-1].content }}", {"messages": [USER]}, "not the assistant's"), ("{{ messages[-1].content }}", {"messages": [USER, CALL]}, "tool_calls"),
+    ("{{ messages[-1].content }}", {"continue_final_message": 1}, "continue_final_message"),
+    ("x", {"messages": [{"role": "assistant", "content": [{"type": "image"}]}]}, "no text")])
+def test_what_cannot_be_continued(source, change, said, tmp_path):
+    request = {"messages": [USER, {"role": "assistant", "content": "Anna"}], "continue_final_message": True, **change}
+    refuse(*render(tmp_path, source, request), naming=[said])
+
+
 @pytest.mark.parametrize("arguments,refused", [("*[1, 2]", None), ("*parts, c=3", None), ("0, *[]", None), ("*messages", None),
                                                ("*7", "is no list"), ("*[1, 2, 3, 4]", "no such argument"),
                                                ("**{}", "the argument list")])

@@ -80,6 +80,13 @@ def test_stop_length_and_sampling_reach_the_engine(engine, index):
     assert len(hot) > 1
 
 
+def test_an_answer_that_has_begun_is_continued(engine):
+    begun, new = (engine.prompt().message("user", "Who?").answer(*text) for text in (("Anna is",), ()))
+    assert len(begun) > len(new)
+    with pytest.raises(spolia.InvalidArgument, match="comes last"):
+        begun.text("more")
+
+
 def test_answers_have_the_form_that_is_asked_for(engine):
     def ask(**form):
         return engine.ask("When was the mill built?", max_tokens=200, **form)

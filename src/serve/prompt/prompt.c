@@ -200,15 +200,37 @@ sp_err sp_prompt_add_words(sp_prompt *p, const char *text, size_t n, bool joins)
     return add_text(p, text, n, false, true);
 }
 
+static const struct {
+    const char *open, *close;
+} tags[] = {{"<think>", "</think>"},
+            {"<seed:think>", "</seed:think>"},
+            {"[THINK]", "[/THINK]"},
+            {"<|START_THINKING|>", "<|END_THINKING|>"}};
+
 void sp_prompt_note_end(sp_prompt *p, const char *text, size_t n)
 {
-    static const char *const tags[] = {"<think>", "<seed:think>", "[THINK]", "<|START_THINKING|>"};
     p->thinks = false;
     while (n && (text[n - 1] == '\n' || text[n - 1] == ' ')) n--; /* white space after it does not count */
     for (size_t i = 0; i < SP_COUNT(tags); i++) {
-        const size_t n_tag = strlen(tags[i]);
-        p->thinks |= n >= n_tag && memcmp(text + n - n_tag, tags[i], n_tag) == 0;
+        const size_t n_tag = strlen(tags[i].open);
+        p->thinks |= n >= n_tag && memcmp(text + n - n_tag, tags[i].open, n_tag) == 0;
     }
+}
+
+/* after_last -- bytes after the last mark of a text; n + 1: it has none. */
+static size_t after_last(const char *text, size_t n, const char *mark)
+{
+    const char *at = NULL, *from = text;
+    const size_t n_mark = strlen(mark);
+    while ((from = memmem(from, n - (size_t)(from - text), mark, n_mark))) at = from += n_mark;
+    return at ? n - (size_t)(at - text) : n + 1;
+}
+
+void sp_prompt_note_begun(sp_prompt *p, const char *text, size_t n)
+{
+    p->thinks = false;
+    for (size_t i = 0; i < SP_COUNT(tags); i++)
+        p->thinks |= after_last(text, n, tags[i].open) < after_last(text, n, tags[i].close);
 }
 
 /* -- texts and chunks ----------------------------------------------------------------------- */
@@ -358,6 +380,19 @@ sp_err sp_prompt_answer(sp_prompt *p)
     SP_NEED(p);
     if (p->in_turn) SP_TRY(sp_prompt_end(p));
     SP_TRY(add_template(p, sp_chat_open(p->space->chat)));
+    p->closed = true;
+    return SP_OK;
+}
+
+sp_err sp_prompt_continue(sp_prompt *p, const char *text)
+{
+    SP_NEED(p);
+    SP_NEED(text);
+    if (p->in_turn) SP_TRY(sp_prompt_end(p));
+    SP_TRY(sp_prompt_begin(p, SP_ROLE_ASSISTANT));
+    SP_TRY(sp_prompt_add_begun(p, text, strlen(text)));
+    sp_prompt_note_begun(p, text, strlen(text));
+    p->in_turn = false;
     p->closed = true;
     return SP_OK;
 }

@@ -68,7 +68,8 @@ struct sp_prompt {
     int n_turns;
     sp_chunk_find find; /* which chunks to find in texts */
     bool in_turn; /* the last turn has not ended */
-    bool thinks;  /* the prompt ends with <think> */
+    bool thinks;  /* the prompt ends within thoughts */
+    bool continues; /* the prompt ends with an answer that has begun */
     bool closed;  /* the assistant's turn has begun: the prompt is complete */
     sp_tail tail;
 };
@@ -93,6 +94,11 @@ sp_err sp_prompt_push(sp_prompt *p, sp_segment seg, const int32_t *ids, size_t n
 sp_err sp_prompt_add_template(sp_prompt *p, const char *text, size_t n) SP_MUST_CHECK;
 /* sp_prompt_note_end -- sets `thinks` if the prompt's last text ends with <think> or another opening tag. */
 void sp_prompt_note_end(sp_prompt *p, const char *text, size_t n);
+/* sp_prompt_note_begun -- the same for an answer that has begun: sets `thinks` if a tag of the turn's text is open. */
+void sp_prompt_note_begun(sp_prompt *p, const char *text, size_t n);
+/* sp_prompt_add_begun -- appends the text that the answer continues: a segment of its own, as that of an answer that
+ * was cut, but after documents a part of the question, which policies look for in the last segment. */
+sp_err sp_prompt_add_begun(sp_prompt *p, const char *text, size_t n) SP_MUST_CHECK;
 /* sp_prompt_add_words -- appends words of p->role; `joins`: they continue words of the same turn. */
 sp_err sp_prompt_add_words(sp_prompt *p, const char *text, size_t n, bool joins) SP_MUST_CHECK;
 /* sp_prompt_add_cut -- as sp_prompt_add_words, but finds chunks in the words. */

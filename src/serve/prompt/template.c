@@ -19,6 +19,7 @@ typedef struct writer {
     const json_t *messages;
     const sp_chat_opts *o;
     int message; /* of the last span; -1: none */
+    bool continues; /* the last message is an answer that has begun */
     bool placed; /* the chunks are in the prompt */
 } writer;
 
@@ -43,6 +44,27 @@ static sp_err add_chunks(writer *w)
     return SP_OK;
 }
 
+/* has_documents -- whether policies look for a question, which is the last segment, after documents. */
+static bool has_documents(const sp_prompt *p)
+{
+    for (size_t i = 0; i < p->segs.n; i++)
+        if (p->segs.v[i].kind == SP_SEG_CHUNK || p->segs.v[i].kind == SP_SEG_NODE) return true;
+    return false;
+}
+
+sp_err sp_prompt_add_begun(sp_prompt *p, const char *text, size_t n)
+{
+    p->continues = true;
+    p->role = has_documents(p) ? SP_ROLE_USER : SP_ROLE_ASSISTANT;
+    return sp_prompt_add_words(p, text, n, p->role == SP_ROLE_USER);
+}
+
+/* is_begun -- whether a span is a part of the answer that has begun. */
+static bool is_begun(const writer *w, const sp_template_span *s)
+{
+    return w->continues && s->origin == SP_TEMPLATE_MESSAGE && (size_t)s->index + 1 == json_array_size(w->messages);
+}
+
 /* add_span -- a part of a message; other input (tools, arguments of calls) continues the turn. */
 static sp_err add_span(writer *w, const char *text, const sp_template_span *s)
 {
@@ -58,6 +80,7 @@ static sp_err add_span(writer *w, const char *text, const sp_template_span *s)
     p->role = role_of(w->messages, s->index);
     p->n_turns++;
     if (w->o->n_chunks && !w->placed && s->index == w->o->chunks_at) SP_TRY(add_chunks(w));
+    if (is_begun(w, s)) return sp_prompt_add_begun(p, text, n);
     if (p->role == SP_ROLE_USER || p->role == SP_ROLE_TOOL) return sp_prompt_add_cut(p, text, n);
     return sp_prompt_add_words(p, text, n, same && p->role == SP_ROLE_SYSTEM);
 }
@@ -78,7 +101,7 @@ static sp_err skip_bos(const sp_prompt *p, const sp_template_text *x, size_t *at
 
 static sp_err write_all(writer *w, const sp_template_text *x)
 {
-    size_t at = 0;
+    size_t at = 0, turn = 0; /* turn: where that of the answer begins */
     w->p->n_turns = 1;
     w->p->role = SP_ROLE_SYSTEM;
     SP_TRY(skip_bos(w->p, x, &at));
@@ -87,6 +110,7 @@ static sp_err write_all(writer *w, const sp_template_text *x)
         if (s->from > at) SP_TRY(sp_prompt_add_template(w->p, x->text + at, s->from - at));
         SP_TRY(add_span(w, x->text + s->from, s));
         at = s->to;
+        if (!is_begun(w, s)) turn = at;
     }
     if (x->n > at) SP_TRY(sp_prompt_add_template(w->p, x->text + at, x->n - at));
     if (w->o->n_chunks && !w->placed)
@@ -94,7 +118,10 @@ static sp_err write_all(writer *w, const sp_template_text *x)
                        "chat: the template does not show messages[%d], which has the documents",
                        w->o->chunks_at);
     w->p->closed = true;
-    sp_prompt_note_end(w->p, x->text + at, x->n - at);
+    if (w->continues)
+        sp_prompt_note_begun(w->p, x->text + turn, x->n - turn);
+    else
+        sp_prompt_note_end(w->p, x->text + at, x->n - at);
     return SP_OK;
 }
 
@@ -108,7 +135,7 @@ sp_err sp_prompt_chat(sp_prompt *p, const sp_chat_opts *o)
     SP_NEED(p);
     SP_NEED(o);
     SP_NEED(o->request);
-    sp_template_input in = {.now = o->now};
+    sp_chat_input in = {.in.now = o->now};
     sp_template_text x = {0};
     json_t *j = NULL;
     const char *jinja = o->jinja ? o->jinja : p->space->chat_template;
@@ -121,7 +148,7 @@ sp_err sp_prompt_chat(sp_prompt *p, const sp_chat_opts *o)
     SP_TRY(sp_json_parse(o->request, strlen(o->request), "chat", &j));
     sp_err err = sp_chat_read(j, &in);
     if (err == SP_OK) err = sp_chat_render(p->space->tokenizer, jinja, &in, &x);
-    writer w = {.p = p, .messages = in.messages, .o = o, .message = -1};
+    writer w = {.p = p, .messages = in.in.messages, .o = o, .message = -1, .continues = in.continues};
     if (err == SP_OK) err = write_all(&w, &x);
     sp_template_text_fini(&x);
     json_decref(j);

@@ -215,7 +215,7 @@ static sp_err prepare(sp_request *r, const sp_prompt *p, const sp_reuse_policy *
     sp_text_stream_init(&r->answer.stream, c->model->tokenizer);
     /* a continued text keeps its first blank; an answer, or a text from nothing, begins without */
     const sp_segment *last = &r->prompt.segs[r->prompt.n_segs - 1];
-    r->answer.stream.started = last->kind == SP_SEG_TEXT &&
+    r->answer.stream.started = (p->continues || last->kind == SP_SEG_TEXT) &&
                                last->tokens[last->n - 1] != sp_tokenizer_bos(c->model->tokenizer);
     return SP_OK;
 }

@@ -103,14 +103,16 @@ static sp_err add_question(const srv_call *call, sp_prompt *p, const char *text,
     return err == SP_OK ? sp_prompt_end(p) : err;
 }
 
-static sp_err add_turns(const srv_call *call, sp_prompt *p, const json_t *messages,
+static sp_err add_turns(const srv_call *call, sp_prompt *p, const json_t *messages, bool continues,
                         srv_documents *d)
 {
     sp_err err = SP_OK;
+    const size_t n = json_array_size(messages);
     size_t last = (size_t)srv_chat_last_user(messages);
     bool has_documents = d->n || call->graph;
-    for (size_t i = 0; i < json_array_size(messages) && err == SP_OK; i++) {
+    for (size_t i = 0; i < n && err == SP_OK; i++) {
         const json_t *m = json_array_get(messages, i);
+        if (continues && i + 1 == n) return sp_prompt_continue(p, text_of(m));
         err = has_documents && i == last ? add_question(call, p, text_of(m), d)
                                          : sp_prompt_message(p, role_of(m), text_of(m));
     }
@@ -162,15 +164,15 @@ static sp_err write_template(const srv_call *call, const srv_conversation *c, sr
 {
     *done = false;
     if (!sp_vocab_template(call->s->vocab) || has_trees(call, d)) return SP_OK;
-    json_t *request = json_pack("{s:O, s:o}", "messages", c->messages, "chat_template_kwargs",
-                                template_arguments(c->f));
+    json_t *request = json_pack("{s:O, s:o, s:b}", "messages", c->messages, "chat_template_kwargs",
+                                template_arguments(c->f), "continue_final_message", (int)c->continues);
     if (c->tools && c->shows_tools) json_object_set(request, "tools", c->tools);
     char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
     sp_err err = text ? render(call, text, d, srv_chat_last_user(c->messages), out) : SP_E_NOMEM;
     free(text);
     json_decref(request);
     *done = err != SP_E_UNSUPPORTED && err != SP_E_FORMAT && !(err == SP_E_ARG && c->own_system);
-    if (*done) return err;
+    if (*done) return err == SP_E_NOTFOUND ? SP_E_ARG : err; /* the request does not fit the template */
     sp_prompt_destroy(*out);
     *out = NULL;
     return SP_OK;
@@ -199,6 +201,22 @@ static sp_prompt *fail_with(srv_fields *f, const char *param, sp_prompt *p, sp_e
     return NULL;
 }
 
+/* read_continue -- vLLM's fields for an answer that has begun. */
+static void read_continue(srv_conversation *c)
+{
+    const json_t *m = json_array_get(c->messages, json_array_size(c->messages) - 1);
+    const char *why = NULL;
+    c->continues = srv_field_bool(c->f, "continue_final_message", false);
+    if (!c->continues) return;
+    if (srv_field_bool(c->f, "add_generation_prompt", false))
+        why = "needs add_generation_prompt to be false";
+    else if (role_of(m) != SP_ROLE_ASSISTANT)
+        why = "needs a last message of the assistant";
+    else if (json_object_get(m, "tool_calls"))
+        why = "needs a last message without tool_calls";
+    if (why) srv_fields_refuse(c->f, "continue_final_message", "continue_final_message %s", why);
+}
+
 bool srv_conversation_open(const srv_call *call, srv_fields *f, const srv_tools *tools,
                            srv_conversation *out)
 {
@@ -209,6 +227,8 @@ bool srv_conversation_open(const srv_call *call, srv_fields *f, const srv_tools 
     if (f->failed) return false;
     out->messages = srv_chat_read(f, srv_field(f, "messages"));
     if (!out->messages) return false;
+    read_continue(out);
+    if (f->failed) return false;
     srv_tools_form(sp_vocab_template(call->s->vocab), &out->shows_tools);
     if (out->shows_tools || srv_chat_spell_tools(out->messages, out->tools)) return true;
     srv_fields_refuse(f, "messages", "out of memory for the messages");
@@ -255,7 +275,7 @@ sp_prompt *srv_prompt_chat(const srv_call *call, srv_fields *f, const srv_tools 
         *err = write_template(call, &c, d, &p, &done);
         if (!done && c.shows_tools && !srv_chat_spell_tools(c.messages, c.tools)) *err = SP_E_NOMEM;
         if (!done && *err == SP_OK) *err = srv_prompt_create(call, &p);
-        if (!done && *err == SP_OK) *err = add_turns(call, p, c.messages, d);
+        if (!done && *err == SP_OK) *err = add_turns(call, p, c.messages, c.continues, d);
         if (*err != SP_OK) p = fail_with(f, "messages", p, *err);
     }
     srv_conversation_close(&c);

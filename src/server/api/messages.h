@@ -37,6 +37,7 @@ typedef struct srv_conversation {
     json_t *tools;    /* borrowed; NULL: none */
     bool shows_tools; /* the template lists them; else they are texts of the messages */
     bool own_system;  /* the system text is ours */
+    bool continues;   /* the answer continues the last message */
 } srv_conversation;
 
 /* srv_salt_of -- the salt of the caller's tenant, with its cache_salt; *out NULL: none. False: out of

@@ -113,6 +113,15 @@ static void read_stop_tokens(srv_task *t, srv_fields *f)
     }
 }
 
+/* read_continue -- messages.h reads what a chat continues. */
+static void read_continue(const srv_task *t, srv_fields *f)
+{
+    const bool continues = srv_field_bool(f, "continue_final_message", false);
+    if (continues && !t->chat) srv_fields_refuse(f, "continue_final_message", "continue_final_message needs a chat");
+    if (!srv_field_bool(f, "add_generation_prompt", true) && !continues)
+        srv_fields_refuse(f, "add_generation_prompt", "add_generation_prompt: false needs continue_final_message");
+}
+
 /* read_suffix -- of completions; a chat has no such field. */
 static void read_suffix(srv_task *t, srv_fields *f)
 {
@@ -329,6 +338,7 @@ void srv_task_read(srv_task *t, srv_fields *f, const srv_options *o)
     read_stop(t, f);
     read_stop_tokens(t, f);
     read_suffix(t, f);
+    read_continue(t, f);
     if (t->chat) srv_tools_read(&t->tools, f);
     read_quality(t, f, o);
     read_reuse(t, f, o);

@@ -123,9 +123,9 @@ static json_t *apply(const srv_call *call, srv_fields *f)
     srv_tools_read(&tools, f);
     if (!f->failed && srv_conversation_open(call, f, &tools, &c)) {
         json_t *request = json_pack(
-            "{s:O, s:b, s:O*, s:O*}", "messages", c.messages, "add_generation_prompt",
-            srv_field_bool(f, "add_generation_prompt", true), "chat_template_kwargs",
-            srv_field(f, "chat_template_kwargs"), "tools", c.shows_tools ? c.tools : NULL);
+            "{s:O, s:b, s:b, s:O*, s:O*}", "messages", c.messages, "add_generation_prompt",
+            (int)srv_field_bool(f, "add_generation_prompt", !c.continues), "continue_final_message", (int)c.continues,
+            "chat_template_kwargs", srv_field(f, "chat_template_kwargs"), "tools", c.shows_tools ? c.tools : NULL);
         char *dump = request ? json_dumps(request, JSON_COMPACT) : NULL;
         if (!dump) srv_fields_refuse(f, "messages", "out of memory for the messages");
         const sp_err err = dump ? sp_template_apply(call->s->vocab, NULL, dump, time(NULL), &json) : SP_OK;

@@ -38,8 +38,6 @@ static const struct {
     /* the prompt */
     {"truncate_prompt_tokens", EMPTY},
     {"truncation_side", EMPTY},
-    {"add_generation_prompt", TRUE},
-    {"continue_final_message", EMPTY},
     {"chat_template", EMPTY},
     {"prompt_embeds", EMPTY},
     {"image_data", EMPTY},

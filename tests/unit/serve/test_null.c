@@ -55,6 +55,7 @@ static void null_prompts_are_allowed(void **state)
     REFUSES(sp_prompt_begin, (NULL, SP_ROLE_USER), "p");
     REFUSES(sp_prompt_end, (NULL), "p");
     REFUSES(sp_prompt_answer, (NULL), "p");
+    REFUSES(sp_prompt_continue, (NULL, "x"), "p");
     REFUSES(sp_prompt_text, (NULL, "x", false), "p");
     REFUSES(sp_prompt_fill, (NULL, "x", "y"), "p");
     REFUSES(sp_prompt_cut, (NULL, "x", NULL, false), "p");

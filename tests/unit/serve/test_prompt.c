@@ -1,6 +1,7 @@
 /* Conversations as segments: the tokens are those of the rendered template, an earlier answer is found again. */
 #include <stdio.h>
 
+#include "model/tokenizer/tokenizer_int.h"
 #include "support/requests.h"
 
 static const char *const bad = "a turn in the wrong place passed";
@@ -220,6 +221,141 @@ static void documents_are_segments_of_a_template(void **state)
     close_clean(c);
 }
 
+static sp_prompt *chat_of(sp_context *c, const char *jinja, const char *request)
+{
+    sp_prompt *p = new_prompt(c);
+    assert_ok(sp_prompt_chat(p, &(sp_chat_opts){.jinja = jinja, .request = request}));
+    return p;
+}
+
+/* begun -- a chat whose last message, of the assistant, has this text. */
+static sp_prompt *begun(sp_context *c, const char *jinja, const char *text)
+{
+    char request[256];
+    snprintf(request, sizeof request,
+             "{\"continue_final_message\":true,\"messages\":[{\"role\":\"user\",\"content\":\"<think>Who?\"},"
+             "{\"role\":\"assistant\",\"content\":\"%s\"}]}",
+             text);
+    return chat_of(c, jinja, request);
+}
+
+/* What is there of an answer is a segment of its own, by turns, too; an empty one begins the turn. */
+static void an_answer_that_has_begun_ends_the_prompt(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){0});
+    c->texts.prompts.chat = SP_CHAT_CHATML;
+    sp_prompt *by_turns = new_prompt(c), *by_template = begun(c, chatml, "Anna Berg");
+    sp_prompt *empty = begun(c, chatml, "");
+    sp_prompt *open = chat_of(c, chatml, "{\"messages\":[{\"role\":\"user\",\"content\":\"<think>Who?\"}]}");
+    assert_ok(sp_prompt_message(by_turns, SP_ROLE_USER, "<think>Who?"));
+    assert_ok(sp_prompt_continue(by_turns, "Anna Berg"));
+    assert_int_equal(by_template->segs.n, 2);
+    assert_int_equal(by_turns->segs.n, 2);
+    assert_true(same_segments(by_template, by_turns, 2));
+    assert_true(same_segments(by_template, open, 1));
+    assert_int_equal(by_template->segs.v[1].kind, SP_SEG_TEXT);
+    assert_int_equal(empty->segs.n, 1);
+    assert_true(same_segments(empty, open, 1));
+    assert_fails(sp_prompt_text(by_turns, "more", false), SP_E_ARG, "last");
+    sp_prompt_destroy(by_turns);
+    sp_prompt_destroy(by_template);
+    sp_prompt_destroy(empty);
+    sp_prompt_destroy(open);
+    close_clean(c);
+}
+
+/* Policies look for a question in the last segment. */
+static void after_documents_a_begun_answer_is_part_of_the_question(void **state)
+{
+    static const char request[] = "{\"continue_final_message\":true,\"messages\":[{\"role\":\"user\",\"content\":"
+                                  "\"Who?\"},{\"role\":\"assistant\",\"content\":\"Anna\"}]}";
+    sp_context *c = open_with((sp_context_opts){0});
+    sp_prompt *p = new_prompt(c), *turns = new_prompt(c);
+    sp_chat_chunk chunk = {.text = texts[0]};
+    c->texts.prompts.chat = SP_CHAT_CHATML;
+    sp_chat_opts o = {.jinja = chatml, .request = request, .chunks = &chunk, .n_chunks = 1};
+    assert_ok(sp_prompt_chat(p, &o));
+    assert_ok(sp_prompt_begin(turns, SP_ROLE_USER));
+    assert_ok(sp_prompt_chunk(turns, NULL, texts[0]));
+    assert_ok(sp_prompt_text(turns, "Who?", false));
+    assert_ok(sp_prompt_continue(turns, "Anna"));
+    assert_int_equal(p->segs.n, 3);
+    assert_int_equal(p->segs.v[2].kind, SP_SEG_QUESTION);
+    assert_int_equal(turns->segs.n, 3);
+    assert_true(same_segments(p, turns, 3));
+    sp_prompt_destroy(p);
+    sp_prompt_destroy(turns);
+    close_clean(c);
+}
+
+static void thoughts_that_have_begun_are_continued(void **state)
+{
+    static const char writes[] = "{% for m in messages %}{{ m.role }}{% if m.role == 'assistant' %}<think>{% endif %}"
+                                 "{{ m.content }}<end>{% endfor %}";
+    static const struct {
+        const char *jinja, *text;
+        bool thinks;
+    } cases[] = {{chatml, "Anna", false},          {chatml, "", false},
+                 {chatml, "<think>I ask", true},   {chatml, "<think>I ask</think>Anna", false},
+                 {chatml, "a</think>b<think>", true}, {chatml, "[THINK]a", true},
+                 {writes, "I ask", true},          {writes, "", true},
+                 {writes, "I ask</think>", false}};
+    sp_context *c = open_with((sp_context_opts){0});
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        sp_prompt *p = begun(c, cases[i].jinja, cases[i].text);
+        if (sp_prompt_thinks(p) != cases[i].thinks) fail_msg("case %zu", i);
+        sp_prompt_destroy(p);
+    }
+    close_clean(c);
+}
+
+/* An answer that was cut is found, and what follows it begins where it ends. */
+static void an_answer_that_was_cut_is_continued_from_the_cache(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){0});
+    const char *turns[] = {"When do boats leave?"};
+    sp_request *r = run(c, submit_prompt(c, talk(c, turns, 1), 40));
+    sp_prompt *p = new_prompt(c);
+    const int n_first = sp_request_result(r)->n_prompt;
+    assert_ok(sp_prompt_message(p, SP_ROLE_SYSTEM, "Be brief."));
+    assert_ok(sp_prompt_message(p, SP_ROLE_USER, turns[0]));
+    assert_ok(sp_prompt_continue(p, sp_request_result(r)->text));
+    assert_int_equal(p->segs.v[p->segs.n - 1].kind, SP_SEG_TEXT);
+    sp_request_destroy(r);
+    r = run(c, submit_prompt(c, p, 1));
+    assert_true(sp_request_result(r)->n_reused >= n_first);
+    sp_request_destroy(r);
+    close_clean(c);
+}
+
+/* An answer begins without the blank that such a vocabulary puts before each word; one that has begun does not. */
+static void an_answer_that_is_continued_keeps_its_first_blank(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){0});
+    ((sp_tokenizer *)c->model->tokenizer)->words.add_space_prefix = true;
+    int32_t *ids;
+    size_t n;
+    assert_ok(sp_vocab_encode(sp_context_vocab(c), " nine", 5, false, &ids, &n));
+    const sp_logit_bias bias = {ids[0], 1e9f};
+    for (int continues = 0; continues < 2; continues++) {
+        sp_prompt *p = new_prompt(c);
+        sp_request_opts o = sampled(1);
+        sp_request *r;
+        o.sampling.bias = &bias;
+        o.sampling.n_bias = 1;
+        assert_ok(sp_prompt_begin(p, SP_ROLE_USER));
+        assert_ok(sp_prompt_chunk(p, NULL, texts[0]));
+        assert_ok(continues ? sp_prompt_continue(p, "Boats leave at") : sp_prompt_answer(p));
+        assert_ok(sp_request_submit(c, p, &o, &r));
+        run(c, r);
+        assert_int_equal(sp_request_result(r)->text[0] == ' ', continues);
+        sp_request_destroy(r);
+        sp_prompt_destroy(p);
+    }
+    sp_buffer_free(ids);
+    close_clean(c);
+}
+
 /* Tools and special texts from the request: one segment with the template, and plain text. */
 static void tools_are_data(void **state)
 {
@@ -323,6 +459,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(templates_make_the_same_segments),
         cmocka_unit_test(documents_are_segments_of_a_template),
+        cmocka_unit_test(an_answer_that_has_begun_ends_the_prompt),
+        cmocka_unit_test(after_documents_a_begun_answer_is_part_of_the_question),
+        cmocka_unit_test(thoughts_that_have_begun_are_continued),
+        cmocka_unit_test(an_answer_that_was_cut_is_continued_from_the_cache),
+        cmocka_unit_test(an_answer_that_is_continued_keeps_its_first_blank),
         cmocka_unit_test(tools_are_data),
         cmocka_unit_test(pieces_are_the_text),
         cmocka_unit_test(turns_extend_what_was_there),

@@ -137,6 +137,9 @@ static void fields_of_anthropic_are_those_of_a_chat(void **state)
             "{\"type\": \"a\"}");
     becomes(d, BODY("\"tools\": [{\"name\": \"f\", \"cache_control\": {\"type\": \"a\"}}], "
                     "\"cache_control\": {\"type\": \"b\"}"), "cache_control", "{\"type\": \"b\"}");
+    becomes(d, BODY("\"stop\": []"), "continue_final_message", "");
+    becomes(d, "{\"max_tokens\": 1, \"messages\": [" USER("a") ", {\"role\": \"assistant\", \"content\": \"b\"}]}",
+            "continue_final_message", "true");
     is_refused(d, BODY("\"tool_choice\": {\"type\": \"some\"}"), "tool_choice");
     is_refused(d, BODY("\"tools\": [{\"type\": \"bash_20250124\", \"name\": \"b\"}]"), "tools");
 }

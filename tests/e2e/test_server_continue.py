@@ -1,0 +1,96 @@
+"""An answer that has begun is continued: vLLM's continue_final_message, and a last message of Anthropic's assistant."""
+import json
+
+import pytest
+
+from reference.gguf import read
+from reference.gguf_writer import Source, write
+from serving import MODEL, Server
+
+MESSAGES = [{"role": "user", "content": "Who is the keeper?"}, {"role": "assistant", "content": "The keeper is"}]
+ASK = {"messages": MESSAGES, "temperature": 0, "max_tokens": 12, "ignore_eos": True}
+CONTINUE = {**ASK, "continue_final_message": True, "add_generation_prompt": False}
+CALL = {"id": "a", "type": "function", "function": {"name": "tides", "arguments": "{}"}}
+TIDES = {"type": "function", "function": {"name": "tides", "parameters": {"type": "object", "properties": {}}}}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Server("--reuse", "full") as s:
+        yield s
+
+
+def asked(server, path="/v1/chat/completions", **fields):
+    status, answer = server.call(path, {**CONTINUE, **fields})
+    assert status == 200, answer
+    return answer
+
+
+def test_the_answer_is_that_of_the_text(server):
+    """The same as a completion of the rendered text, which ends with the message; only what is new is sent."""
+    text = asked(server, "/apply-template")["prompt"]
+    assert text.endswith("<|im_start|>assistant\nThe keeper is")
+    status, plain = server.call("/v1/completions", {**ASK, "messages": None, "prompt": text})
+    chat = asked(server, logprobs=True)
+    said = chat["choices"][0]["message"]["content"]
+    assert status == 200 and said == plain["choices"][0]["text"] and said.startswith(" ")
+    assert chat["usage"]["prompt_tokens"] == plain["usage"]["prompt_tokens"]
+    assert "".join(t["token"] for t in chat["choices"][0]["logprobs"]["content"]).startswith(said)
+    stream = [json.loads(line[6:]) for line in asked(server, stream=True).split("\n") if line.startswith("data: {")]
+    assert "".join(e["choices"][0]["delta"].get("content", "") for e in stream) == said
+    assert asked(server, stop=[said.split()[-1]])["choices"][0]["message"]["content"] == said[:said.rindex(said.split()[-1])]
+    claude = server.call("/v1/messages", {**ASK, "model": "any"})[1]
+    assert claude["content"] == [{"type": "text", "text": said}] and claude["usage"]["output_tokens"] == 12
+    n = server.call("/v1/messages/count_tokens", {"model": "any", "messages": MESSAGES})[1]["input_tokens"]
+    assert n == chat["usage"]["prompt_tokens"] == claude["usage"]["input_tokens"] + claude["usage"]["cache_read_input_tokens"]
+
+
+def test_documents_are_reused_and_cited(server):
+    fields = {"documents": [{"text": "The keeper is called Anna Berg."}, {"text": "Boats leave at nine."}], "citations": True}
+    first, second = asked(server, **fields), asked(server, **fields)
+    assert all(d["reused"] == d["tokens"] for d in second["spolia"]["documents"])
+    assert first["choices"][0]["message"] == second["choices"][0]["message"] and second["choices"][0]["citations"]
+    assert [s["kind"] for s in second["spolia"]["segments"]] == ["system", "chunk", "chunk", "question"]
+
+
+def test_a_tree_is_followed_by_the_answer_that_has_begun(server):
+    tree = {"type": "list", "items": ["The keeper is called Anna Berg.", "Boats leave at nine."]}
+    kinds, sizes = zip(*([[s[key] for s in asked(server, documents=[tree], messages=messages)["spolia"]["segments"]]
+                          for key in ("kind", "tokens")] for messages in (MESSAGES, [MESSAGES[0], {**MESSAGES[1], "content": "The"}])))
+    assert kinds[0] == kinds[1] and sizes[0][:-1] == sizes[1][:-1] and sizes[0][-1] > sizes[1][-1]
+
+
+def test_a_schema_and_a_call_are_of_what_is_generated(server):
+    schema = {"type": "object", "properties": {"boats": {"type": "integer"}}, "required": ["boats"]}
+    fields = {"max_tokens": 200, "ignore_eos": False}
+    format = {"type": "json_schema", "json_schema": {"name": "boats", "schema": schema}}
+    assert "boats" in json.loads(asked(server, response_format=format, **fields)["choices"][0]["message"]["content"])
+    message = asked(server, tools=[TIDES], tool_choice="required", **fields)["choices"][0]["message"]
+    assert message["tool_calls"][0]["function"]["name"] == "tides" and not message["content"]
+
+
+@pytest.mark.parametrize("fields,param", [
+    ({"add_generation_prompt": True}, "continue_final_message"), ({"messages": MESSAGES[:1]}, "continue_final_message"),
+    ({"messages": [MESSAGES[0], {**MESSAGES[1], "tool_calls": [CALL]}]}, "continue_final_message"),
+    ({"continue_final_message": 1}, "continue_final_message"), ({"continue_final_message": False}, "add_generation_prompt")])
+def test_what_cannot_be_continued(server, fields, param):
+    status, answer = server.call("/v1/chat/completions", {**CONTINUE, **fields})
+    assert status == 400 and answer["error"]["param"] == param, answer
+
+
+def test_a_template_that_changes_the_text(tmp_path):
+    f = read(MODEL)
+    f.metadata["tokenizer.chat_template"] = "{% for m in messages %}{{ m.content | upper }}{% endfor %}"
+    write(tmp_path / "m.gguf", f.metadata, [Source(t.name, t.type, t.shape, lambda t=t: [t.data]) for t in f.tensors.values()])
+    with Server("-m", tmp_path / "m.gguf") as s:
+        for fields in ({}, {"documents": ["Anna Berg is the keeper."]}):
+            status, answer = s.call("/v1/chat/completions", {**CONTINUE, **fields})
+            assert status == 400 and "does not show the end" in answer["error"]["message"], answer
+
+
+def test_the_error_of_another_path_and_of_a_call(server):
+    status, answer = server.call("/v1/completions", {"prompt": "a", "continue_final_message": True})
+    assert status == 400 and "needs a chat" in answer["error"]["message"]
+    use = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "tides", "input": {}}]}
+    status, answer = server.call("/v1/messages", {"max_tokens": 1, "messages": [MESSAGES[0], use]})
+    assert status == 400 and "tool_result" in answer["error"]["message"]
