@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "cli/show.h"
 
 #define GAIN      0.1 /* share of a prompt; reuse of less is lost in the noise of an estimate */
@@ -128,10 +129,7 @@ static void print_merged(json_t *out, json_t *extra)
 {
     if (extra) json_object_update(out, extra);
     json_decref(extra);
-    char *text = json_dumps(out, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    if (text) puts(text);
-    free(text);
-    json_decref(out);
+    cli_print_json(out, JSON_COMPACT | JSON_REAL_PRECISION(9));
 }
 
 static json_t *reuse_json(const sp_result *r)

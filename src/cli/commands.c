@@ -7,6 +7,7 @@
 
 #include "cli/cli.h"
 #include "cli/config.h"
+#include "cli/json.h"
 #include "cli/options_int.h"
 
 #define MAX_COMMANDS 32
@@ -123,9 +124,7 @@ static int dump(const cli_command *table)
     walk w = {0};
     json_t *program =
         json_pack("{s:s, s:o}", "version", SPOLIA_VERSION, "commands", describe_all(table, &w));
-    json_dumpf(program, stdout, JSON_INDENT(1));
-    putchar('\n');
-    json_decref(program);
+    cli_print_json(program, JSON_INDENT(1));
     return 0;
 }
 
@@ -258,7 +257,7 @@ int cli_main(const cli_command *commands, int argc, char **argv)
     signal(SIGPIPE, SIG_DFL); /* `spolia ask | head` ends when head does */
     signal(SIGXFSZ, SIG_IGN); /* a file over the limit is a failed write, not a death */
     all_commands = commands;
-    sp_json_watch(malloc); /* the server watches in its own way later */
+    cli_watch_json(); /* the server does so in its own way later */
     int code = cli_check_output(dispatch(commands, argc, argv));
     config_close();
     return code;

@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "cli/show.h"
 
-static bool as_json;
+static bool as_json, is_output_lost;
 
 void cli_fail_as_json(void)
 {
@@ -34,8 +34,9 @@ static void print_json(const char *code, const char *message)
     if (!as_json) return;
     char *shown = show_copy(message, 0);
     json_t *o = json_pack("{s:{s:s, s:s}}", "error", "code", code, "message", shown ? shown : "");
-    if (o) json_dumpf(o, stdout, JSON_COMPACT);
-    putchar('\n');
+    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    puts(text ? text : "{\"error\":{\"code\":\"E_NOMEM\",\"message\":\"out of memory\"}}");
+    free(text);
     json_decref(o);
     free(shown);
 }
@@ -79,8 +80,15 @@ void cli_warn(const char *fmt, ...)
     va_end(ap);
 }
 
+void cli_lose_output(const char *why)
+{
+    is_output_lost = true;
+    cli_fail_with("%s", why);
+}
+
 int cli_check_output(int code)
 {
+    if (is_output_lost && code == 0) code = 1;
     bool failed_before = ferror(stdout) != 0;
     errno = 0;
     if (fflush(stdout) == 0 && !failed_before) return code;

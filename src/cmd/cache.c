@@ -65,13 +65,6 @@ sp_err cache_open(const cache_options *o, sp_store_mode mode, sp_store **out)
                      : sp_store_open(o->store, mode, out);
 }
 
-void cache_print(json_t *o)
-{
-    json_dumpf(o, stdout, 0);
-    putchar('\n');
-    json_decref(o);
-}
-
 /* -- list ----------------------------------------------------------------------------------- */
 
 static json_t *copy_json(const sp_store_copy *c)
@@ -126,9 +119,9 @@ static sp_err list(const cache_options *o, sp_store *s)
     if (err != SP_OK)
         json_decref(copies);
     else if (copies)
-        cache_print(json_pack("{s:s, s:I, s:I, s:o}", "store", o->name, "bytes",
-                              (json_int_t)sum.bytes, "file_bytes", (json_int_t)sum.file_bytes,
-                              "copies", copies));
+        cli_print_json(json_pack("{s:s, s:I, s:I, s:o}", "store", o->name, "bytes",
+                                 (json_int_t)sum.bytes, "file_bytes", (json_int_t)sum.file_bytes,
+                                 "copies", copies), 0);
     else
         print_sum(o->name, &sum);
     return err;
@@ -197,7 +190,7 @@ int cmd_cache_show(int argc, char **argv)
     if (err == SP_OK)
         err = sp_store_show(s, argv[at], copies ? add_details : print_details, copies);
     if (err == SP_OK && copies)
-        cache_print(json_pack("{s:s, s:O}", "store", o.name, "copies", copies));
+        cli_print_json(json_pack("{s:s, s:O}", "store", o.name, "copies", copies), 0);
     json_decref(copies);
     sp_store_close(s);
     return err == SP_OK ? 0 : cli_fail(err);

@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "cli/cli.h"
+#include "cli/json.h"
 
 /* What all its commands share. */
 typedef struct cache_options {
@@ -20,8 +21,6 @@ int cache_parse(int argc, char **argv, const opt_usage *usage, cache_options *o,
                 int n_operands);
 /* cache_open -- the folder or the server that the options name. Errors: as sp_store_open, sp_store_open_remote. */
 sp_err cache_open(const cache_options *o, sp_store_mode mode, sp_store **out);
-/* cache_print -- an object as one line, and frees it. */
-void cache_print(json_t *o);
 
 int cmd_cache_list(int argc, char **argv);
 int cmd_cache_show(int argc, char **argv);

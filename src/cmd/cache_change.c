@@ -26,10 +26,10 @@ static void print_check(const cache_options *o, const sp_store_stats *s, double 
 {
     char bytes[SHOW_SIZE];
     if (o->as_json) {
-        cache_print(json_pack("{s:s, s:I, s:I, s:I, s:b, s:f}", "store", o->name, "copies",
-                              (json_int_t)s->n_copies, "bytes", (json_int_t)s->bytes, "damaged",
-                              (json_int_t)s->n_damaged, "quarantined", (int)s->writes, "seconds",
-                              took));
+        cli_print_json(json_pack("{s:s, s:I, s:I, s:I, s:b, s:f}", "store", o->name, "copies",
+                                 (json_int_t)s->n_copies, "bytes", (json_int_t)s->bytes, "damaged",
+                                 (json_int_t)s->n_damaged, "quarantined", (int)s->writes, "seconds",
+                                 took), 0);
         return;
     }
     show_line(stdout, o->name, 0);
@@ -71,9 +71,9 @@ static void print_moved(const cache_options *o, const char *file, const sp_store
 {
     char bytes[SHOW_SIZE];
     if (o->as_json) {
-        cache_print(json_pack("{s:s, s:s, s:I, s:I, s:I}", "store", o->name, "file", file,
-                              "copies", (json_int_t)s->n_copies, "bytes", (json_int_t)s->bytes,
-                              "damaged", (json_int_t)s->n_damaged));
+        cli_print_json(json_pack("{s:s, s:s, s:I, s:I, s:I}", "store", o->name, "file", file,
+                                 "copies", (json_int_t)s->n_copies, "bytes", (json_int_t)s->bytes,
+                                 "damaged", (json_int_t)s->n_damaged), 0);
         return;
     }
     show_line(stdout, file, 0);
@@ -160,8 +160,8 @@ int cmd_cache_drop(int argc, char **argv)
     sp_store_close(s);
     if (err != SP_OK) return cli_fail(err);
     if (o.as_json)
-        cache_print(json_pack("{s:s, s:s, s:I}", "store", o.name, "id", argv[at], "dropped",
-                              (json_int_t)n));
+        cli_print_json(json_pack("{s:s, s:s, s:I}", "store", o.name, "id", argv[at], "dropped",
+                                 (json_int_t)n), 0);
     else
         printf("%" PRId64 " copies deleted\n", n);
     return 0;
@@ -173,10 +173,10 @@ static void print_freed(const cache_options *o, int64_t budget, const sp_store_s
     char bytes[SHOW_SIZE], was[SHOW_SIZE];
     const int64_t n = before->n_copies - now->n_copies;
     if (o->as_json) {
-        cache_print(json_pack("{s:s, s:I, s:I, s:I, s:I}", "store", o->name, "budget",
-                              (json_int_t)budget, "dropped", (json_int_t)n, "copies",
-                              (json_int_t)now->n_copies, "file_bytes",
-                              (json_int_t)now->file_bytes));
+        cli_print_json(json_pack("{s:s, s:I, s:I, s:I, s:I}", "store", o->name, "budget",
+                                 (json_int_t)budget, "dropped", (json_int_t)n, "copies",
+                                 (json_int_t)now->n_copies, "file_bytes",
+                                 (json_int_t)now->file_bytes), 0);
         return;
     }
     printf("%" PRId64 " copies deleted, %" PRId64 " are left; %s of %s\n", n, now->n_copies,
@@ -193,8 +193,8 @@ static int clean(const cache_options *o)
     sp_store_close(s);
     if (err != SP_OK) return cli_fail(err);
     if (o->as_json)
-        cache_print(json_pack("{s:s, s:I, s:I}", "store", o->name, "dropped", (json_int_t)n_orphans, "forgotten",
-                              (json_int_t)n_gone));
+        cli_print_json(json_pack("{s:s, s:I, s:I}", "store", o->name, "dropped", (json_int_t)n_orphans, "forgotten",
+                                 (json_int_t)n_gone), 0);
     else
         printf("%" PRId64 " copies deleted that no index names; %" PRId64 " forgotten that the server has dropped\n",
                n_orphans, n_gone);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "cli/show.h"
 #include "cmd/commands.h"
 
@@ -129,9 +130,7 @@ static void print_json(const listing *l)
     const config_file *c = config_get();
     json_t *o = json_pack("{s:s?, s:b, s:s?, s:O}", "file", c->path, "exists", (int)c->is_there,
                           "command", l->command, "settings", l->rows);
-    json_dumpf(o, stdout, JSON_INDENT(1));
-    putchar('\n');
-    json_decref(o);
+    cli_print_json(o, JSON_INDENT(1));
 }
 
 int cmd_config(int argc, char **argv)

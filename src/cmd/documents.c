@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "cli/json.h"
 #include "cli/show.h"
 #include "cmd/commands.h"
 
@@ -36,9 +37,7 @@ static void print_sum(const char *path, const sp_documents_repaired *sum, json_t
     if (lost) {
         json_t *o = json_pack("{s:s, s:b, s:I, s:O}", "file", path, "whole", (int)sum->was_whole, "saved",
                               (json_int_t)sum->n_saved, "lost", lost);
-        json_dumpf(o, stdout, 0);
-        putchar('\n');
-        json_decref(o);
+        cli_print_json(o, 0);
         return;
     }
     show_line(stdout, path, 0);

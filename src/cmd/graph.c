@@ -46,9 +46,7 @@ static void print_info_json(const sp_graph_info *info)
     json_t *o = json_pack("{s:s, s:I, s:I, s:I, s:o}", "backend", info->backend, "entities",
                           (json_int_t)info->n_entities, "aliases", (json_int_t)info->n_aliases,
                           "triples", (json_int_t)info->n_triples, "relations", relations);
-    json_dumpf(o, stdout, JSON_INDENT(1));
-    putchar('\n');
-    json_decref(o);
+    cli_print_json(o, JSON_INDENT(1));
 }
 
 static void print_info(const char *where, const sp_graph_info *info)
@@ -117,9 +115,7 @@ static void print_found(const sp_graph_answer *a, bool as_json)
                    strcmp(e->name, e->ident) ? e->ident : "", strcmp(e->name, e->ident) ? ")" : "");
     }
     if (!all) return;
-    json_dumpf(all, stdout, JSON_INDENT(1));
-    putchar('\n');
-    json_decref(all);
+    cli_print_json(all, JSON_INDENT(1));
 }
 
 int cmd_graph_search(int argc, char **argv)

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "cli/json.h"
 #include "cmd/commands.h"
 
 /* Options of the commands that open a graph. */

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "cli/alloc.h"
+#include "cli/json.h"
 #include "cmd/graph.h"
 
 #define MAX_GROUPS 10
@@ -103,9 +104,7 @@ static void print_json(const evaluation *e)
     json_t *o = json_pack("{s:o, s:f, s:f, s:f, s:f, s:f}", "groups", groups, "median_ms",
                           e->ms[median], "p99_ms", e->ms[p99], "median_cpu_ms", e->cpu_ms[median],
                           "p99_cpu_ms", e->cpu_ms[p99], "paths", e->n_paths / (double)e->n_ms);
-    json_dumpf(o, stdout, JSON_REAL_PRECISION(6));
-    putchar('\n');
-    json_decref(o);
+    cli_print_json(o, JSON_REAL_PRECISION(6));
 }
 
 static void print_table(const evaluation *e)

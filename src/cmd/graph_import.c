@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cmd/graph.h"
+#include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/show.h"
 
@@ -32,9 +33,7 @@ static void print_json(const char *path, const sp_graph_stats *s, double took)
                           (json_int_t)s->n_duplicates, "entities", (json_int_t)s->n_entities,
                           "aliases", (json_int_t)s->n_aliases, "bad", (json_int_t)s->n_bad, "lines",
                           (json_int_t)s->n_lines, "bytes", (json_int_t)s->n_bytes, "seconds", took);
-    json_dumpf(o, stdout, 0);
-    putchar('\n');
-    json_decref(o);
+    cli_print_json(o, 0);
 }
 
 static void print_summary(const char *path, const sp_graph_stats *s, double took)

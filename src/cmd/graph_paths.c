@@ -79,9 +79,7 @@ static void print_json(const sp_graph_answer *a, const sp_graph_tree *tree, bool
                                       "patterns", (json_int_t)a->n_patterns, "hubs",
                                       (json_int_t)a->n_hubs, "cut", a->cut));
     if (tree) json_object_set_new(o, "tree", tree_json(tree));
-    json_dumpf(o, stdout, JSON_INDENT(1));
-    putchar('\n');
-    json_decref(o);
+    cli_print_json(o, JSON_INDENT(1));
 }
 
 static void print_entity(const sp_graph_entity *e)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/show.h"
 #include "cmd/commands.h"
@@ -72,9 +73,7 @@ static void print_json(const char *path, const sp_index_stats *s, double took)
         (json_int_t)s->n_bad_lines, "other", (json_int_t)s->n_other, "other_suffixes", others,
         "bytes", (json_int_t)s->n_bytes, "whole", "files", (json_int_t)s->n_all_files, "chunks",
         (json_int_t)s->n_all_chunks, "seconds", took);
-    json_dumpf(o, stdout, 0);
-    putchar('\n');
-    json_decref(o);
+    cli_print_json(o, 0);
 }
 
 typedef struct build_options {

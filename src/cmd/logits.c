@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "cli/logprob.h"
 #include "cli/model_options.h"
 #include "cmd/commands.h"
@@ -90,10 +91,7 @@ static void print_rows(sink *s, size_t n)
     json_t *ids = json_array();
     for (size_t i = 0; i < n; i++) json_array_append_new(ids, json_integer(s->ids[i]));
     json_t *out = json_pack("{s:o, s:o}", "tokens", ids, "logprobs", s->rows);
-    char *text = json_dumps(out, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    if (text) puts(text);
-    free(text);
-    json_decref(out);
+    cli_print_json(out, JSON_COMPACT | JSON_REAL_PRECISION(9));
 }
 
 static int score(sp_context *c, const int32_t *ids, size_t n, int piece, const char *raw,

@@ -26,6 +26,7 @@
 
 #include "cli/asked.h"
 #include "cli/cli.h"
+#include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/show.h"
 #include "cmd/commands.h"
@@ -375,9 +376,7 @@ static void print_json(const run *r, double took)
         "duplicates", (json_int_t)n->n_twins, "others", (json_int_t)n->n_others, "similar", (json_int_t)n->n_similar,
         "removed", (json_int_t)n->n_removed, "complete", (int)(n->n_done == r->n_chunks), "bytes",
         (json_int_t)r->bytes, "bytes_expected", (json_int_t)bytes_expected(r), "seconds", took);
-    json_dumpf(o, stdout, 0);
-    putchar('\n');
-    json_decref(o);
+    cli_print_json(o, 0);
 }
 
 static void print_summary(const run *r, bool as_json)

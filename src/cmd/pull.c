@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "cli/hub/hub.h"
+#include "cli/json.h"
 #include "cmd/commands.h"
 
 static void print_path(const hub_pull *p, const char *path, bool as_json)
@@ -13,9 +14,7 @@ static void print_path(const hub_pull *p, const char *path, bool as_json)
     }
     json_t *o =
         json_pack("{s:s, s:s, s:s}", "model", p->name.repo, "type", p->name.quant, "path", path);
-    json_dumpf(o, stdout, JSON_COMPACT);
-    putchar('\n');
-    json_decref(o);
+    cli_print_json(o, JSON_COMPACT);
 }
 
 int cmd_pull(int argc, char **argv)

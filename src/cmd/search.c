@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/asked.h"
+#include "cli/json.h"
 #include "cli/show.h"
 #include "cmd/commands.h"
 
@@ -22,9 +23,7 @@ static void print_json(const sp_hits *hits)
 {
     json_t *all = json_array();
     for (int i = 0; i < hits->n; i++) json_array_append_new(all, hit_json(&hits->v[i]));
-    json_dumpf(all, stdout, JSON_INDENT(1));
-    putchar('\n');
-    json_decref(all);
+    cli_print_json(all, JSON_INDENT(1));
 }
 
 /* print_score -- that of words which most chunks have is tiny, and ranks all the same: three digits show it. */

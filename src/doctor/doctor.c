@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/config.h"
 #include "cli/hub/hub.h"
+#include "cli/json.h"
 #include "cli/show.h"
 #include "doctor/doctor.h"
 
@@ -61,9 +62,7 @@ static void print_text(const doctor *d)
 static void print_json(const doctor *d)
 {
     json_t *o = json_pack("{s:b, s:O}", "works", (int)!d->has_problem, "findings", d->findings);
-    json_dumpf(o, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(7));
-    putchar('\n');
-    json_decref(o);
+    cli_print_json(o, JSON_INDENT(1) | JSON_REAL_PRECISION(7));
 }
 
 /* -- the command ----------------------------------------------------------------------------- */

@@ -211,7 +211,8 @@ static bool resume(eval_csv *c, json_t *settings)
 static bool begin(eval_csv *c, const json_t *settings)
 {
     char *text = json_dumps(settings, JSON_COMPACT);
-    fprintf(c->file, MARK "%s\n", text ? text : "{}");
+    if (!text) return cli_fail(SP_E_NOMEM), false;
+    fprintf(c->file, MARK "%s\n", text);
     free(text);
     put_names(c->file);
     if (fflush(c->file) == 0) return true;
