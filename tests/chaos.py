@@ -81,7 +81,7 @@ class World:
     def __init__(self, args, folder, seed, variant, norm=None):
         self.args, self.rng, self.variant, self.norm = args, random.Random(seed), VARIANTS[variant], norm
         self.folder, self.calls = folder, faults.requests_of(args.embedding)
-        self.calls += faults.long_requests() if self.variant.sparse else []
+        self.calls += faults.long_requests() if self.variant.sparse or self.variant.waits else []
         self.faults = faults.Faults(folder, args.preload)
         self.counts = collections.Counter()
         self.tenants = [Tenant(key) for key in self.variant.keys]
@@ -437,6 +437,18 @@ class World:
         self.end_deletions()
         self.changer = None
 
+    def bad_reads(self):
+        """Many reads fail of what long prompts have in the file of contexts."""
+        if not self.variant.waits or "read" not in self.args.kinds:
+            return
+        self.quiet()
+        long = [k for k, call in enumerate(self.calls) if call in faults.long_requests()]
+        self.faults.set(self.rng.getrandbits(32), read=self.rng.choice([2, 5, 20]))
+        self.noisy = True
+        for k in self.rng.sample(long, 3):
+            self.ask(k)
+        self.quiet()
+
     def outage(self):
         """Redis fails before a document is deleted, perhaps by a server that has just started."""
         if not self.shared or "redis" not in self.args.kinds:
@@ -528,7 +540,7 @@ class World:
         steps = {self.ask: 10, self.put: 3, self.upload: 2, self.get: 2, self.ask_about: 6, self.delete: 2,
                  self.fault: 3, self.hang: 0.5, self.ask_peer: 3, self.outage: 1,
                  self.ask_collection: 2, self.crowd: 1, self.list: 1, self.list_copies: 1, self.explain: 1,
-                 self.gc_beside: 0.5,
+                 self.gc_beside: 0.5, self.bad_reads: 2 * self.variant.waits,
                  self.twins: 3 * (len(self.tenants) > 1),
                  self.restart: 0 if self.args.one_server else 0.4}
         self.rng.choices(list(steps), list(steps.values()))[0]()
