@@ -71,6 +71,9 @@ typedef struct sp_grammar_opts {
  * a grammar or expression, with its line and column), SP_E_ARG,
  * SP_E_LIMIT, SP_E_NOMEM. Thread: any. Owns: sp_grammar_destroy, after the requests that use it. */
 SP_API sp_err sp_grammar_compile(const sp_grammar_opts *o, sp_grammar **out);
+/* sp_grammar_either -- what one or the other allows; both stay as they are. Errors: SP_E_LIMIT, SP_E_NOMEM.
+ * Thread: any. Owns: as sp_grammar_compile. */
+SP_API sp_err sp_grammar_either(const sp_grammar *one, const sp_grammar *other, sp_grammar **out);
 SP_API void sp_grammar_destroy(sp_grammar *g);
 
 #define SP_MAX_TOP_LOGPROBS 32

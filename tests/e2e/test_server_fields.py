@@ -279,7 +279,7 @@ def test_the_program_has_schemas_too(tmp_path):
     ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
     ({"tools": [TIDES], "tool_choice": "magic"}, "tool_choice"), ({"tool_choice": "required"}, "tool_choice"),
     ({"tools": [TIDES], "tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice"),
-    ({"tools": [TIDES], "response_format": {"type": "json_object"}}, "response_format"),
+    ({"tools": [TIDES], "response_format": {"type": "xml"}}, "response_format.type"),
     ({"messages": [{"role": "assistant", "tool_calls": [{"function": {}}]}]}, "messages[0].tool_calls[0].function.name")])
 def test_errors_of_tools_name_the_field(server, more, param):
     status, answer = server.call("/v1/chat/completions", {**chat(), **more})

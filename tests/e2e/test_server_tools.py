@@ -143,6 +143,27 @@ def test_a_required_call_has_the_form_of_the_template(mark, begins, tmp_path):
     assert len(choice.message.tool_calls) == 1 and is_count(choice.message.tool_calls[0])
 
 
+@pytest.mark.parametrize("choice", ["auto", "required", "none"])
+def test_a_schema_beside_tools(server, choice):
+    """The answer is a call, or its text fits the schema; tool_choice may leave one of them."""
+    schema = {"type": "object", "required": ["day"], "properties": {"day": {"type": "integer"}}, "additionalProperties": False}
+    kinds = []
+    for first in ("{", {"mistral-v0.3": "[", "llama3.1": "{"}.get(server.template, "<")):
+        ask = {**chat(max_tokens=200), "temperature": 1, "seed": 4, "tools": [TIDES], "tool_choice": choice, "parallel_tool_calls": False,
+               "response_format": {"type": "json_schema", "json_schema": {"name": "day", "schema": schema}},
+               "logit_bias": {str(server.call("/tokenize", {"content": first})[1]["tokens"][0]): 100}}
+        message = server.call("/v1/chat/completions", ask)[1]["choices"][0]["message"]
+        calls = message.get("tool_calls")
+        kinds.append("call" if calls else "text")
+        assert calls[0]["function"]["name"] == "tides" if calls else list(json.loads(message["content"])) == ["day"], message
+        stream = server.client().chat.completions.create(**ask, stream=True)
+        deltas = [e.choices[0].delta for e in stream]
+        assert "".join(d.content or "" for d in deltas) == (message["content"] or "")
+        assert any(d.tool_calls for d in deltas) == bool(calls)
+    if choice != "auto" or server.template != "llama3.1":  # whose calls begin as the text does
+        assert kinds == {"auto": ["text", "call"], "required": ["call"] * 2, "none": ["text"] * 2}[choice]
+
+
 def test_the_text_of_a_template(server):
     messages = [{"role": "user", "content": "Who?"}]
     status, answer = server.call("/apply-template", {"messages": messages})

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "base/need.h"
 #include "engine/grammar/run.h"
 #include "engine/grammar/tree.h"
 #include "engine/grammar/token_set.h"
@@ -160,6 +161,41 @@ sp_err sp_grammar_create_as(json_t *schema, const sp_grammar_opts *o, sp_grammar
     if (!g) return sp_fail_nomem("a grammar");
     sp_err err = build(schema, o, g);
     if (err == SP_OK) err = sp_gram_check_stack(g);
+    if (err != SP_OK) {
+        sp_grammar_destroy(g);
+        return err;
+    }
+    sp_gram_classify(g);
+    *out = g;
+    return SP_OK;
+}
+
+/* append -- the nodes of `from`; *start is where its texts begin. */
+static sp_err append(sp_grammar *g, const sp_grammar *from, int32_t *start)
+{
+    const int32_t at = (int32_t)g->nodes.n;
+    sp_err err = SP_OK;
+    for (size_t i = 0; i < from->nodes.n; i++) {
+        sp_gram_node n = from->nodes.v[i];
+        if (n.next >= 0) n.next += at;
+        if (n.alt >= 0) n.alt += at;
+        sp_gram_add(g, n, &err);
+    }
+    *start = from->start + at;
+    return err;
+}
+
+sp_err sp_grammar_either(const sp_grammar *one, const sp_grammar *other, sp_grammar **out)
+{
+    SP_NEED(one);
+    SP_NEED(other);
+    SP_NEED(out);
+    sp_gram_node first = {.kind = SP_GRAM_SPLIT};
+    sp_grammar *g = SP_NEW(sp_grammar);
+    if (!g) return sp_fail_nomem("a grammar");
+    sp_err err = append(g, one, &first.next);
+    if (err == SP_OK) err = append(g, other, &first.alt);
+    if (err == SP_OK) g->start = sp_gram_add(g, first, &err);
     if (err != SP_OK) {
         sp_grammar_destroy(g);
         return err;

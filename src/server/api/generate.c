@@ -104,12 +104,19 @@ static void check_ids(const srv_call *call, const srv_task *t, srv_fields *f)
                               t->stop.tokens[i], call->s->info.n_vocab);
 }
 
-/* require_calls -- in the form of the model's template. */
-static void require_calls(const srv_call *call, srv_task *t, srv_fields *f)
+/* constrain_calls -- in the form of the model's template. A required call is all of the answer; a call that may be is
+ * the answer, or the text is as response_format and the like say. */
+static void constrain_calls(const srv_call *call, srv_task *t, srv_fields *f)
 {
     bool shows;
     t->tool_form = srv_tools_form(sp_vocab_template(call->s->vocab), &shows);
-    if (t->tools.must) t->grammar = srv_tools_grammar(&t->tools, t->tool_form, f);
+    if (!t->tools.list || (!t->tools.must && !t->grammar)) return;
+    sp_grammar *calls = srv_tools_grammar(&t->tools, t->tool_form, f), *either = NULL;
+    const sp_err err = calls && !t->tools.must ? sp_grammar_either(calls, t->grammar, &either) : SP_OK;
+    if (err != SP_OK) srv_fields_fail(f, "response_format", NULL, err);
+    sp_grammar_destroy(t->grammar);
+    t->grammar = t->tools.must ? calls : either;
+    if (!t->tools.must) sp_grammar_destroy(calls);
 }
 
 /* read_thoughts -- how the answer of a chat has them: apart from the text, as the model's template does.
@@ -236,7 +243,7 @@ static void read_task(srv_call *call, srv_task *t, srv_fields *f)
     srv_retrieval_read(call, f, call->retrieval);
     srv_task_read(t, f, &call->s->o);
     srv_retain_read(t, f);
-    if (!f->failed) require_calls(call, t, f);
+    if (!f->failed) constrain_calls(call, t, f);
     if (!f->failed) read_thoughts(call, t, f);
     read_scope(call, f, t->chat);
     t->queue.tenant = call->salt ? call->salt : "";

@@ -347,9 +347,6 @@ void srv_task_read(srv_task *t, srv_fields *f, const srv_options *o)
     srv_fields_refuse_unsupported(f);
     read_best_of(t, f);
     if (!f->failed) t->grammar = srv_constrain_read(f);
-    if (t->grammar && t->tools.list)
-        srv_fields_refuse(f, "response_format",
-                          "response_format needs tool_choice to be none: a call is no such text");
 }
 
 void srv_task_fini(srv_task *t)

@@ -205,7 +205,6 @@ sp_grammar *srv_tools_grammar(const srv_tools *t, srv_tool_form which, srv_field
     sp_grammar *g = NULL;
     sp_grammar_head heads[SRV_MAX_TOOLS];
     int n = 0;
-    if (!t->list || !t->must) return NULL;
     const form *w = &forms[which];
     json_t *schema = any_call(t, w);
     char *text = schema ? json_dumps(schema, JSON_COMPACT) : NULL;

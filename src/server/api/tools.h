@@ -60,7 +60,7 @@ void srv_tools_read(srv_tools *t, srv_fields *f);
 /* srv_tools_form -- of the calls that a template (Jinja, or NULL) teaches; *shows: it lists tools
  * itself. */
 srv_tool_form srv_tools_form(const char *jinja, bool *shows);
-/* srv_tools_grammar -- where a call is required; NULL: it is not, or an error in *f. Owns:
+/* srv_tools_grammar -- of calls, of which an answer has at least one. Pre: t->list. NULL: an error in *f. Owns:
  * sp_grammar_destroy. */
 sp_grammar *srv_tools_grammar(const srv_tools *t, srv_tool_form form, srv_fields *f);
 

@@ -33,14 +33,19 @@ static sp_grammar_opts regex(const char *s)
     return (sp_grammar_opts){.regex = s};
 }
 
-/* accepts -- byte by byte; the mask must agree with what is accepted. */
-static bool accepts(sp_grammar_opts o, const char *text)
+static sp_grammar *compiled(sp_grammar_opts o)
+{
+    sp_grammar *g;
+    if (sp_grammar_compile(&o, &g) != SP_OK) fail_msg("%s", sp_error_detail());
+    return g;
+}
+
+/* takes -- byte by byte; the mask must agree with what is accepted. */
+static bool takes(const sp_grammar *g, const char *text)
 {
     sp_token_set *v = byte_set();
-    sp_grammar *g;
     sp_grammar_state *s;
     bool ok = true;
-    if (sp_grammar_compile(&o, &g) != SP_OK) fail_msg("%s", sp_error_detail());
     assert_ok(sp_grammar_start(g, v, &s));
     for (; *text && ok; text++) {
         uint8_t b = (uint8_t)*text;
@@ -49,8 +54,15 @@ static bool accepts(sp_grammar_opts o, const char *text)
     }
     ok = ok && sp_grammar_complete(s);
     sp_grammar_stop(s);
-    sp_grammar_destroy(g);
     sp_token_set_destroy(v);
+    return ok;
+}
+
+static bool accepts(sp_grammar_opts o, const char *text)
+{
+    sp_grammar *g = compiled(o);
+    const bool ok = takes(g, text);
+    sp_grammar_destroy(g);
     return ok;
 }
 
@@ -60,6 +72,28 @@ static void refuses(sp_grammar_opts o, sp_err code, const char *said)
     assert_int_equal(sp_grammar_compile(&o, &g), code);
     assert_null(g);
     if (!strstr(sp_error_detail(), said)) fail_msg("\"%s\" lacks \"%s\"", sp_error_detail(), said);
+}
+
+static void a_text_is_as_one_grammar_says_or_the_other(void **state)
+{
+    (void)state;
+    const char *schema = "{\"type\": \"array\", \"items\": {\"type\": \"string\", \"maxLength\": 2}}";
+    sp_grammar *json = compiled((sp_grammar_opts){.schema = schema});
+    sp_grammar *rule = compiled(gbnf("root ::= \"[\" root \"]\" | \"[]\""));
+    sp_grammar *either[2];
+    assert_ok(sp_grammar_either(json, rule, &either[0]));
+    assert_ok(sp_grammar_either(rule, json, &either[1]));
+    sp_grammar_destroy(json);
+    sp_grammar_destroy(rule);
+    for (int i = 0; i < 2; i++) {
+        assert_true(takes(either[i], "[]"));
+        assert_true(takes(either[i], "[\"ab\", \"c\"]"));
+        assert_true(takes(either[i], "[[[]]]"));
+        assert_false(takes(either[i], "[[\"a\"]]"));
+        assert_false(takes(either[i], "[\"abc\"]"));
+        assert_false(takes(either[i], "[[]"));
+        sp_grammar_destroy(either[i]);
+    }
 }
 
 static void gbnf_accepts_what_it_describes(void **state)
@@ -263,6 +297,7 @@ static void random_expressions_match_as_in_the_c_library(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_text_is_as_one_grammar_says_or_the_other),
         cmocka_unit_test(gbnf_accepts_what_it_describes),
         cmocka_unit_test(long_right_recursion_is_no_limit),
         cmocka_unit_test(characters_are_utf8),

@@ -122,6 +122,7 @@ static void zeroed_options_are_the_defaults(void **state)
     assert_ok(sp_grammar_compile(NULL, &any));
     sp_grammar_destroy(any);
     sp_grammar_destroy(NULL);
+    REFUSES(sp_grammar_either, (NULL, NULL, NULL), "one");
     assert_false(sp_request_wait(NULL, 0));
     assert_null(sp_request_result(NULL));
     sp_prompt_destroy(p);
