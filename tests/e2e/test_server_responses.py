@@ -91,6 +91,14 @@ ADDED, DELTA, WHOLE, DONE = ("response.output_item.added", "response.function_ca
                              "response.function_call_arguments.done", "response.output_item.done")
 
 
+def test_some_tools_are_allowed(server):
+    choice = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "count_boats"}]}
+    body = {"model": "any", "input": "How many?", "tools": [NOTE, COUNT], "tool_choice": choice, "max_output_tokens": 200,
+            "parallel_tool_calls": False}
+    status, answer = server.call("/v1/responses", body)
+    assert status == 200 and [o["name"] for o in answer["output"]] == ["count_boats"] and answer["tool_choice"] == choice, answer
+
+
 def test_calls_are_streamed_in_pieces(server):
     ask = {"tools": [NOTE], "tool_choice": "required", "max_output_tokens": 300, "stream": True}
 

@@ -164,6 +164,24 @@ def test_a_schema_beside_tools(server, choice):
         assert kinds == {"auto": ["text", "call"], "required": ["call"] * 2, "none": ["text"] * 2}[choice]
 
 
+def test_some_tools_are_allowed(server):
+    """Calls are of these; the prompt is that of all tools."""
+    def ask(names, mode, **more):
+        allowed = {"mode": mode, "tools": [{"type": "function", "function": {"name": name}} for name in names]}
+        status, answer = server.call("/v1/chat/completions", {**chat(max_tokens=200), **WARM, "tools": [TIDES, BOATS],
+                                     "tool_choice": {"type": "allowed_tools", "allowed_tools": allowed}, **more})
+        return answer["error"] if status == 400 else answer
+    for name in ("tides", "count_boats"):
+        answer = ask([name], "required")
+        assert {c["function"]["name"] for c in answer["choices"][0]["message"]["tool_calls"]} == {name}
+    plain = server.call("/v1/chat/completions", {**chat(max_tokens=0), "tools": [TIDES, BOATS]})[1]["usage"]["prompt_tokens"]
+    assert ask(["tides"], "auto", max_tokens=0)["usage"]["prompt_tokens"] == answer["usage"]["prompt_tokens"] == plain
+    for names, mode, said in ((["tides"], "none", "mode"), ([], "auto", "1 to 128"), (["x"], "auto", 'names "x"'), ([None], "auto", "item 0"),
+                              (["tides"] * 129, "auto", "1 to 128")):
+        error = ask(names, mode)
+        assert error["param"] == "tool_choice" and said in error["message"]
+
+
 def test_the_text_of_a_template(server):
     messages = [{"role": "user", "content": "Who?"}]
     status, answer = server.call("/apply-template", {"messages": messages})

@@ -220,7 +220,7 @@ static void read_continue(srv_conversation *c)
 bool srv_conversation_open(const srv_call *call, srv_fields *f, const srv_tools *tools,
                            srv_conversation *out)
 {
-    *out = (srv_conversation){.f = f, .tools = tools->list};
+    *out = (srv_conversation){.f = f, .tools = tools->shown};
     const json_t *arguments = srv_field(f, "chat_template_kwargs");
     if (arguments && !json_is_object(arguments))
         srv_fields_refuse(f, "chat_template_kwargs", "chat_template_kwargs must be an object");

@@ -170,6 +170,8 @@ json_t *srv_responses_body(srv_fields *f, bool *chat)
     if (srv_field(f, "max_output_tokens"))
         json_object_set(o, "max_tokens", srv_field(f, "max_output_tokens"));
     if (tools) json_object_set_new(o, "tools", tools_of(f, tools));
+    if (json_is_object(srv_field(f, "tool_choice"))) /* the response has it as it was */
+        json_object_set_new(o, "tool_choice", json_deep_copy(srv_field(f, "tool_choice")));
     if (format) json_object_set_new(o, "response_format", format_of(format));
     if (wants_logprobs(f)) {
         json_object_set_new(o, "logprobs", json_true());

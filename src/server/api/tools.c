@@ -9,11 +9,23 @@ static const char *name_of(const json_t *tool)
     return json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
 }
 
-static bool has_tool(const srv_tools *t, const char *name)
+/* named -- the name in a choice; the Responses API has no "function" around it. */
+static const char *named(const json_t *choice)
+{
+    const char *name = name_of(choice);
+    return name ? name : json_string_value(json_object_get(choice, "name"));
+}
+
+static json_t *find_tool(const srv_tools *t, const char *name)
 {
     for (size_t i = 0; i < json_array_size(t->list); i++)
-        if (strcmp(name_of(json_array_get(t->list, i)), name) == 0) return true;
-    return false;
+        if (strcmp(name_of(json_array_get(t->list, i)), name) == 0) return json_array_get(t->list, i);
+    return NULL;
+}
+
+static void refuse_name(srv_fields *f, const char *name)
+{
+    srv_fields_refuse(f, "tool_choice", "tool_choice names \"%.60s\", which is not in tools", name);
 }
 
 /* -- fields ----------------------------------------------------------------------------------- */
@@ -35,24 +47,55 @@ static void check_tool(srv_fields *f, const json_t *tool, size_t i)
         srv_fields_refuse(f, param, "%s must be a JSON Schema: an object", param);
 }
 
-/* read_choice -- "none", "auto", "required", or {"type": "function", "function": {"name"}}. */
+static bool is(const char *word, const char *what)
+{
+    return word && strcmp(word, what) == 0;
+}
+
+/* read_allowed -- {"mode", "tools"}: the prompt has all tools, and these may be called. The list in the body gets the
+ * functions that it names. */
+static void read_allowed(srv_tools *t, srv_fields *f, const json_t *allowed)
+{
+    json_t *list = json_object_get(allowed, "tools");
+    const size_t n = json_array_size(list);
+    const char *mode = json_string_value(json_object_get(allowed, "mode"));
+    if (!is(mode, "auto") && !is(mode, "required"))
+        srv_fields_refuse(f, "tool_choice", "tool_choice: the mode of allowed_tools must be auto or required");
+    if (n == 0 || n > SRV_MAX_TOOLS)
+        srv_fields_refuse(f, "tool_choice", "tool_choice: the tools of allowed_tools must be 1 to %d functions",
+                          SRV_MAX_TOOLS);
+    for (size_t i = 0; i < n && !f->failed; i++) {
+        const char *name = named(json_array_get(list, i));
+        json_t *tool = name ? find_tool(t, name) : NULL;
+        if (!name)
+            srv_fields_refuse(f, "tool_choice", "tool_choice: item %zu of allowed_tools is no function", i);
+        else if (!tool)
+            refuse_name(f, name);
+        else
+            json_array_set(list, i, tool);
+    }
+    t->must = is(mode, "required");
+    t->list = list;
+}
+
+/* read_choice -- "none", "auto", "required", {"type": "function", "function": {"name"}}, or {"type": "allowed_tools",
+ * "allowed_tools": {...}}. */
 static void read_choice(srv_tools *t, srv_fields *f)
 {
-    const json_t *choice = srv_field(f, "tool_choice");
+    const json_t *choice = srv_field(f, "tool_choice"), *allowed = json_object_get(choice, "allowed_tools");
     const char *word = json_string_value(choice);
-    t->only = json_is_object(choice) ? name_of(choice) : NULL;
-    if (json_is_object(choice) && !t->only)
-        t->only = json_string_value(json_object_get(choice, "name"));
-    t->must = t->only || (word && strcmp(word, "required") == 0);
-    if (t->only && !has_tool(t, t->only))
-        srv_fields_refuse(f, "tool_choice", "tool_choice names \"%.60s\", which is not in tools",
-                          t->only);
-    else if (choice && !t->must &&
-             (!word || (strcmp(word, "none") != 0 && strcmp(word, "auto") != 0)))
-        srv_fields_refuse(f, "tool_choice",
-                          "tool_choice must be none, auto, required or a function");
-    else if (word && strcmp(word, "none") == 0)
-        t->list = NULL;
+    if (is(json_string_value(json_object_get(choice, "type")), "allowed_tools")) {
+        read_allowed(t, f, allowed ? allowed : choice);
+        return;
+    }
+    t->only = named(choice);
+    t->must = t->only || is(word, "required");
+    if (t->only && !find_tool(t, t->only))
+        refuse_name(f, t->only);
+    else if (choice && !t->must && !is(word, "none") && !is(word, "auto"))
+        srv_fields_refuse(f, "tool_choice", "tool_choice must be none, auto, required, a function or allowed_tools");
+    else if (is(word, "none"))
+        t->list = t->shown = NULL;
     if (!f->failed && t->must && !t->list)
         srv_fields_refuse(f, "tool_choice", "tool_choice requires a call, and there are no tools");
 }
@@ -68,7 +111,7 @@ void srv_tools_read(srv_tools *t, srv_fields *f)
     }
     for (size_t i = 0; i < n; i++) check_tool(f, json_array_get(list, i), i);
     if (f->failed) return;
-    t->list = n ? list : NULL;
+    t->list = t->shown = n ? list : NULL;
     t->several = srv_field_bool(f, "parallel_tool_calls", true);
     read_choice(t, f);
 }

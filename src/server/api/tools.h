@@ -48,9 +48,9 @@ typedef enum srv_tool_form {
 } srv_tool_form;
 
 typedef struct srv_tools {
-    json_t
-        *list; /* borrowed from the body: [{"type": "function", "function": {...}}]; NULL: none */
-    bool must; /* the answer is a call */
+    json_t *list;  /* may be called; borrowed from the body: [{"type": "function", "function": {...}}]; NULL: none */
+    json_t *shown; /* are in the prompt: all of them */
+    bool must;     /* the answer is a call */
     const char *only; /* of this function; NULL: of any */
     bool several;     /* more than one call in an answer */
 } srv_tools;

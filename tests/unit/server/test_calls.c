@@ -269,7 +269,7 @@ static void what_is_no_tool_is_refused_by_its_field(void **state)
         {"\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"a\", \"parameters\": []}}]",
          "tools[0].function.parameters", "tools[0].function.parameters must be a JSON Schema: an object"},
         {"\"tools\": [" GOOD "], \"tool_choice\": \"must\"", "tool_choice",
-         "tool_choice must be none, auto, required or a function"},
+         "tool_choice must be none, auto, required, a function or allowed_tools"},
         {"\"tools\": [" GOOD "], \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"tides\"}}",
          "tool_choice", "tool_choice names \"tides\", which is not in tools"},
         {"\"tool_choice\": \"required\"", "tool_choice", "tool_choice requires a call, and there are no tools"},
