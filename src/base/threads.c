@@ -277,7 +277,7 @@ void sp_team_run(sp_team *t, sp_team_fn *fn, void *arg)
 
 /* -- the team ------------------------------------------------------------------------------- */
 
-static int cores_allowed(void)
+int sp_cores_allowed(void)
 {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
@@ -299,7 +299,7 @@ sp_err sp_team_create(sp_team **out, int n_threads)
 {
     if (n_threads < 0 || n_threads > 1024)
         return sp_fail(SP_E_ARG, "threads: %d is not in 0..1024", n_threads);
-    const int n_cores = cores_allowed();
+    const int n_cores = sp_cores_allowed();
     if (n_threads == 0) n_threads = SP_MIN(n_cores, 1024);
     sp_team *t = sp_alloc_aligned(sizeof *t);
     if (!t) return sp_fail_nomem("the thread team");

@@ -12,6 +12,8 @@
 typedef struct sp_team sp_team;
 typedef void sp_team_fn(void *arg, int piece, int n_pieces);
 
+/* sp_cores_allowed -- cores that this process may run on. */
+int sp_cores_allowed(void);
 /* sp_team_create -- a team of n_threads, including the caller. n_threads = 0: one for each core
  * that this process may run on. Errors: SP_E_ARG, SP_E_NOMEM. */
 sp_err sp_team_create(sp_team **out, int n_threads) SP_MUST_CHECK;

@@ -36,7 +36,7 @@ sp_err sp_meter_open(int n_threads, const char *cpu, sp_meter **out)
     sp_meter *m = SP_NEW(sp_meter);
     if (!m) return sp_fail_nomem("a meter");
     sp_err err = sp_ops_select(cpu, &m->ops);
-    if (err == SP_OK) err = sp_team_create(&m->team, n_threads);
+    if (err == SP_OK) err = sp_team_create(&m->team, SP_MIN(n_threads, sp_cores_allowed()));
     if (err == SP_OK && !(m->field = sp_pages_alloc(FIELD_BYTES)))
         err = sp_fail_nomem("memory to measure with");
     if (err == SP_OK) sp_team_run(m->team, touch, m);

@@ -8,7 +8,8 @@
 
 typedef struct sp_meter sp_meter; /* threads, kernels, and memory larger than the caches */
 
-/* sp_meter_open -- n_threads and cpu as in sp_context_opts. Errors: SP_E_ARG, SP_E_UNSUPPORTED,
+/* sp_meter_open -- n_threads and cpu as in sp_context_opts; more threads than cores would take turns, so the meter has
+ * one for each core at most. Errors: SP_E_ARG, SP_E_UNSUPPORTED,
  * SP_E_NOMEM. */
 sp_err sp_meter_open(int n_threads, const char *cpu, sp_meter **out) SP_MUST_CHECK;
 void sp_meter_close(sp_meter *m);

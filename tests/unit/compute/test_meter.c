@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/threads.h"
 #include "compute/roofline.h"
 #include "compute/kernel/roofline.h"
 
@@ -43,8 +44,17 @@ static void peaks_are_those_of_loops_that_run_here(void **state)
     is_of(SP_ROOF_INT8, p.int8, p.int8_by);
     is_of(SP_ROOF_BF16, p.bf16, p.bf16_by);
     is_of(SP_ROOF_READ, p.read, p.read_by);
-    assert_int_equal(p.n_threads, 2);
+    assert_int_equal(p.n_threads, SP_MIN(2, sp_cores_allowed()));
     assert_true(p.read_bytes >= (size_t)64 << 20);
+}
+
+/* Threads that take turns are slower than the machine. */
+static void there_is_a_thread_for_each_core_at_most(void **state)
+{
+    sp_meter *m;
+    assert_ok(sp_meter_open(sp_cores_allowed() + 1, NULL, &m));
+    assert_int_equal(sp_meter_peaks(m).n_threads, sp_cores_allowed());
+    sp_meter_close(m);
 }
 
 static void meters_that_cannot_be_are_refused(void **state)
@@ -67,6 +77,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(peaks_are_those_of_loops_that_run_here),
+        cmocka_unit_test(there_is_a_thread_for_each_core_at_most),
         cmocka_unit_test(meters_that_cannot_be_are_refused),
         cmocka_unit_test(every_allocation_may_fail),
     };
