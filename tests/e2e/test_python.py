@@ -299,6 +299,21 @@ def test_a_wheel_runs_in_an_environment_of_its_own(tmp_path):
     assert str(target) in done.stdout
 
 
+def test_a_source_distribution_holds_what_pip_compiles(tmp_path):
+    if shutil.which("cc") is None or "SPOLIA_EMULATED" in os.environ or BUILD != ROOT / "build":
+        pytest.skip("setup.py makes the plain build")
+    done = subprocess.run([sys.executable, "setup.py", "-q", "egg_info", "--egg-base", tmp_path, "sdist", "-d", tmp_path],
+                          cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    packed, = tmp_path.glob("spolia-*.tar.gz")
+    shutil.unpack_archive(packed, tmp_path)
+    root = tmp_path / packed.name.removesuffix(".tar.gz")
+    for folder in "src", "include", "python":
+        files = {f.relative_to(ROOT) for f in (ROOT / folder).rglob("*") if f.is_file() and f.suffix != ".pyc"}
+        assert files and {f for f in files if not (root / f).is_file()} == set()
+    subprocess.run(["make", "-n", "python"], cwd=root, check=True, capture_output=True)
+
+
 IN_A_CHILD = """
 import os, sys, signal, spolia
 engine = spolia.open(sys.argv[1])
