@@ -59,6 +59,17 @@ def out(kind: str, call: Callable[[Any], int]) -> Any:
     return holder[0]
 
 
+def watched(kind: str, tell: Callable[..., bool], call: Callable[[Any], int]) -> None:
+    """A call of C with a callback that can end it. What the callback raises ends it, too, and is raised here: Ctrl-C, for
+    one, which Python notices in the callback only."""
+    raised: "list[BaseException]" = []
+    told = ffi.callback(kind, tell, error=False, onerror=lambda kind, error, trace: raised.append(error))
+    code = call(told)
+    if raised:
+        raise raised[0]
+    check(code)
+
+
 class Keep:
     """Memory that C borrows: it lives as long as this object."""
 

@@ -2,7 +2,7 @@
 import os
 from typing import Any, Callable, Iterable, Optional, Union
 
-from ._library import Handle, Keep, check, ffi, lib, out, text
+from ._library import Handle, Keep, check, ffi, lib, out, text, watched
 from .account import Hit, read_hit
 from .embed import Embedder
 
@@ -36,20 +36,30 @@ class Index(Handle):
 
         roots: those of the index; an empty list updates all that it has. Options are the fields of sp_index_opts, such as
         add=True, replace=True, size_words=150. progress(file, done, total) may return False to cancel.
+        What it raises, or Ctrl-C, cancels, too: the old index is kept, and finished vectors.
         """
         keep = Keep()
         names = [roots] if isinstance(roots, (str, os.PathLike)) else list(roots)
         o = keep.add(ffi.new("sp_index_opts *"))
         keep.fill(o, options, "an index")
-        if progress is not None:
-            tell = progress
-            o.progress = keep.add(ffi.callback(
-                "sp_index_progress", lambda f, done, total, user: tell(text(f), done, total) is not False, error=False))
-        check(lib.sp_index_build(keep.strings([os.path.expanduser(os.fspath(n)) for n in names]), len(names), keep.path(path), o, ffi.NULL))
+        roots_c = keep.strings([os.path.expanduser(os.fspath(n)) for n in names])
+
+        def index(told: Any) -> int:
+            o.progress = told
+            return int(lib.sp_index_build(roots_c, len(names), keep.path(path), o, ffi.NULL))
+
+        watched("sp_index_progress", lambda file, done, total, user: progress is None or
+                progress(text(file), done, total) is not False, index)
         if embedder is not None and not isinstance(embedder, Embedder):
             embedder = Embedder(embedder)
         if embedder is not None:
-            check(lib.sp_index_embed(keep.path(path), embedder.c, ffi.NULL, ffi.NULL))
+            encoder, e = embedder.c, keep.add(ffi.new("sp_index_embed_opts *"))
+
+            def embed(told: Any) -> int:
+                e.progress = told
+                return int(lib.sp_index_embed(keep.path(path), encoder, e, ffi.NULL))
+
+            watched("sp_index_embed_progress", lambda done, total, user: True, embed)
         return cls(path, embedder=embedder)
 
     def __len__(self) -> int:

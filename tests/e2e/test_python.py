@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -312,6 +313,45 @@ def test_a_source_distribution_holds_what_pip_compiles(tmp_path):
         files = {f.relative_to(ROOT) for f in (ROOT / folder).rglob("*") if f.is_file() and f.suffix != ".pyc"}
         assert files and {f for f in files if not (root / f).is_file()} == set()
     subprocess.run(["make", "-n", "python"], cwd=root, check=True, capture_output=True)
+
+
+INDEXES = """
+import os, signal, sys, spolia
+told = []
+def progress(file, done, total):
+    told.append(done)
+    if len(told) == 3:
+        if sys.argv[3] == "Ctrl-C": os.kill(os.getpid(), signal.SIGINT)
+        if sys.argv[3] == "an exception": raise LookupError("of the program")
+        if sys.argv[3] == "False": return False
+try:
+    spolia.Index.build(sys.argv[1], sys.argv[2], progress=progress)
+except BaseException as e:
+    print(type(e).__name__, len(told) < 10)
+"""
+
+
+@pytest.mark.parametrize("how, raised", [("Ctrl-C", "KeyboardInterrupt"), ("an exception", "LookupError"),
+                                         ("False", "Canceled")])
+def test_an_index_that_is_being_built_can_be_canceled(how, raised, tmp_path):
+    done = subprocess.run([sys.executable, "-c", INDEXES, ROOT / "demo/docs", tmp_path / "x.db", how],
+                          capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(BUILD / "python")})
+    assert (done.stdout.split(), done.stderr) == ([raised, "True"], "")
+
+
+def test_ctrl_c_ends_the_building_of_an_index_without_progress(tmp_path):
+    for i in range(3000):
+        (tmp_path / f"{i}.txt").write_text(f"Berth {i} is let. " * 40, encoding="utf-8")
+    program = "import sys, spolia; print('begins', flush=True); spolia.Index.build(sys.argv[1], sys.argv[1] + '/x.db')"
+    child = subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             text=True, env={**os.environ, "PYTHONPATH": str(BUILD / "python")})
+    assert child.stdout.readline() == "begins\n"
+    time.sleep(0.1)
+    child.send_signal(signal.SIGINT)
+    error = child.communicate(timeout=60)[1]
+    assert child.returncode in (130, -2, 1) and error.rstrip().endswith("KeyboardInterrupt") and "callback" not in error
+    with pytest.raises(spolia.Error):
+        spolia.Index(tmp_path / "x.db")
 
 
 IN_A_CHILD = """
