@@ -1,19 +1,25 @@
-/* json.c -- what the program prints as JSON is whole, or the program says that it is not. */
+/* json.c -- what the program prints and keeps as JSON is whole, or the program says that it is not. */
+#include <errno.h>
 #include <jansson.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/json.h"
 
 static atomic_bool lacks_memory; /* an allocation has failed since the last value was printed */
+static _Thread_local unsigned n_failed; /* allocations of this thread */
 
 static void *allocate(size_t n)
 {
     void *p = malloc(n);
-    if (!p) lacks_memory = true;
-    return p;
+    if (p) return p;
+    lacks_memory = true;
+    n_failed++;
+    return NULL;
 }
 
 void cli_watch_json(void)
@@ -32,4 +38,45 @@ void cli_print_json(json_t *value, size_t flags)
         puts(text);
     free(text);
     json_decref(value);
+}
+
+json_t *cli_read_json(const char *where, const char *text, size_t flags)
+{
+    const unsigned before = n_failed;
+    json_error_t why;
+    json_t *value = json_loads(text, flags, &why);
+    if (value && n_failed == before) return value;
+    json_decref(value);
+    if (n_failed != before)
+        cli_fail_with("%s: out of memory", where);
+    else if (strchr(text, '\n'))
+        cli_fail_with("%s: line %d: %s", where, why.line, why.text);
+    else
+        cli_fail_with("%s: %s", where, why.text);
+    return NULL;
+}
+
+/* write_draft -- a file of its own. */
+static bool write_draft(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    if (!f) return false;
+    const bool good = fputs(text, f) >= 0 && fflush(f) == 0 && fsync(fileno(f)) == 0;
+    return fclose(f) == 0 && good;
+}
+
+bool cli_write_json(const char *path, const json_t *value, size_t flags)
+{
+    char *text = json_dumps(value, flags), *draft = NULL;
+    if (!text || lacks_memory || asprintf(&draft, "%s.new", path) < 0) {
+        free(text);
+        return cli_fail_with("%s: out of memory", path), false;
+    }
+    errno = 0;
+    const bool good = write_draft(draft, text) && rename(draft, path) == 0;
+    if (!good) cli_fail_with("%s: %s", path, strerror(errno));
+    if (!good) unlink(draft);
+    free(draft);
+    free(text);
+    return good;
 }

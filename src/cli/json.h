@@ -1,8 +1,10 @@
-/* json.h -- JSON on standard output. */
+/* json.h -- JSON of the program: on standard output, in its files, in texts. Where memory has run out, jansson leaves
+ * something out or calls it a syntax error; here it is an error of its own. */
 #ifndef SP_CLI_JSON_H
 #define SP_CLI_JSON_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 /* cli_watch_json -- from now on failed allocations of jansson's are noticed. */
 void cli_watch_json(void);
@@ -10,5 +12,12 @@ void cli_watch_json(void);
 /* cli_print_json -- prints a value and the end of its line, and releases it. Jansson leaves out of a value what it has
  * no memory for: then, and for NULL, an error is said instead, and the program ends with 1. */
 void cli_print_json(json_t *value, size_t flags);
+
+/* cli_read_json -- a text as JSON. NULL after an error message that begins with `where`, and names the line of a text
+ * that has several. Owns: json_decref. */
+json_t *cli_read_json(const char *where, const char *text, size_t flags);
+
+/* cli_write_json -- replaces a file, which is whole or stays as it is. False after an error message. */
+bool cli_write_json(const char *path, const json_t *value, size_t flags);
 
 #endif

@@ -4,15 +4,16 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "cli/json.h"
 #include "cmd/commands.h"
 
 /* print_text -- the member "text" of the library's result. */
 static int print_text(const char *json)
 {
-    json_t *j = json_loads(json, 0, NULL), *text = json_object_get(j, "text");
+    json_t *j = cli_read_json("apply-template", json, 0), *text = json_object_get(j, "text");
     if (text) fwrite(json_string_value(text), 1, json_string_length(text), stdout);
     json_decref(j);
-    return text ? 0 : cli_fail_with("out of memory");
+    return text ? 0 : 1;
 }
 
 static int apply(const char *model, const char *jinja, const char *request, bool as_json)

@@ -61,13 +61,13 @@ static void count(evaluation *e, const sp_graph_answer *a, const json_t *answers
 static int one(evaluation *e, sp_graph *graph, const graph_path_options *p, const char *where,
                const char *line)
 {
-    json_error_t why;
-    json_t *q = json_loads(line, 0, &why);
+    json_t *q = cli_read_json(where, line, 0);
+    if (!q) return 1;
     const char *question = json_string_value(json_object_get(q, "question"));
     const json_t *answers = json_object_get(q, "answers");
     if (!question || !json_is_array(answers)) {
         json_decref(q);
-        return cli_fail_with("%s: %s", where, q ? "no \"question\" or no \"answers\"" : why.text);
+        return cli_fail_with("%s: no \"question\" or no \"answers\"", where);
     }
     json_int_t hops = json_integer_value(json_object_get(q, "hops"));
     sp_graph_answer a = {0};

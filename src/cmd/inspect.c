@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/hub/hub.h"
+#include "cli/json.h"
 #include "cmd/commands.h"
 
 static void print_shape(const json_t *shape)
@@ -79,17 +80,18 @@ int cmd_inspect(int argc, char **argv)
     if (!hub_find_model(&path)) return 1;
     sp_err err = sp_model_describe(path, &text);
     if (err != SP_OK) return cli_fail(err);
-    json_t *root = as_json ? NULL : json_loads(text, 0, NULL);
+    json_t *root = as_json ? NULL : cli_read_json(path, text, 0);
     if (root) {
         print_scalars(root);
         puts("metadata:");
         print_metadata(json_object_get(root, "metadata"));
         puts("tensors:");
         print_tensors(json_object_get(root, "tensors"));
-    } else {
+    } else if (as_json) {
         puts(text);
     }
+    const bool good = as_json || root;
     json_decref(root);
     sp_buffer_free(text);
-    return 0;
+    return good ? 0 : 1;
 }

@@ -227,6 +227,8 @@ def test_chunks_that_the_same_questions_find(docs, tmp_path):
     refuse(*search, "--like", first, "--asked", asked, naming=["--similar together"], code=2)
     asked.write_text('{"query": "Who?"}\n')
     refuse(*like, asked, naming=["asked.jsonl:1", "question"])
+    asked.write_text('Who?\n{"question": "Who?"\n')
+    refuse(*like, asked, naming=["asked.jsonl:2", "'}' expected"])
     refuse(*like, tmp_path / "none", naming=["none"])
 
 

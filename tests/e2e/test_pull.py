@@ -111,6 +111,26 @@ def test_a_new_revision_downloads_what_changed(hub, user):
     assert set(os.listdir(old)) | {"generation_config.json"} == set(os.listdir(new))
 
 
+@pytest.mark.parametrize("damage,said", [
+    (lambda text: text[:40], "line"), (lambda text: text.replace('"version": 1', '"version": 2'), "another version"),
+    (lambda text: json.dumps({**json.loads(text), "names": []}), "damaged"), (lambda text: None, "directory")])
+def test_a_damaged_list_of_models_stays_as_it_is(hub, user, damage, said):
+    path = succeed("pull", "org/one").strip()
+    listed = user / "org/one/pulled.json"
+    changed = damage(listed.read_text())
+    listed.unlink()
+    if changed is None:
+        listed.mkdir()
+    else:
+        listed.write_text(changed)
+    for command in (("pull", "org/one"), ("inspect", "hf:org/one")):
+        refuse(*command, naming=[str(listed), said])
+    assert os.path.exists(path) and (changed is None or listed.read_text() == changed)
+    listed.rmdir() if changed is None else listed.unlink()
+    hub.seen.clear()
+    assert succeed("pull", "org/one").strip() == path and sorted(p.name for p in listed.parent.iterdir()) == ["c0ffee000000", "pulled.json"]
+
+
 def test_json(hub, user):
     assert valid("pull", json.loads(succeed("pull", "--json", "org/one"))) == {
         "model": "org/one", "type": "", "path": str(user / "org/one/c0ffee000000/only.gguf")}

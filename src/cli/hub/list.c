@@ -12,6 +12,7 @@
 #include "cli/alloc.h"
 #include "cli/cli.h"
 #include "cli/hub/hub_int.h"
+#include "cli/json.h"
 
 #define MOST_BYTES ((size_t)64 << 20)
 
@@ -69,14 +70,11 @@ static void read_file(const json_t *item, hub_list *l)
 
 static bool parse(const char *text, const char *url, hub_list *out)
 {
-    json_error_t why;
-    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &why);
+    json_t *root = cli_read_json(url, text, JSON_REJECT_DUPLICATES);
     const char *commit = json_string_value(json_object_get(root, "sha"));
     const json_t *files = json_object_get(root, "siblings");
     bool good = is_hex(commit, 40) && json_is_array(files);
-    if (!root)
-        cli_fail_with("%s: line %d: %s", url, why.line, why.text);
-    else if (!good)
+    if (root && !good)
         cli_fail_with("%s: field %s is missing: is this a Hugging Face hub?", url,
                       is_hex(commit, 40) ? "siblings" : "sha");
     if (good) {

@@ -15,6 +15,7 @@
 #include "cli/cache_dir.h"
 #include "cli/cli.h"
 #include "cli/hub/hub_int.h"
+#include "cli/json.h"
 #include "cli/show.h"
 
 #define MANIFEST "pulled.json"
@@ -54,24 +55,36 @@ static bool folder_of(const hub_name *name, char *out, size_t size)
            (cli_fail_with("neither XDG_CACHE_HOME nor HOME names a folder for models"), false);
 }
 
+static json_t *manifest_new(void)
+{
+    json_t *root = json_pack("{s:i, s:{}, s:{}}", "version", 1, "names", "files");
+    if (!root) cli_fail_with("out of memory");
+    return root;
+}
+
+/* manifest_read -- a new one where there is none yet. NULL after an error message: what is there is not replaced. */
 static json_t *manifest_read(const char *folder)
 {
     char path[4200];
+    struct stat st;
     snprintf(path, sizeof path, "%s/" MANIFEST, folder);
-    json_t *root = json_load_file(path, 0, NULL);
-    if (json_integer_value(json_object_get(root, "version")) == 1) return root;
+    if (stat(path, &st) != 0 && errno == ENOENT) return manifest_new();
+    char *text = cli_read_file(path, &(size_t){0});
+    json_t *root = text ? cli_read_json(path, text, 0) : NULL;
+    const bool good = json_integer_value(json_object_get(root, "version")) == 1 &&
+                      json_is_object(json_object_get(root, "names")) && json_is_object(json_object_get(root, "files"));
+    free(text);
+    if (good || !root) return root;
+    cli_fail_with("%s: it is damaged, or of another version of spolia; without it, models are downloaded again", path);
     json_decref(root);
-    return json_pack("{s:i, s:{}, s:{}}", "version", 1, "names", "files");
+    return NULL;
 }
 
 static bool manifest_write(const char *folder, const json_t *root)
 {
-    char path[4200], draft[4210];
+    char path[4200];
     snprintf(path, sizeof path, "%s/" MANIFEST, folder);
-    snprintf(draft, sizeof draft, "%s.new", path);
-    bool good = json_dump_file(root, draft, JSON_INDENT(1) | JSON_SORT_KEYS) == 0 &&
-                rename(draft, path) == 0;
-    return good || (cli_fail_with("%s: %s", path, strerror(errno)), false);
+    return cli_write_json(path, root, JSON_INDENT(1) | JSON_SORT_KEYS);
 }
 
 /* is_there -- a relative path in a folder. */
@@ -81,14 +94,10 @@ static bool is_there(const char *folder, const char *relative, char *path, size_
     return relative && n > 0 && (size_t)n < size && access(path, R_OK) == 0;
 }
 
-static bool known(const hub_name *name, const char *folder, char *path, size_t size)
+static bool known(const json_t *manifest, const hub_name *name, const char *folder, char *path, size_t size)
 {
-    json_t *root = manifest_read(folder);
-    bool there = is_there(
-        folder, json_string_value(json_object_get(json_object_get(root, "names"), name->quant)),
-        path, size);
-    json_decref(root);
-    return there;
+    const json_t *names = json_object_get(manifest, "names");
+    return is_there(folder, json_string_value(json_object_get(names, name->quant)), path, size);
 }
 
 /* -- a pull ------------------------------------------------------------------------------------ */
@@ -158,7 +167,8 @@ static bool pull_files(pulling *u, char *path, size_t size)
 {
     char relative[300];
     snprintf(u->revision, sizeof u->revision, "%.12s", u->list.commit);
-    u->manifest = manifest_read(u->folder);
+    u->manifest = manifest_read(u->folder); /* what another pull has entered meanwhile, too */
+    if (!u->manifest) return false;
     say_begin(u);
     progress_begin(&u->progress, u->p->quiet, SP_LOG_WARN);
     bool good = true;
@@ -184,7 +194,10 @@ bool hub_pull_model(const hub_pull *p, char *path, size_t size)
 {
     pulling u = {.p = p};
     if (!folder_of(&p->name, u.folder, sizeof u.folder)) return false;
-    if (p->offline_first && known(&p->name, u.folder, path, size)) return true;
+    json_t *manifest = manifest_read(u.folder);
+    const bool there = p->offline_first && known(manifest, &p->name, u.folder, path, size);
+    json_decref(manifest);
+    if (!manifest || there) return there;
     bool good = hub_site_open(&u.site) &&
                 hub_list_read(&u.site, p->name.repo, p->revision, &u.list) &&
                 hub_choose(&p->name, &u.list, &u.file) && pull_files(&u, path, size);
