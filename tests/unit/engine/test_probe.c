@@ -276,6 +276,30 @@ static void rows_behind_a_probe_go_on(void **state)
     scene_close(&s);
 }
 
+/* Here attention is computed already, and moves with them. The first token of both plans is the same. */
+static void rows_behind_a_probe_of_columns_go_on(void **state)
+{
+    scene s = {0};
+    sp_plan p, other;
+    float alone[101], behind_it[101];
+    scene_open(&s, "cpu", "ref");
+    ask(&s, &other, 1);
+    one_token_alone(&s, &other, alone);
+    for (int layer = 0; layer <= LAST; layer++) {
+        float columns[CONTEXT + QUESTION] = {0};
+        float *of_span[] = {columns, columns + CONTEXT};
+        ask(&s, &p, QUESTION);
+        p.probe = (sp_probe){.kind = SP_PROBE_COLUMNS, .layer = layer, .columns = of_span};
+        step(&s, &p, 0, 1, NULL, NULL);
+        sp_slice slices[] = {{&p, 1, QUESTION - 1, SP_WANT_NONE, NULL}, {&other, 0, 1, SP_WANT_LAST, behind_it}};
+        assert_int_equal(sp_engine_step(s.t.engine, slices, 2), SP_OK);
+        assert_same_bits(behind_it, alone, 101);
+        sp_plan_fini(&p);
+    }
+    sp_plan_fini(&other);
+    scene_close(&s);
+}
+
 /* -- every layer ---------------------------------------------------------------------------- */
 
 static void sum_all_mass(void *user, const sp_gate_view *v)
@@ -357,6 +381,7 @@ int main(void)
         cmocka_unit_test(probe_of_deviation),        cmocka_unit_test(probe_of_deviation_far),
         cmocka_unit_test(rows_behind_a_probe_go_on), cmocka_unit_test(probe_of_every_layer),
         cmocka_unit_test(probe_of_every_layer_far),
+        cmocka_unit_test(rows_behind_a_probe_of_columns_go_on),
         cmocka_unit_test(the_distance_of_copies_is_relative_to_the_second),
     };
     return cmocka_run_group_tests_name("probe", tests, NULL, NULL);
