@@ -1,7 +1,7 @@
 #!/bin/sh
 # The server's main paths with curl.
 #
-#     build/spolia serve -m demo/model.gguf --reuse full &
+#     spolia serve -m demo/model.gguf --reuse full &
 #     sh examples/curl.sh http://127.0.0.1:8080
 set -eu
 url=${1:-http://127.0.0.1:8080}

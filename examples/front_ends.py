@@ -1,6 +1,6 @@
 """Documents as front ends send them: as text of ordinary messages, without a field of their own.
 
-    build/spolia serve -m demo/model.gguf --reuse full &
+    spolia serve -m demo/model.gguf --reuse full &
     python examples/front_ends.py http://127.0.0.1:8080/v1
 
 Open WebUI writes them into the last message of the user, LightRAG into the system text. The server needs no setting for

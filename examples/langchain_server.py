@@ -1,6 +1,6 @@
 """A retrieval chain of LangChain over `spolia serve`, with LangChain's own client for OpenAI.
 
-    build/spolia serve -m demo/model.gguf --reuse full &
+    spolia serve -m demo/model.gguf --reuse full &
     pip install langchain-openai
     python examples/langchain_server.py http://127.0.0.1:8080/v1
 

@@ -1,6 +1,6 @@
 """LlamaIndex over `spolia serve`, with its client for servers like OpenAI's: a chat, a stream, a query over nodes.
 
-    build/spolia serve -m demo/model.gguf --reuse full &
+    spolia serve -m demo/model.gguf --reuse full &
     pip install llama-index-core llama-index-llms-openai-like
     python examples/llama_index_server.py http://127.0.0.1:8080/v1
 """

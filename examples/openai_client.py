@@ -1,6 +1,6 @@
 """Asks `spolia serve` twice about the same documents, the second time in another order.
 
-    build/spolia serve -m demo/model.gguf --reuse full &
+    spolia serve -m demo/model.gguf --reuse full &
     python examples/openai_client.py http://127.0.0.1:8080/v1
 """
 import sys
