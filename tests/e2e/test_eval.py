@@ -287,6 +287,13 @@ def test_cold_runs_live_on_earlier_questions(index, tmp_path):
     assert second["kv_layers"] == ""
 
 
+def test_a_cold_run_that_goes_on_has_the_cache_of_one_in_one_piece(index, tmp_path):
+    options = ["--cold", "--policies", "full", "-n", "8", "--limit"]
+    whole = evaluate(index, tmp_path / "whole", *options, "8")
+    evaluate(index, tmp_path / "part", *options, "6")
+    assert without_times(evaluate(index, tmp_path / "part", *options, "8")) == without_times(whole)
+
+
 def trace(index, folder, name, *options, memory="1"):
     """The first 20 questions twice, as a stream; its windows of 10 by setting, and the rows of the file."""
     questions = folder / "stream.jsonl"

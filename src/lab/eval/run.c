@@ -560,7 +560,9 @@ bool eval_run_replay(eval_run *e, int i)
         if (!e->o.cold && !(e->o.settings->v[s].habits & EVAL_STREAM)) continue;
         sp_context *c = e->lanes[e->lane_of[s]].ctx;
         sp_prompt *p = make_prompt(e, c, &a);
-        done = p && warm(e, c, p, &e->o.settings->v[s].reuse);
+        sp_request *r = p ? answer(e, c, p, &e->o.settings->v[s].reuse, false, NULL) : NULL;
+        done = r != NULL;
+        sp_request_destroy(r);
         sp_prompt_destroy(p);
     }
     drop_asked(&a);
