@@ -96,6 +96,16 @@ static void say_rounding(doctor *d, const sp_ops *ops)
     doctor_number(f, "other_bits", rest);
 }
 
+/* other_kernels -- what else this CPU could compute with, or a better one, or NULL. */
+static const char *other_kernels(const sp_machine_opts *m, const char *name)
+{
+    const sp_ops *amx;
+    if (strcmp(name, "ref") == 0)
+        return "plain C, many times slower: a CPU with AVX2, or ARM with dot products, and a build for it";
+    if (m->cpu || strcmp(name, "vnni") != 0 || sp_ops_select("amx", &amx) != SP_OK) return NULL;
+    return "--cpu amx reads prompts faster, but writes answers slower, except of BF16 weights (F16: --amx-f16)";
+}
+
 static void say_kernels(doctor *d)
 {
     const sp_ops *ops;
@@ -105,11 +115,8 @@ static void say_kernels(doctor *d)
                    sp_error_detail());
         return;
     }
-    bool is_ref = strcmp(ops->name, "ref") == 0;
-    doctor_say(d, is_ref ? DOCTOR_WARNING : DOCTOR_OK, "kernels",
-               is_ref ? "plain C, many times slower: a CPU with AVX2, or ARM with dot products, and a build for it"
-                      : NULL,
-               "%s", ops->name);
+    const bool is_ref = strcmp(ops->name, "ref") == 0;
+    doctor_say(d, is_ref ? DOCTOR_WARNING : DOCTOR_OK, "kernels", other_kernels(m, ops->name), "%s", ops->name);
     say_rounding(d, ops);
 }
 

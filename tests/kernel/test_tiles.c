@@ -10,11 +10,11 @@
 #include "compute/x86/attend_tiles.h"
 #endif
 
-/* Rows of x for both ways to compute, ends of tiles, of runs of 256 rows and of stretches of 2560 columns. */
+/* Rows of x for both ways to compute, ends of tiles, of runs of 512 rows and of stretches of 1280 columns. */
 static const struct {
     int rows, cols, m;
 } sizes[] = {{40, 256, 1},  {33, 512, 2},   {32, 768, 3}, {70, 256, 16},
-             {9, 3072, 17}, {32, 2816, 33}, {5, 512, 47}, {40, 256, 259}};
+             {9, 3072, 17}, {32, 2816, 33}, {5, 512, 47}, {40, 256, 515}};
 
 static const sp_dtype types[] = {SP_Q8_0, SP_Q4_0, SP_Q4_1, SP_Q5_0,   SP_Q5_1,   SP_Q4_K, SP_Q5_K,
                                  SP_Q6_K, SP_Q2_K, SP_Q3_K, SP_IQ4_NL, SP_MXFP4, SP_BF16};

@@ -1,9 +1,9 @@
 /* tiles.c -- products of packed weights with AMX: weights and x rounded to bf16, sums in f32.
  *
- *   for rows of x in runs of 256
- *     for columns in stretches of 2560        x of a run and a stretch: 1.3 MB, in L2
- *       for panels of 32 outputs              their sums: 32 KB
- *         for blocks of 512 columns           rounded to bf16 once for the run: 32 KB, in L1
+ *   for rows of x in runs of 512
+ *     for columns in stretches of 1280        x of a run and a stretch: 1.3 MB, in L2
+ *       for panels of 32 outputs              their sums: 64 KB
+ *         for blocks of 256 columns           rounded to bf16 once for the run: 16 KB, in L1
  *           for 32 rows of x                  2 x 2 tiles of sums, loaded and stored once a block
  *
  * Up to FEW rows (decode): weights are rounded in registers and multiplied by FMAs, without a block. BF16, and F16
@@ -23,10 +23,11 @@
 
 enum {
     PAIRS = 16,          /* of columns in a group: the rows of a tile of weights */
-    BLOCK = 512 / 32,    /* groups */
-    STRETCH = 2560 / 32, /* groups */
-    RUN = 256,           /* rows of x */
+    BLOCK = 256 / 32,    /* groups */
+    STRETCH = 1280 / 32, /* groups */
+    RUN = 512,           /* rows of x */
     FEW = 2,
+    AHEAD = 32,          /* groups */
 };
 
 #if SP_EMULATE /* would take the compiler long */
@@ -142,6 +143,7 @@ typedef struct block16 {
 
 typedef struct group {
     const uint8_t *at;
+    size_t n_bytes;
     twice f;
 } group;
 
@@ -149,19 +151,27 @@ INLINE void open_group(sp_dtype type, const panel *p, int64_t i, group *g)
 {
     if (type == SP_BF16) {
         g->at = p->p + (size_t)i * sizeof(tiles16);
-        fetch(g->at + GROUPS * sizeof(tiles16), sizeof(tiles16));
+        g->n_bytes = sizeof(tiles16);
         return;
     }
     const uint8_t *head = p->p + (size_t)(i / GROUPS) * (p->l.head + GROUPS * p->l.group);
     factors_of f;
     g->at = head + p->l.head + (size_t)(i % GROUPS) * p->l.group;
-    fetch(g->at + GROUPS * p->l.group, p->l.group);
+    g->n_bytes = p->l.group;
     factors(type, head, g->at, &f);
     for (int half = 0; half < (in_halves(type) ? 2 : 1); half++)
         for (int k = 0; k < R / 8; k++) {
             g->f.scale[half][k] = vec_twice(f.scale[half] + 8 * k);
             if (has_min(type)) g->f.min[half][k] = vec_twice(f.min[half] + 8 * k);
         }
+}
+
+/* Prefetches a part of a later group into L2, beside each pair. L1 has too few buffers: on a Xeon, lines that come
+ * from memory into L1 made answers slower than none. */
+INLINE void fetch_ahead(const group *g, int s)
+{
+    for (size_t i = (size_t)s * SP_CACHE_LINE; i < g->n_bytes; i += PAIRS * SP_CACHE_LINE)
+        _mm_prefetch((const char *)g->at + AHEAD * g->n_bytes + i, _MM_HINT_T1);
 }
 
 INLINE __m512i field(const uint8_t *p, int shift, int mask)
@@ -203,8 +213,10 @@ INLINE void unpack16(sp_dtype type, const panel *p, int64_t first, int n, block1
         group g;
         open_group(type, p, first + i, &g);
         UNROLL
-        for (int s = 0; s < PAIRS; s++)
+        for (int s = 0; s < PAIRS; s++) {
+            fetch_ahead(&g, s);
             for (int v = 0; v < 2; v++) _mm512_store_si512((void *)to->of[i][v][s], pair(type, p, &g, s, v));
+        }
     }
 }
 
@@ -226,6 +238,7 @@ INLINE void few_rows(sp_dtype type, const int rows, const sp_matmul_packed_args 
             for (int v = 0; v < 2; v++) even[j][v] = odd[j][v] = vec_zero();
         UNROLL
         for (int s = 0; s < PAIRS; s++) {
+            fetch_ahead(&g, s);
             const __m512i w[2] = {pair(type, &p, &g, s, 0), pair(type, &p, &g, s, 1)};
             for (int j = 0; j < rows; j++) {
                 int32_t two;
@@ -325,6 +338,19 @@ static void two_tiles(const x_tile x[2], size_t at, const tiles16 *w, int n, flo
     tile_store(3, below[0] + VL, sizeof sums[0]);
 }
 
+/* fetch_sums -- fetches what the next panel adds to or overwrites in up to 32 rows of y. A row of y is far from the
+ * one before, so nothing else does. */
+static void fetch_sums(const sp_matmul_packed_args *a, const stretch *s, int64_t i, int64_t r)
+{
+    const int64_t end = SP_MIN(s->n, i + 2 * TILE_ROWS);
+    if (r + 2 * R > a->w->n_rows) return;
+    for (; i < end; i++) {
+        const float *y = a->y + (s->m + i) * a->w->n_rows + r + R;
+        vec_prefetch(y);
+        vec_prefetch(y + R / 2);
+    }
+}
+
 static void multiply_panel(const of_type *f, const sp_matmul_packed_args *a, const stretch *s, int64_t r)
 {
     block16 b;
@@ -340,7 +366,10 @@ static void multiply_panel(const of_type *f, const sp_matmul_packed_args *a, con
             f->unpack(a->w, r, s->first + g, n, &b);
         else
             w = (const tiles16 *)panel_at(SP_BF16, a->w, r).p + s->first + g;
-        for (; t + 2 <= s->n_tiles; t += 2) two_tiles(s->x + t, at, w, n, sums + t * TILE_ROWS);
+        for (; t + 2 <= s->n_tiles; t += 2) {
+            if (g == 0) fetch_sums(a, s, t * TILE_ROWS, r);
+            two_tiles(s->x + t, at, w, n, sums + t * TILE_ROWS);
+        }
         if (t < s->n_tiles) one_tile(s->x + t, at, w, n, sums + t * TILE_ROWS);
     }
     store_sums(a, s->m, s->m + s->n, r, sums);
