@@ -209,6 +209,34 @@ static void the_answer_to_a_notice_is_freed(void **state)
     canned_stop(&store);
 }
 
+/* -- namespaces ------------------------------------------------------------------------------------- */
+
+#define FOLDER(name) "<CommonPrefixes><Prefix>" name "/</Prefix></CommonPrefixes>"
+
+static void answer_with_folders(canned *c, const char *request, char *answer, size_t size)
+{
+    reply(answer, size, request, "200 OK",
+          "<L>" FOLDER("notes") FOLDER(SPACE) FOLDER(SPACE "0") FOLDER("x0112233445566778899aabbccddeeff") "</L>");
+}
+
+static sp_err take_space(void *user, const sp_digest *space)
+{
+    char *all = user;
+    for (int i = 0; i < 16; i++) sprintf(all + strlen(all), "%02x", space->b[i]);
+    strcat(all, " ");
+    return SP_OK;
+}
+
+static void a_namespace_is_a_folder_of_32_digits(void **state)
+{
+    char all[256] = "";
+    begin(answer_with_folders);
+    const sp_remote_site site = s3_site("s3://first");
+    assert_ok(sp_s3_each_space(&site, take_space, all));
+    assert_string_equal(all, SPACE " ");
+    canned_stop(&store);
+}
+
 /* -- cleaning ----------------------------------------------------------------------------------------- */
 
 static void answer_with_uploads(canned *c, const char *request, char *answer, size_t size)
@@ -249,6 +277,7 @@ int main(void)
         cmocka_unit_test(a_list_has_all_its_pages),
         cmocka_unit_test(what_comes_late_is_heard_of_once),
         cmocka_unit_test(the_answer_to_a_notice_is_freed),
+        cmocka_unit_test(a_namespace_is_a_folder_of_32_digits),
         cmocka_unit_test(uploads_of_more_than_a_day_are_stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
