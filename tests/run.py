@@ -266,6 +266,8 @@ def main() -> int:
     beside = ROOT.parent / "shared" / "data"
     if "SPOLIA_DATA" not in os.environ and beside.is_dir():
         os.environ["SPOLIA_DATA"] = str(beside)
+    home = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    os.environ.setdefault("SPOLIA_MODELS", str(home / "spolia" / "models"))  # published ones that were fetched
     cache = str(build / "test-cache")  # not the user's
     env = {**os.environ, "XDG_CACHE_HOME": cache, "ASAN_OPTIONS": "detect_leaks=1", "TSAN_OPTIONS": "halt_on_error=1"}
 

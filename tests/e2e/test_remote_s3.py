@@ -11,7 +11,7 @@ import pytest
 
 from conftest import ROOT, refuse, succeed
 from test_json import valid
-from test_remote import ask, sources, text_of, wait_for, wait_until_known
+from test_remote import ask, read_by_another, sources, text_of, wait_for, wait_until_known
 from test_remote_fill import cache, index, precompute  # noqa: F401 -- index is a fixture
 from serving import chat, servers
 from test_server_documents import register, send
@@ -79,10 +79,7 @@ def test_smaller_forms_are_read_by_everybody(store, replica):
         sizes[name] = sum(len(store.get(k)) for k in store.keys("copy")) - sum(sizes.values())
     assert sizes["Torin"] < 0.6 * sizes["Velm"] and sizes["Asker"] < sizes["Velm"] and sizes["Brin"] <= sizes["Torin"]
     for options in ([], ways["Brin"]):
-        late = replica(*options)
-        wait_until_known(late, 4)
-        again = {name: ask(late, name) for name in ways}
-        assert [sources(a) for a in again.values()] == [["remote"]] * 4
+        again = read_by_another(lambda: replica(*options), ways, 4)  # noqa: B023
         assert all(again[n]["choices"][0]["message"]["content"] == wanted[n] for n in ("Velm", "Asker"))
     assert (found := cache(store, "verify"))["copies"] == 4 and found["damaged"] == 0
 

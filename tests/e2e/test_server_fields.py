@@ -70,11 +70,13 @@ def test_openai_parses_a_class(server):
 
 def test_any_object_and_choices(server):
     ask = {**chat(max_tokens=500), **WARM}
-    _, answer = server.call("/v1/chat/completions", {**ask, "response_format": {"type": "json_object"}, "seed": 5})
-    choice = answer["choices"][0]
-    assert choice["message"]["content"].lstrip()[:1] == "{"
-    assert choice["finish_reason"] == "length" or isinstance(json.loads(choice["message"]["content"]), dict)
-    for field in ({"guided_choice": ["yes", "no"]}, {"structured_outputs": {"choice": ["yes", "no"]}}):
+    for field in ({"response_format": {"type": "json_object"}}, {"structured_outputs": {"json_object": True}}):
+        _, answer = server.call("/v1/chat/completions", {**ask, **field, "seed": 5})
+        choice = answer["choices"][0]
+        assert choice["message"]["content"].lstrip()[:1] == "{"
+        assert choice["finish_reason"] == "length" or isinstance(json.loads(choice["message"]["content"]), dict)
+    for field in ({"guided_choice": ["yes", "no"]},
+                  {"structured_outputs": {"choice": ["yes", "no"], "json_object": False}}):
         _, answer = server.call("/v1/chat/completions", {**ask, **field})
         assert answer["choices"][0]["message"]["content"] in ("yes", "no")
 

@@ -119,7 +119,7 @@ static sp_grammar *of_guided(srv_fields *f)
     }
     sp_grammar *g = of_guided_text(f, inner);
     if (g || f->failed) return g;
-    if (json_object_get(inner, "json_object")) return compile(f, json_name, &(sp_grammar_opts){0});
+    if (json_is_true(json_object_get(inner, "json_object"))) return compile(f, json_name, &(sp_grammar_opts){0});
     if (json_is_string(json)) { /* vLLM takes the schema as a text, too */
         json_t *parsed = json_loads(json_string_value(json), 0, NULL);
         g = srv_constrain_json(f, json_name, parsed);
