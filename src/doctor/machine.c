@@ -75,7 +75,9 @@ static void say_rounding(doctor *d, const sp_ops *ops)
     const int q8 = ops->pack_bytes ? ops->x_bits(SP_Q8_0) : 0;
     const int rest = ops->pack_bytes ? ops->x_bits(SP_Q4_0) : 0;
     json_t *f;
-    if (ops->rounds_weights)
+    if (d->o->ctx.machine.exact_products && (ops->rounds_weights || (rest > 0 && rest <= 8)))
+        f = doctor_say(d, DOCTOR_OK, "rounding", NULL, "inputs of products have 15 bits or more (--exact-products)");
+    else if (ops->rounds_weights)
         f = doctor_say(d, DOCTOR_OK, "rounding",
                        "a CPU with other kernels may choose another word where two are nearly as "
                        "likely; --exact-products computes with VNNI's kernels and is slower",
@@ -83,9 +85,6 @@ static void say_rounding(doctor *d, const sp_ops *ops)
                        ops->x_bits(SP_F16) ? ", F16 among them" : ", except beside F16 and F32");
     else if (rest == 0 || rest > 8)
         f = doctor_say(d, DOCTOR_OK, "rounding", NULL, "inputs of products have 16 bits or more");
-    else if (d->o->ctx.machine.exact_products)
-        f = doctor_say(d, DOCTOR_OK, "rounding", NULL,
-                       "inputs of products have 15 bits or more (--exact-products)");
     else
         f = doctor_say(d, DOCTOR_OK, "rounding",
                        "a CPU with other kernels may choose another word where two are nearly as "

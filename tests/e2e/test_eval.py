@@ -118,7 +118,7 @@ def test_the_likelihood_of_the_reference_answer(small, index, tmp_path):
     for off, again, full in zip(named(wrong, "off"), named(wrong, "fusion", "1"), named(wrong, "full")):
         # sums in another order, over tokens that the model finds very unlikely
         assert float(again["nll"]) == pytest.approx(float(off["nll"]), rel=5e-3)
-        assert float(again["kl_all"]) < 0.1 * float(full["kl_all"])
+        assert float(again["kl_all"]) < 0.1 * float(full["kl_all"]) + 1e-6
     cold = evaluate(index, tmp_path / "cold", *options, "--cold", questions=tmp_path / "wrong.jsonl")
     for warm, c in zip(named(wrong, "off"), named(cold, "off")):
         assert warm["nll"] == c["nll"]

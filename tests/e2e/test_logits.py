@@ -11,7 +11,7 @@ import json
 import numpy as np
 import pytest
 import cpus
-from conftest import EMULATED, refuse, run, succeed
+from conftest import CPU, EMULATED, refuse, run, succeed
 
 from reference.blocks import TYPES
 from reference.forward import forward, log_softmax, nmse, perplexity
@@ -137,7 +137,8 @@ def test_folders(preset, make_model, reference, tmp_path):
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_folders_of_other_types_and_in_shards(kind, n_shards, make_model, reference, tmp_path):
     model = make_model("tiny-llama3", kind, folder=True, n_shards=n_shards)
-    assert nmse(logits(tmp_path, model, TOKENS), reference(model)) < BOUND["f32"]
+    bound = ROUNDED[8] if kind == "bf16" and CPU == "amx" else BOUND["f32"]
+    assert nmse(logits(tmp_path, model, TOKENS), reference(model)) < bound
 
 
 def test_gguf_version_2(make_model, reference, tmp_path):

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "compute/kernels.h"
 #include "support/requests.h"
 
 static sp_request_opts plain_opts(int max_tokens)
@@ -197,6 +198,8 @@ static void logits_come_for_every_token(void **state)
     sp_context *c =
         open_with((sp_context_opts){.reuse.policy = "off", .n_batch = 24, .cache.kv_type = "f32"});
     heard h = {0};
+    const sp_ops *ops;
+    assert_ok(sp_ops_select(NULL, &ops));
     sp_request *r = hear_all(c, "012", 8, &h);
     const sp_result *got = sp_request_result(r);
     sp_prompt *p = prompt_of(c, "012", "Where?");
@@ -216,7 +219,7 @@ static void logits_come_for_every_token(void **state)
             differ += pow((double)h.logits[i][v] - (double)want[v], 2);
             norm += (double)want[v] * (double)want[v];
         }
-        assert_true(differ <= 1e-8 * norm);
+        assert_true(differ <= (ops->rounds_weights ? 1e-4 : 1e-8) * norm); /* bf16 rounds what hardly differs apart */
         for (int v = 0; v < h.n_vocab; v++) /* greedy: the best of them was chosen */
             assert_true(h.logits[i][v] <= h.logits[i][got->tokens[i]]);
     }
