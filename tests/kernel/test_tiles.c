@@ -253,8 +253,9 @@ static void step_open(step_world *w, uint64_t *seed, int width, int n_blocks, bo
         w->step.value_block[k / 16] = is_there ? block + head_bytes : NULL;
     }
     for (int r = 0; r < ROWS; r++) w->mask[r] = r == 3 ? 0 : r == 4 ? ~(uint64_t)0 : next_random(seed);
-    fill(seed, w->query[0], ROWS * WIDEST, tiny ? 6e-38f : 1);
-    for (int r = 0; r < ROWS && tiny; r++) w->query[0][r * width] = 0;
+    float *const queries = w->query[0];
+    fill(seed, queries, ROWS * WIDEST, tiny ? 6e-38f : 1);
+    for (int r = 0; r < ROWS && tiny; r++) queries[r * width] = 0;
     for (int r = 0; r < ROWS; r++)
         for (int k = 0; k < KEYS; k++) w->prob[r][k] = uniform(seed, 0, tiny ? 2e-33f : 256);
     fill(seed, w->out[0], ROWS * WIDEST, 1);
