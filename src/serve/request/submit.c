@@ -26,13 +26,13 @@ static sp_err check_submit(const sp_context *c, const sp_prompt *p, const sp_req
                        SP_MAX_TOP_LOGPROBS);
     if (o->n_scored < 0 || (o->n_scored && !o->scored))
         return sp_fail(SP_E_ARG, "scored: a list of %d tokens", o->n_scored);
+    if (o->n_scored > c->limits.n_ctx - p->n_tokens && p->n_tokens <= c->limits.n_ctx)
+        return sp_fail(SP_E_CONTEXT, "%d tokens to score after a prompt of %d do not fit the context of %d",
+                       o->n_scored, p->n_tokens, c->limits.n_ctx);
     for (int i = 0; i < o->n_scored; i++)
         if (o->scored[i] < 0 || o->scored[i] >= c->model->hp.n_vocab)
             return sp_fail(SP_E_ARG, "scored: token %d, id %d, is not in the vocabulary of %d", i, o->scored[i],
                            c->model->hp.n_vocab);
-    if (o->n_scored > c->limits.n_ctx - p->n_tokens && p->n_tokens <= c->limits.n_ctx)
-        return sp_fail(SP_E_CONTEXT, "%d tokens to score after a prompt of %d do not fit the context of %d",
-                       o->n_scored, p->n_tokens, c->limits.n_ctx);
     if (o->max_wait_ms < 0 || o->max_wait_ms > INT64_MAX / 1000)
         return sp_fail(SP_E_ARG, "max_wait_ms: %lld is out of range", (long long)o->max_wait_ms);
     if (p->n_tokens > c->limits.n_ctx)

@@ -377,7 +377,7 @@ static void identity_follows_the_parameters(void **state)
     for (int i = 0; i < N_CHANGES; i++) {
         sp_model other = *m;
         if (i == ARCH) other.hp.arch = "another";
-        if (i == LAYERS) other.hp.n_layers++;
+        if (i == LAYERS) other.hp.n_layers--;
         if (i == EPS) other.hp.norm_eps *= 2;
         if (i == ROPE) other.rope.magnitude += 1;
         assert_int_equal(sp_model_identify(&other, &none), SP_OK);

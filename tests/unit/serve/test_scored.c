@@ -105,7 +105,8 @@ static void bad_tokens_are_named(void **state)
     assert_int_equal(sp_request_submit(c, p, &(sp_request_opts){.scored = bad, .n_scored = 2}, &r), SP_E_ARG);
     assert_non_null(strstr(sp_error_detail(), "token 1"));
     assert_int_equal(sp_request_submit(c, p, &(sp_request_opts){.n_scored = 2}, &r), SP_E_ARG);
-    assert_int_equal(sp_request_submit(c, p, &(sp_request_opts){.scored = ids, .n_scored = 1 << 20}, &r), SP_E_ARG);
+    assert_int_equal(sp_request_submit(c, p, &(sp_request_opts){.scored = ids, .n_scored = 1 << 20}, &r),
+                     SP_E_CONTEXT);
     sp_prompt_destroy(p);
     close_clean(c);
 }
