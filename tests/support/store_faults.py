@@ -425,7 +425,7 @@ def error_page(status, code):
 class Errors(Fault):
     """It answers with 500 or 503, in turns."""
 
-    of, signs, proxied = "s3", ("SlowDown", "InternalError"), True
+    of, signs, proxied = "s3", (": 503", ": 500"), True  # HEAD is answered without the code
     pages = [error_page(503, "SlowDown"), error_page(500, "InternalError")]
 
     def __init__(self):

@@ -313,8 +313,9 @@ static void judge_status(sp_s3_way *w)
     else if (w->status == 401 || w->status == 403)
         fail(w, SP_E_IO, true, "%ld %s with the key of %.120s: %.100s", w->status, *e.code ? e.code : "no access",
              w->h->account.from, e.message);
-    else
-        fail(w, SP_E_IO, w->status >= 500 || w->status == 429, "%ld %s: %.160s", w->status, e.code, e.message);
+    else /* HEAD is answered without code and message */
+        fail(w, SP_E_IO, w->status >= 500 || w->status == 429, "%ld%s%s%s%.160s", w->status, *e.code ? " " : "",
+             e.code, *e.message ? ": " : "", e.message);
 }
 
 static void judge(sp_s3_way *w, CURLcode code)
