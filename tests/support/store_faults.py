@@ -466,7 +466,7 @@ class ObjectsDamaged(Fault):
 class ObjectsLocked(Fault):
     """The server's key is not valid any more."""
 
-    of, signs = "s3", ("InvalidAccessKeyId",)
+    of, signs = "s3", (": 403",)
 
     def begin(self, world):
         world.store.objects.verify("0")
