@@ -64,6 +64,21 @@ def test_heads_that_cannot(server):
     assert raw(server, "GET /health HTTP/1.0\r\n\r\n")[0] == 200
 
 
+@pytest.mark.parametrize("target, host, status", [
+    ("http://localhost/health", "localhost", 200), ("HTTP://localhost:1/v1/models?a=/b", "localhost", 200),
+    ("https://127.0.0.1/health", "other", 200), ("http://localhost?a=/b", "localhost", 200),
+    ("http://localhost/none", "localhost", 404), ("ftp://localhost/health", "localhost", 404),
+    ("http://other/health", "localhost", 403), ("http:///health", "localhost", 403),
+    ("http://localhost@other/health", "localhost", 403)])
+def test_an_absolute_target_is_read_by_its_path_and_names_the_host(server, target, host, status):
+    assert raw(server, f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")[0] == status
+
+
+def test_an_absolute_target_of_a_request_with_a_body(server):
+    status, body = raw(server, HEAD.replace("/v1", "http://localhost/v1") + LENGTH + "\r\n" + BODY)
+    assert status == 200 and json.loads(body)["object"] == "text_completion"
+
+
 @pytest.mark.parametrize("field, value", [
     ("typical_p", 0.9), ("truncate_prompt_tokens", 10), ("include_stop_str_in_output", True), ("tfs_z", 0.5), ("top_a", 0.1),
     ("samplers", ["top_k"]), ("lora", [{"id": 0, "scale": 1}]), ("mirostat", 2), ("add_generation_prompt", False),

@@ -90,6 +90,7 @@ struct srv_call {
     srv_server *s;
     struct MHD_Connection *connection;
     const char *method, *path, *version;
+    const char *authority; /* of an absolute target, with what follows it: names the host; NULL: the header does */
     const char *body; /* NUL-terminated, n bytes */
     size_t n;
     const srv_route *route;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -246,7 +247,21 @@ void srv_exchange_watch(const srv_call *call, srv_running r)
 /* The request line. */
 typedef struct line {
     const char *method, *path, *version;
+    const char *authority; /* of an absolute target, with what follows it; or NULL */
 } line;
+
+/* line_of -- the target is a path, or absolute: http://host/path, as clients of a proxy send it. */
+static line line_of(const char *method, const char *target, const char *version)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        const size_t n = strlen(schemes[i]);
+        if (strncasecmp(target, schemes[i], n) != 0) continue;
+        const char *path = strchr(target + n, '/');
+        return (line){method, path ? path : "/", version, target + n};
+    }
+    return (line){method, target, version, NULL};
+}
 
 static srv_call call_of(srv_exchanges *x, struct MHD_Connection *c, line l, request *r)
 {
@@ -255,6 +270,7 @@ static srv_call call_of(srv_exchanges *x, struct MHD_Connection *c, line l, requ
                       .method = l.method,
                       .path = l.path,
                       .version = l.version,
+                      .authority = l.authority,
                       .route = r->route,
                       .tenant = &r->tenant,
                       .salt = *r->tenant.salt ? r->tenant.salt : NULL,
@@ -302,7 +318,7 @@ static srv_sent on_request(void *user, struct MHD_Connection *c, const char *url
 {
     srv_exchanges *x = user;
     request *r = *context;
-    const line l = {method, url, version};
+    const line l = line_of(method, url, version);
     if (!r) {
         srv_memory_begin();
         *context = r = calloc(1, sizeof *r);

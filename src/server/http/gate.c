@@ -9,6 +9,7 @@
 #include "server/http/reply.h"
 
 #define NAME_SIZE    256
+#define HOST_SIZE    (NAME_SIZE + 16) /* with a port */
 #define METHODS_SIZE 96
 
 static const char *header(const srv_call *call, const char *name)
@@ -264,12 +265,20 @@ static bool take_body(const srv_call *call, srv_sent *sent)
     return false;
 }
 
+/* host_of -- the target of the request decides, then its header. NULL: neither names one. */
+static const char *host_of(const srv_call *call, char out[HOST_SIZE])
+{
+    if (!call->authority) return header(call, MHD_HTTP_HEADER_HOST);
+    snprintf(out, HOST_SIZE, "%.*s", (int)strcspn(call->authority, "/"), call->authority);
+    return out;
+}
+
 /* check_sender -- of the request: the name it uses for this server, and the page that it comes from. */
 static bool check_sender(const srv_call *call, srv_sent *sent)
 {
-    char why[NAME_SIZE];
+    char why[NAME_SIZE], buffer[HOST_SIZE];
     const srv_options *o = &call->s->o;
-    const char *host = header(call, MHD_HTTP_HEADER_HOST), *origin = header(call, MHD_HTTP_HEADER_ORIGIN);
+    const char *host = host_of(call, buffer), *origin = header(call, MHD_HTTP_HEADER_ORIGIN);
     if (!is_host_allowed(o, host)) {
         snprintf(why, sizeof why, "Host is \"%.100s\", which --allowed-hosts does not name", host);
         *sent = srv_reply_error(call->connection, 403, "Host", "host_not_allowed", why);
