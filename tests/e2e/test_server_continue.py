@@ -1,4 +1,5 @@
-"""An answer that has begun is continued: vLLM's continue_final_message, and a last message of Anthropic's assistant."""
+"""An answer that has begun is continued: vLLM's continue_final_message, and a last message of the assistant with
+Anthropic and Ollama."""
 import json
 
 import pytest
@@ -42,6 +43,8 @@ def test_the_answer_is_that_of_the_text(server):
     assert asked(server, stop=[said.split()[-1]])["choices"][0]["message"]["content"] == said[:said.rindex(said.split()[-1])]
     claude = server.call("/v1/messages", {**ASK, "model": "any"})[1]
     assert claude["content"] == [{"type": "text", "text": said}] and claude["usage"]["output_tokens"] == 12
+    ollama = server.call("/api/chat", {**ASK, "stream": False, "options": {"temperature": 0, "num_predict": 12}})[1]
+    assert ollama["message"]["content"] == said and ollama["prompt_eval_count"] == chat["usage"]["prompt_tokens"]
     n = server.call("/v1/messages/count_tokens", {"model": "any", "messages": MESSAGES})[1]["input_tokens"]
     assert n == chat["usage"]["prompt_tokens"] == claude["usage"]["input_tokens"] + claude["usage"]["cache_read_input_tokens"]
 
@@ -95,3 +98,7 @@ def test_the_error_of_another_path_and_of_a_call(server):
     use = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "tides", "input": {}}]}
     status, answer = server.call("/v1/messages", {"max_tokens": 1, "messages": [MESSAGES[0], use]})
     assert status == 400 and "tool_result" in answer["error"]["message"]
+    for calls, wanted in (([], 200), ([CALL], 400)):
+        messages = [MESSAGES[0], {**MESSAGES[1], "tool_calls": calls}]
+        status, answer = server.call("/api/chat", {"stream": False, "messages": messages, "options": {"num_predict": 1}})
+        assert status == wanted and (status == 200 or "results must follow" in answer["error"]), answer

@@ -188,18 +188,6 @@ static void read_messages(reading *r)
     }
 }
 
-/* read_end -- the answer continues a last message of the assistant. */
-static void read_end(reading *r, json_t *out)
-{
-    const json_t *m = json_array_get(r->messages, json_array_size(r->messages) - 1);
-    const char *role = json_string_value(json_object_get(m, "role"));
-    if (!role || strcmp(role, "assistant") != 0) return;
-    json_object_set_new(out, "continue_final_message", json_true());
-    if (json_object_get(m, "tool_calls"))
-        srv_fields_refuse(r->f, "messages", "messages: the last one has a block of type tool_use, and its tool_result "
-                                            "must follow");
-}
-
 /* -- tools and format ------------------------------------------------------------------------------- */
 
 static json_t *tools_of(srv_fields *f, const json_t *list)
@@ -280,7 +268,7 @@ json_t *srv_anthropic_body(srv_fields *f, bool *chat)
     if (strcmp(thinking, "enabled") == 0) json_object_set_new(out, "think", json_true());
     if (documents) json_array_extend(r.documents, (json_t *)documents);
     json_object_set_new(out, "messages", r.messages);
-    read_end(&r, out);
+    srv_body_continue(f, out, "messages: the last one has a block of type tool_use, and its tool_result must follow");
     if (json_array_size(r.documents)) json_object_set(out, "documents", r.documents);
     if (srv_field(f, "stop_sequences"))
         json_object_set(out, "stop", srv_field(f, "stop_sequences"));

@@ -54,6 +54,16 @@ json_t *srv_body_copy(const srv_fields *f, const char *const *replaced, size_t n
     return o;
 }
 
+void srv_body_continue(srv_fields *f, json_t *body, const char *why)
+{
+    const json_t *messages = json_object_get(body, "messages");
+    const json_t *m = json_array_get(messages, json_array_size(messages) - 1);
+    const char *role = json_string_value(json_object_get(m, "role"));
+    if (!role || strcmp(role, "assistant") != 0) return;
+    json_object_set_new(body, "continue_final_message", json_true());
+    if (json_array_size(json_object_get(m, "tool_calls"))) srv_fields_refuse(f, "messages", "%s", why);
+}
+
 const char *srv_job_key(const srv_job *j)
 {
     return j->id + strcspn(j->id, "-") + 1;

@@ -43,6 +43,9 @@ srv_sent srv_dialect_error(const srv_call *call, const srv_dialect *dialect, int
 /* -- parts of readers -- */
 /* srv_body_copy -- the body without fields that mean something else in a chat. */
 json_t *srv_body_copy(const srv_fields *f, const char *const *replaced, size_t n);
+/* srv_body_continue -- lets the answer continue a last message of the assistant in a chat's body, which may have no
+ * calls: `why` is the error then. */
+void srv_body_continue(srv_fields *f, json_t *body, const char *why);
 
 /* -- parts of writers -- */
 /* srv_job_key -- the part that all ids of a request share. */

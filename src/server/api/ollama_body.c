@@ -130,6 +130,7 @@ json_t *srv_ollama_chat_body(srv_fields *f, bool *chat)
         json_array_append_new(messages,
                               read_message(f, json_array_get(list, i), i, &n_calls, &n_results));
     json_object_set_new(out, "messages", messages);
+    srv_body_continue(f, out, "messages: the last one has tool_calls, and their results must follow");
     if (json_array_size(srv_field_list(f, "tools")) == 0) json_object_del(out, "tools");
     refuse_others(f);
     read_options(f, out);
