@@ -49,6 +49,36 @@ def test_the_answer_is_that_of_the_text(server):
     assert n == chat["usage"]["prompt_tokens"] == claude["usage"]["input_tokens"] + claude["usage"]["cache_read_input_tokens"]
 
 
+@pytest.mark.parametrize("more", [{}, {"continue_final_message": False, "add_generation_prompt": True}])
+def test_an_echo_is_the_text_that_the_answer_continues(server, more):
+    """vLLM: also where the answer is another turn."""
+    begun = [MESSAGES[0], {"role": "assistant", "content": [{"type": "text", "text": "Thé keeper"}, {"type": "text", "text": "is"}]}]
+    fields = {"messages": begun, "logprobs": True, "n": 2, "documents": ["The keeper is called Anna Berg."], "citations": True, **more}
+    plain, echoed = asked(server, **fields)["choices"], asked(server, echo=True, **fields)["choices"]
+    stream = [json.loads(line[6:]) for line in asked(server, echo=True, stream=True, **fields).split("\n") if line.startswith("data: {")]
+    for i in range(2):
+        said = "Thé keeper\nis" + plain[i]["message"]["content"]
+        assert echoed[i]["message"]["content"] == said and echoed[i]["logprobs"] == plain[i]["logprobs"]
+        pieces = [c["delta"].get("content", "") for e in stream for c in e["choices"] if c["index"] == i]
+        assert "".join(pieces) == said and pieces[0] == "Thé keeper\nis"
+        assert [c["start"] - len("Thé keeper\nis".encode()) for c in echoed[i]["citations"]] == [c["start"] for c in plain[i]["citations"]]
+        assert echoed[i]["citations"][-1]["end"] == len(said.encode())
+
+
+def test_an_echo_of_another_message_is_nothing(server):
+    fields = {"messages": MESSAGES[:1], "continue_final_message": False, "add_generation_prompt": True}
+    assert asked(server, echo=True, **fields)["choices"] == asked(server, **fields)["choices"]
+    status, answer = server.call("/v1/responses", {"input": "Who is the keeper?", "max_output_tokens": 4, "echo": True})
+    assert status == 400 and answer["error"]["param"] == "echo"
+
+
+def test_an_echo_comes_before_a_call(server):
+    fields = {"tools": [TIDES], "tool_choice": "required", "max_tokens": 200, "ignore_eos": False}
+    message = asked(server, echo=True, **fields)["choices"][0]["message"]
+    assert message["content"] == "The keeper is" and message["tool_calls"] == [{**c, "id": message["tool_calls"][0]["id"]} for c in
+        asked(server, **fields)["choices"][0]["message"]["tool_calls"]]
+
+
 def test_documents_are_reused_and_cited(server):
     fields = {"documents": [{"text": "The keeper is called Anna Berg."}, {"text": "Boats leave at nine."}], "citations": True}
     first, second = asked(server, **fields), asked(server, **fields)

@@ -159,7 +159,7 @@ json_t *srv_answer_explanation(const srv_job *j)
 
 /* -- a whole answer -------------------------------------------------------------------------------- */
 
-/* with_echo -- the prompt before a text (consumed). */
+/* with_echo -- the echo before a text (consumed). */
 static json_t *with_echo(const char *echo, json_t *text)
 {
     json_t *whole = json_sprintf("%s%s", echo, json_string_value(text));
@@ -190,7 +190,9 @@ static json_t *message_json(const srv_job *j, int i, bool *calls)
     *calls = json_array_size(v) > 0 && !said.calls.open;
     if (said.calls.open) json_array_append(v, said.calls.open);
     const bool any = json_array_size(v) > 0 || j->task.tools.must;
-    json_t *content = any && said.n_text == 0 ? json_null() : srv_text_json(said.text, said.n_text);
+    const char *echo = srv_job_echo(j, i);
+    json_t *content = any && said.n_text == 0 && !echo ? json_null() : srv_text_json(said.text, said.n_text);
+    if (echo) content = with_echo(echo, content);
     json_t *m = json_pack("{s:s, s:o}", "role", "assistant", "content", content), *list = json_array();
     if (said.n_thought) json_object_set_new(m, "reasoning_content", srv_text_json(said.thought, said.n_thought));
     for (size_t k = 0; k < json_array_size(v); k++)

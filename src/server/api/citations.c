@@ -153,10 +153,12 @@ void srv_citations_add(const srv_job *j, int choice, json_t *to)
     source *v = j->task.reply.citations ? calloc(d->n + 1, sizeof *v) : NULL;
     if (!v) return;
     json_t *list = json_array();
+    const char *echo = srv_job_echo(j, choice);
+    const size_t at = echo ? strlen(echo) : 0; /* where the text begins */
     for (size_t from = 0, end; r->looks && r->text[from]; from = end) {
         end = sentence_end(r->text, from);
-        json_array_append_new(list, json_pack("{s:I, s:I, s:o}", "start", (json_int_t)from, "end", (json_int_t)end,
-                                              "sources", sources_json(r, d, from, end, v)));
+        json_array_append_new(list, json_pack("{s:I, s:I, s:o}", "start", (json_int_t)(at + from), "end",
+                                              (json_int_t)(at + end), "sources", sources_json(r, d, from, end, v)));
     }
     json_object_set_new(to, "citations", list);
     free(v);

@@ -4,9 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/chat.h"
 #include "server/api/logprobs.h"
 #include "server/api/messages.h"
+#include "server/http/memory.h"
 #include "server/http/reply.h"
+
+/* begun -- of the assistant's last message. NULL: there is none, or out of memory. */
+static char *begun(srv_fields *f)
+{
+    json_t *messages = srv_chat_read(f, srv_field(f, "messages"));
+    const json_t *m = json_array_get(messages, json_array_size(messages) - 1);
+    const char *role = json_string_value(json_object_get(m, "role"));
+    char *text = NULL;
+    if (role && strcmp(role, "assistant") == 0) {
+        text = strdup(json_string_value(json_object_get(m, "content")));
+        if (!text) srv_memory_lost();
+    }
+    json_decref(messages);
+    return text;
+}
 
 static char *text_of(const srv_call *call, const json_t *prompt)
 {
@@ -96,6 +113,10 @@ bool srv_echo_read(const srv_call *call, const srv_task *t, srv_fields *f, int i
 {
     *out = (srv_echo){0};
     if (!t->reply.echo) return true;
+    if (t->chat) {
+        out->text = begun(f);
+        return !f->failed;
+    }
     const json_t *prompt = srv_prompt_item(f, i);
     out->text = text_of(call, prompt);
     if (!out->text) srv_fields_refuse(f, "echo", "out of memory for the echo");

@@ -1,5 +1,5 @@
-/* echo.h -- the prompt of a completion as the beginning of its text, with the probabilities of its
- * tokens. */
+/* echo.h -- what a text begins with if asked: that of a completion with its prompt, and the probabilities of its
+ * tokens; that of a chat with a last message of the assistant, as in vLLM. */
 #ifndef SP_SERVER_API_ECHO_H
 #define SP_SERVER_API_ECHO_H
 
@@ -7,7 +7,7 @@
 #include "server/http/call.h"
 
 typedef struct srv_echo {
-    char *text; /* NULL: no echo */
+    char *text; /* NULL: nothing */
     sp_token_logprob
         *tokens; /* [n, 1 + top_logprobs], where the task asks for them; the first token has
                                  no probability: NaN */

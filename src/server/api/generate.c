@@ -227,13 +227,19 @@ static srv_verdict charge(const srv_call *call, const srv_task *t, const parts *
     return v;
 }
 
+/* drop_texts -- frees those that no job has taken. */
+static void drop_texts(parts *p)
+{
+    for (int i = 0; i < SRV_MAX_N; i++) srv_echo_fini(&p->echoes[i]);
+    srv_documents_fini(&p->documents);
+}
+
 /* drop_all -- frees what no job has taken. */
 static void drop_all(parts *p, srv_task *t, json_t *body)
 {
     drop_prompts(p);
     srv_task_fini(t);
-    for (int i = 0; i < SRV_MAX_N; i++) srv_echo_fini(&p->echoes[i]);
-    srv_documents_fini(&p->documents);
+    drop_texts(p);
     json_decref(body);
 }
 
@@ -321,7 +327,7 @@ static bool begin(ahead *a)
         a->runs = a->err == SP_OK;
         if (!a->runs) srv_fields_refuse(a->f, "", "%s", sp_error_detail());
     } else {
-        srv_documents_fini(&p.documents);
+        drop_texts(&p);
     }
     drop_prompts(&p);
     return a->runs;

@@ -166,6 +166,7 @@ json_t *srv_responses_body(srv_fields *f, bool *chat)
     json_object_set_new(o, "messages", messages);
     const json_t *tools = srv_field_list(f, "tools"),
                  *format = json_object_get(srv_field_object(f, "text"), "format");
+    if (srv_field_bool(f, "echo", false)) srv_fields_refuse(f, "echo", "echo is not supported in a response");
     srv_field_int(f, "max_output_tokens", 0, 0, INT32_MAX); /* -1, which chats may have, is refused */
     if (srv_field(f, "max_output_tokens"))
         json_object_set(o, "max_tokens", srv_field(f, "max_output_tokens"));

@@ -69,11 +69,13 @@ static json_t *piece(srv_job *j, srv_choice *from, json_t *text, const char *fin
     return event(j, c);
 }
 
+/* write_role -- of a chat's choice, with what its text begins with. */
 static bool write_role(srv_job *j, int index)
 {
+    const char *echo = srv_job_echo(j, index);
     return write_event(
         j, event(j, json_pack("{s:i, s:{s:s, s:s}, s:n, s:n}", "index", index, "delta", "role",
-                              "assistant", "content", "", "logprobs", "finish_reason")));
+                              "assistant", "content", echo ? echo : "", "logprobs", "finish_reason")));
 }
 
 static bool write_error(srv_job *j, const sp_result *r)
@@ -172,7 +174,7 @@ static bool write_said(srv_job *j, srv_choice *c)
 static bool write_choice(srv_job *j, srv_choice *c)
 {
     if (!c->begun && j->task.chat && !write_role(j, c->index)) return false;
-    const char *echo = srv_job_echo(j, c->index);
+    const char *echo = j->task.chat ? NULL : srv_job_echo(j, c->index);
     if (!c->begun && echo && !write_event(j, piece(j, c, srv_text_json(echo, strlen(echo)), NULL)))
         return false;
     c->begun = true;

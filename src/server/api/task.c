@@ -332,7 +332,7 @@ void srv_task_read(srv_task *t, srv_fields *f, const srv_options *o)
     read_place(t, f);
     read_sampling(t, f, o);
     t->min_tokens = (int)srv_field_int(f, "min_tokens", 0, 0, MOST_TOKENS);
-    t->reply.echo = !t->chat && srv_field_bool(f, "echo", false);
+    t->reply.echo = srv_field_bool(f, "echo", false);
     read_bias(t, f);
     read_logprobs(t, f);
     read_stop(t, f);

@@ -13,7 +13,7 @@ typedef struct srv_reply_opts {
     bool stream, include_usage;
     bool progress;  /* a stream says how much of the prompt is computed */
     bool citations; /* chats: what each sentence looks at */
-    bool echo;      /* completions: the text begins with the prompt */
+    bool echo;      /* the text begins with the prompt; of a chat, with a last message of the assistant */
     bool logprobs;
     int top_logprobs;
 } srv_reply_opts;
