@@ -41,6 +41,7 @@ static void open(cited *c, const char *text, const char *looks)
                                             .n_segments = N_SEGMENTS};
     c->job.choices[0].request = &c->request;
     c->job.documents = (srv_documents){.v = c->documents, .n = 3};
+    c->job.task.n = 1;
     c->job.task.reply.citations = true;
 }
 
