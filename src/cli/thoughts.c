@@ -74,7 +74,7 @@ static cli_view find_close(cli_view v, size_t *held)
     return first;
 }
 
-static void split_tags(bool opened, cli_view v, bool grows, thoughts_parts *out)
+static void split_tags(thoughts_form form, cli_view v, bool grows, thoughts_parts *out)
 {
     cli_view at = v;
     out->text = v;
@@ -83,8 +83,12 @@ static void split_tags(bool opened, cli_view v, bool grows, thoughts_parts *out)
         out->text.n = 0;
         return;
     }
-    if (!take_open(&at) && !opened) return;
-    cli_view_skip_space(&at);
+    const bool opens = take_open(&at);
+    if (!opens && form == THOUGHTS_TAGS) return;
+    if (!opens && form == THOUGHTS_WITHIN)
+        at = v;
+    else
+        cli_view_skip_space(&at);
     size_t held;
     cli_view rest = find_close(at, &held);
     out->thought = (cli_view){at.s, at.n - rest.n};
@@ -183,8 +187,8 @@ bool thoughts_split(thoughts_form form, cli_view answer, bool grows, thoughts_ta
     *out = (thoughts_parts){.thought = {answer.s, 0}, .text = {answer.s, 0}};
     if (form == THOUGHTS_CHANNELS && answer.n && begins_message(&answer, grows))
         return split_channels(answer, grows, take, user, out);
-    if (form == THOUGHTS_TAGS || form == THOUGHTS_OPENED)
-        split_tags(form == THOUGHTS_OPENED, answer, grows, out);
+    if (form == THOUGHTS_TAGS || form == THOUGHTS_OPENED || form == THOUGHTS_WITHIN)
+        split_tags(form, answer, grows, out);
     else
         out->text = answer;
     return true;

@@ -18,10 +18,11 @@ typedef enum thoughts_form {
     THOUGHTS_NONE,
     THOUGHTS_TAGS,
     THOUGHTS_OPENED, /* the same, and the prompt ends with <think> */
+    THOUGHTS_WITHIN, /* the same, and the prompt ends within thoughts, which the answer continues with any blank */
     THOUGHTS_CHANNELS,
 } thoughts_form;
 
-/* thoughts_of_template -- the form that a template (Jinja, or NULL) uses; never OPENED. */
+/* thoughts_of_template -- the form that a template (Jinja, or NULL) uses; never OPENED or WITHIN. */
 thoughts_form thoughts_of_template(const char *jinja);
 
 /* A message of an answer with channels. */

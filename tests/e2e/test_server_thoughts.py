@@ -130,6 +130,17 @@ def test_a_template_may_open_thoughts(tmp_path):
         assert message["content"] == "It is nine." and "reasoning_content" not in message
 
 
+def test_thoughts_that_have_begun_are_continued_with_their_blank(tmp_path):
+    with start("tags", tmp_path) as s:
+        begun = {"messages": [{"role": "user", "content": "Who is the keeper?"}, {"role": "assistant", "content": "<think>The keeper is"}],
+                 "continue_final_message": True, "temperature": 0, "max_tokens": 12, "ignore_eos": True}
+        text = s.call("/v1/chat/completions", {**begun, "reasoning_format": "none"})[1]["choices"][0]["message"]["content"]
+        message = s.call("/v1/chat/completions", begun)[1]["choices"][0]["message"]
+        assert text.startswith(" ") and (message["reasoning_content"], message["content"]) == (text.rstrip(), "")
+        assert "".join(e["choices"][0]["delta"].get("reasoning_content", "") for e in events(s, "/v1/chat/completions", begun)
+                       if e["choices"]) == text.rstrip()
+
+
 def test_a_model_without_thoughts_is_not_asked_for_them(tmp_path):
     with start("none", tmp_path) as s:
         status, answer = s.call("/v1/messages", {**chat(max_tokens=4), "thinking": {"type": "enabled"}})

@@ -88,9 +88,9 @@ void srv_said_of(const srv_job *j, int i, srv_said *found)
         text = r->text;
         n = strlen(text);
     }
-    const bool opened = c->in_thought && j->task.thoughts == THOUGHTS_TAGS;
-    srv_said_read(&j->task.tools, opened ? THOUGHTS_OPENED : j->task.thoughts, text, n,
-                  r ? srv_end_of(r) : SRV_GROWS, found);
+    thoughts_form form = j->task.thoughts;
+    if (c->in_thought && form == THOUGHTS_TAGS) form = j->task.continues ? THOUGHTS_WITHIN : THOUGHTS_OPENED;
+    srv_said_read(&j->task.tools, form, text, n, r ? srv_end_of(r) : SRV_GROWS, found);
 }
 
 bool srv_stream_line(srv_job *j, json_t *o)

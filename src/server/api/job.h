@@ -22,7 +22,7 @@ typedef struct srv_choice {
     int index;
     sp_request *request;
     char *text; /* [n] of a stream; `taken` bytes of what it says have been sent, [0, seen) was looked at */
-    bool in_thought; /* the prompt ends with the mark that opens thoughts */
+    bool in_thought; /* the prompt ends with the mark that opens thoughts, or within thoughts */
     size_t n, cap, taken, seen;
     size_t thought_taken; /* bytes of its thoughts that have been sent; then `taken` counts only its text */
     sp_token_logprob *tokens; /* [n_tokens, 1 + top_logprobs], where the task asks for them */

@@ -114,11 +114,12 @@ static void read_stop_tokens(srv_task *t, srv_fields *f)
 }
 
 /* read_continue -- messages.h reads what a chat continues. */
-static void read_continue(const srv_task *t, srv_fields *f)
+static void read_continue(srv_task *t, srv_fields *f)
 {
-    const bool continues = srv_field_bool(f, "continue_final_message", false);
-    if (continues && !t->chat) srv_fields_refuse(f, "continue_final_message", "continue_final_message needs a chat");
-    if (!srv_field_bool(f, "add_generation_prompt", true) && !continues)
+    t->continues = srv_field_bool(f, "continue_final_message", false);
+    if (t->continues && !t->chat)
+        srv_fields_refuse(f, "continue_final_message", "continue_final_message needs a chat");
+    if (!srv_field_bool(f, "add_generation_prompt", true) && !t->continues)
         srv_fields_refuse(f, "add_generation_prompt", "add_generation_prompt: false needs continue_final_message");
 }
 

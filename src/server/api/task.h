@@ -50,6 +50,7 @@ typedef struct srv_task {
     srv_stops stop;
     const char *suffix; /* completions: text that follows the answer; NULL: none */
     bool ignore_end; /* continue after an end token */
+    bool continues;  /* the last message of a chat */
     sp_reuse_opts reuse;
     const char *decode;  /* of the body; NULL: the context's */
     bool own_reuse;      /* `reuse` instead of the context's */
