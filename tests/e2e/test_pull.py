@@ -1,4 +1,5 @@
 """`spolia pull` and -m hf:ORG/REPO against a small hub; and what -m says of what is no model."""
+import fcntl
 import json
 import os
 import subprocess
@@ -129,6 +130,32 @@ def test_a_damaged_list_of_models_stays_as_it_is(hub, user, damage, said):
     listed.rmdir() if changed is None else listed.unlink()
     hub.seen.clear()
     assert succeed("pull", "org/one").strip() == path and sorted(p.name for p in listed.parent.iterdir()) == ["c0ffee000000", "pulled.json"]
+
+
+def test_two_pulls_at_once_both_enter_what_they_have(hub, user):
+    hub.meanwhile = lambda: succeed("pull", "-q", "org/demo-GGUF:Q4_K")
+    path = succeed("pull", "org/demo-GGUF:Q8_0").strip()
+    listed = json.loads((user / "org/demo-GGUF/pulled.json").read_text())
+    assert listed["names"] == {t: f"c0ffee000000/demo-{t}.gguf" for t in ("Q4_K", "Q8_0")} and len(listed["files"]) == 2
+    assert path.endswith(listed["names"]["Q8_0"])
+
+
+def test_a_pull_waits_while_another_enters_what_it_has(hub, user):
+    folder = user / "org/one"
+    folder.mkdir(parents=True)
+    lock = os.open(folder, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    pull = subprocess.Popen([PROGRAM, "pull", "-q", "org/one"], stdout=subprocess.PIPE)
+    try:
+        while not (folder / "c0ffee000000/only.gguf").exists():
+            time.sleep(0.01)
+        time.sleep(0.3)
+        assert pull.poll() is None and not (folder / "pulled.json").exists()
+        (folder / "pulled.json").write_text('{"version": 1, "names": {"Q4_0": "x"}, "files": {}}')
+    finally:
+        os.close(lock)
+    assert pull.wait(60) == 0
+    assert json.loads((folder / "pulled.json").read_text())["names"] == {"": "c0ffee000000/only.gguf", "Q4_0": "x"}
 
 
 def test_json(hub, user):

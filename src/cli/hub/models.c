@@ -3,11 +3,14 @@
  *   pulled.json   {"version": 1, "revision": COMMIT, "names": {"": "0123456789ab/x.gguf", "Q4_0": ...},
  *                  "files": {HASH: "0123456789ab/x.gguf", ...}}
  *
- * A name is entered when its files are complete. A file that another revision has, too, is linked, not downloaded. */
+ * A name is entered when its files are complete. A file that another revision has, too, is linked, not downloaded.
+ * Pulls at the same time enter what they have one after the other: each locks the folder, and reads the list again. */
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -109,7 +112,8 @@ typedef struct pulling {
     const hub_file *file; /* NULL: a folder */
     char folder[4096];    /* of the repository */
     char revision[16];    /* folder of the commit in it */
-    json_t *manifest;
+    json_t *manifest;     /* as it was at the beginning */
+    json_t *files;        /* to enter into it */
     progress progress;
     int64_t n_bytes; /* downloaded */
 } pulling;
@@ -118,8 +122,9 @@ typedef struct pulling {
 static bool take_known(pulling *u, const hub_file *f, const char *to)
 {
     char other[4200];
-    json_t *files = json_object_get(u->manifest, "files");
-    const char *old = *f->hash ? json_string_value(json_object_get(files, f->hash)) : NULL;
+    const json_t *listed = json_object_get(json_object_get(u->manifest, "files"), f->hash),
+                 *got = json_object_get(u->files, f->hash);
+    const char *old = *f->hash ? json_string_value(got ? got : listed) : NULL;
     struct stat st;
     if (!is_there(u->folder, old, other, sizeof other)) return false;
     if (stat(other, &st) != 0 || st.st_size != f->size) return false;
@@ -146,8 +151,7 @@ static bool pull_file(pulling *u, const hub_file *f)
         if (!hub_download_file(&d)) return false;
         u->n_bytes += f->size;
     }
-    if (*f->hash)
-        json_object_set_new(json_object_get(u->manifest, "files"), f->hash, json_string(relative));
+    if (*f->hash) json_object_set_new(u->files, f->hash, json_string(relative));
     return true;
 }
 
@@ -162,29 +166,43 @@ static void say_begin(const pulling *u)
                 u->file ? u->file->path : "", u->site.endpoint, show_size(size, bytes));
 }
 
+/* enter -- into the list as it is now. named: what the name means, or NULL. */
+static bool enter(const pulling *u, const char *named)
+{
+    const int folder = open(u->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) return errno == ENOENT || (cli_fail_with("%s: %s", u->folder, strerror(errno)), false);
+    while (flock(folder, LOCK_EX) != 0 && errno == EINTR) {} /* a file system without locks: two pulls may collide */
+    json_t *now = manifest_read(u->folder);
+    bool good = now && json_object_update(json_object_get(now, "files"), u->files) == 0;
+    if (good && named) {
+        json_object_set_new(json_object_get(now, "names"), u->p->name.quant, json_string(named));
+        json_object_set_new(now, "revision", json_string(u->list.commit));
+    }
+    if (now && !good) cli_fail_with("out of memory");
+    good = good && manifest_write(u->folder, now);
+    json_decref(now);
+    close(folder);
+    return good;
+}
+
 /* pull_files -- all that are wanted; then the name is entered. */
 static bool pull_files(pulling *u, char *path, size_t size)
 {
     char relative[300];
     snprintf(u->revision, sizeof u->revision, "%.12s", u->list.commit);
-    u->manifest = manifest_read(u->folder); /* what another pull has entered meanwhile, too */
+    u->manifest = manifest_read(u->folder);
     if (!u->manifest) return false;
+    u->files = json_object();
+    if (!u->files) return cli_fail_with("out of memory"), false;
     say_begin(u);
     progress_begin(&u->progress, u->p->quiet, SP_LOG_WARN);
     bool good = true;
     for (size_t i = 0; i < u->list.n && good; i++)
         if (u->list.v[i].wanted) good = pull_file(u, &u->list.v[i]);
     progress_end(&u->progress);
-    if (good) {
-        snprintf(relative, sizeof relative, "%s%s%s", u->revision, u->file ? "/" : "",
-                 u->file ? u->file->path : "");
-        json_object_set_new(json_object_get(u->manifest, "names"), u->p->name.quant,
-                            json_string(relative));
-        json_object_set_new(u->manifest, "revision", json_string(u->list.commit));
-    }
-    struct stat
-        st; /* what is complete is known to the next command, also when something else failed */
-    if (stat(u->folder, &st) == 0) good = manifest_write(u->folder, u->manifest) && good;
+    snprintf(relative, sizeof relative, "%s%s%s", u->revision, u->file ? "/" : "", u->file ? u->file->path : "");
+    /* what is complete is known to the next command, also when something else failed */
+    good = enter(u, good ? relative : NULL) && good;
     if (good && !u->p->quiet && u->n_bytes == 0)
         fprintf(stderr, "spolia: all of it is there already\n");
     return good && is_there(u->folder, relative, path, size);
@@ -202,6 +220,7 @@ bool hub_pull_model(const hub_pull *p, char *path, size_t size)
                 hub_list_read(&u.site, p->name.repo, p->revision, &u.list) &&
                 hub_choose(&p->name, &u.list, &u.file) && pull_files(&u, path, size);
     json_decref(u.manifest);
+    json_decref(u.files);
     hub_list_fini(&u.list);
     hub_site_close(&u.site);
     return good;
