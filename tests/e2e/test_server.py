@@ -335,7 +335,7 @@ def test_what_reading_takes_is_said_before_and_after(start):
     measured = s.call("/props")[1]["prefill"]
     assert measured["measured"]
     assert 0.4 < sorted(ratios[-5:])[2] < 2.5, ratios
-    assert guess["ms_per_token"] / 30 < measured["ms_per_token"] < guess["ms_per_token"] * 30 # a busy machine
+    assert guess["ms_per_token"] / 300 < measured["ms_per_token"] < guess["ms_per_token"] * 300  # a busy machine; a wrong unit is 1000
     assert s.call("/v1/completions", {"model": "any", "prompt": "No token.", "max_tokens": 0})[1]["timings"]["cold_ms"] is None
 
 
