@@ -47,8 +47,8 @@ const char *cli_error_name(sp_err err);
  * {"error": {"code": ..., "message": ...}} on standard output. */
 void cli_fail_as_json(void);
 
-/* cli_lose_output -- an error message in place of what should have been printed. */
-void cli_lose_output(const char *why);
+/* cli_lose_output -- an error message, "what: why", in place of what should have been printed. */
+void cli_lose_output(const char *what, const char *why);
 /* cli_check_output -- flushes standard output. Returns `code`, or 1 after an error message when what
  * was printed could not be written, or was lost before. */
 int cli_check_output(int code);

@@ -80,10 +80,10 @@ void cli_warn(const char *fmt, ...)
     va_end(ap);
 }
 
-void cli_lose_output(const char *why)
+void cli_lose_output(const char *what, const char *why)
 {
     is_output_lost = true;
-    cli_fail_with("%s", why);
+    cli_fail_with("%s: %s", what, why);
 }
 
 int cli_check_output(int code)

@@ -10,16 +10,14 @@
 #include "cli/cli.h"
 #include "cli/json.h"
 
-static atomic_bool lacks_memory; /* an allocation has failed since the last value was printed */
-static _Thread_local unsigned n_failed; /* allocations of this thread */
+/* Allocations that have failed: all of them, and those before the last value was made a text. */
+static atomic_uint n_failed, n_before;
 
 static void *allocate(size_t n)
 {
     void *p = malloc(n);
-    if (p) return p;
-    lacks_memory = true;
-    n_failed++;
-    return NULL;
+    if (!p) n_failed++;
+    return p;
 }
 
 void cli_watch_json(void)
@@ -27,15 +25,25 @@ void cli_watch_json(void)
     sp_json_watch(allocate);
 }
 
-void cli_print_json(json_t *value, size_t flags)
+char *cli_json_text(const json_t *value, size_t flags, const char **why)
 {
     char *text = value ? json_dumps(value, flags) : NULL;
-    if (atomic_exchange(&lacks_memory, false))
-        cli_lose_output("the result as JSON: out of memory");
-    else if (!text)
-        cli_lose_output("the result as JSON: a text in it is not UTF-8");
-    else
+    const unsigned n = n_failed;
+    const bool lacks_memory = atomic_exchange(&n_before, n) != n;
+    if (text && !lacks_memory) return text;
+    free(text);
+    *why = lacks_memory ? CLI_NO_MEMORY : "a text in it is not UTF-8";
+    return NULL;
+}
+
+void cli_print_json(json_t *value, size_t flags)
+{
+    const char *why;
+    char *text = cli_json_text(value, flags, &why);
+    if (text)
         puts(text);
+    else
+        cli_lose_output("the result as JSON", why);
     free(text);
     json_decref(value);
 }
@@ -48,7 +56,7 @@ json_t *cli_read_json(const char *where, const char *text, size_t flags)
     if (value && n_failed == before) return value;
     json_decref(value);
     if (n_failed != before)
-        cli_fail_with("%s: out of memory", where);
+        cli_fail_with("%s: " CLI_NO_MEMORY, where);
     else if (strchr(text, '\n'))
         cli_fail_with("%s: line %d: %s", where, why.line, why.text);
     else
@@ -67,10 +75,11 @@ static bool write_draft(const char *path, const char *text)
 
 bool cli_write_json(const char *path, const json_t *value, size_t flags)
 {
-    char *text = json_dumps(value, flags), *draft = NULL;
-    if (!text || lacks_memory || asprintf(&draft, "%s.new", path) < 0) {
+    const char *why = CLI_NO_MEMORY;
+    char *text = cli_json_text(value, flags, &why), *draft = NULL;
+    if (!text || asprintf(&draft, "%s.new", path) < 0) {
         free(text);
-        return cli_fail_with("%s: out of memory", path), false;
+        return cli_fail_with("%s: %s", path, why), false;
     }
     errno = 0;
     const bool good = write_draft(draft, text) && rename(draft, path) == 0;

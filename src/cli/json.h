@@ -9,6 +9,12 @@
 /* cli_watch_json -- from now on failed allocations of jansson's are noticed. */
 void cli_watch_json(void);
 
+#define CLI_NO_MEMORY "out of memory"
+
+/* cli_json_text -- a value as JSON. NULL, and why: memory has run out since the last text was made (CLI_NO_MEMORY), so
+ * that the value may lack a part; or a text in it, or instead of it NULL, is not UTF-8. Owns: free. */
+char *cli_json_text(const json_t *value, size_t flags, const char **why);
+
 /* cli_print_json -- prints a value and the end of its line, and releases it. Jansson leaves out of a value what it has
  * no memory for: then, and for NULL, an error is said instead, and the program ends with 1. */
 void cli_print_json(json_t *value, size_t flags);

@@ -8,30 +8,32 @@
 #include <unistd.h>
 
 #include "cli/advice.h"
+#include "cli/json.h"
 #include "cmd/ask.h"
 #include "cmd/commands.h"
 
 /* -- the prompt ----------------------------------------------------------------------------- */
 
-/* add -- false: the text is not UTF-8. */
+/* add -- false: the text is not UTF-8, or no memory. */
 static bool add(json_t *messages, const char *role, const char *text)
 {
     json_t *message = json_pack("{s:s, s:s}", "role", role, "content", text);
     return message && json_array_append_new(messages, message) == 0;
 }
 
-/* request_of -- what the template renders; NULL when some text is not UTF-8. Owns: free. */
-static char *request_of(const asking *a, const ask_turn *t)
+/* request_of -- what the template renders; *out NULL: some text is not UTF-8. Owns: free. */
+static sp_err request_of(const asking *a, const ask_turn *t, char **out)
 {
+    const char *why;
     json_t *all = json_array();
     bool good = !*a->system || add(all, "system", a->system);
     for (int i = 0; i < a->n_turns && good; i++)
         good = add(all, "user", a->turns[i].question) && add(all, "assistant", a->turns[i].answer);
     good = good && add(all, "user", t->question);
     json_t *request = json_pack("{s:o}", "messages", all);
-    char *text = good ? json_dumps(request, JSON_COMPACT) : NULL;
+    *out = cli_json_text(good ? request : NULL, JSON_COMPACT, &why);
     json_decref(request);
-    return text;
+    return *out || strcmp(why, CLI_NO_MEMORY) != 0 ? SP_OK : SP_E_NOMEM;
 }
 
 /* by_turns -- for a model without a template, and for a text that JSON cannot hold. */
@@ -49,9 +51,11 @@ static sp_err by_turns(const asking *a, const ask_turn *t, sp_prompt *p)
 sp_err ask_chat_prompt(const asking *a, const ask_turn *t, sp_prompt *p)
 {
     bool has_template = sp_vocab_template(sp_context_vocab(a->ctx)) != NULL;
-    char *request = has_template ? request_of(a, t) : NULL;
+    char *request = NULL;
+    sp_err err = has_template ? request_of(a, t, &request) : SP_OK;
+    if (err != SP_OK) return err;
     if (!request) return by_turns(a, t, p);
-    sp_err err = sp_prompt_chat(p, &(sp_chat_opts){.request = request, .now = time(NULL)});
+    err = sp_prompt_chat(p, &(sp_chat_opts){.request = request, .now = time(NULL)});
     free(request);
     return err;
 }

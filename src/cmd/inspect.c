@@ -21,15 +21,23 @@ static void print_shape(const json_t *shape)
     printf("%-22s", text);
 }
 
+/* text_of -- the value of a key; NULL after an error message. */
+static char *text_of(const char *key, const json_t *value, size_t flags)
+{
+    const char *why;
+    char *text = cli_json_text(value, JSON_ENCODE_ANY | flags, &why);
+    if (!text) cli_lose_output(key, why);
+    return text;
+}
+
 static void print_metadata(json_t *all)
 {
     const char *key;
     json_t *value;
     json_object_foreach(all, key, value)
     {
-        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        if (!text) continue;
-        printf("  %-44s %.120s%s\n", key, text, strlen(text) > 120 ? " ..." : "");
+        char *text = text_of(key, value, JSON_COMPACT);
+        if (text) printf("  %-44s %.120s%s\n", key, text, strlen(text) > 120 ? " ..." : "");
         free(text);
     }
 }
@@ -55,8 +63,8 @@ static void print_scalars(json_t *root)
     json_object_foreach(root, key, value)
     {
         if (json_is_object(value) || json_is_array(value)) continue;
-        char *text = json_dumps(value, JSON_ENCODE_ANY);
-        printf("%-16s %s\n", key, text ? text : "");
+        char *text = text_of(key, value, 0);
+        if (text) printf("%-16s %s\n", key, text);
         free(text);
     }
 }
