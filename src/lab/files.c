@@ -1,10 +1,12 @@
 #include "lab/files.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/json.h"
 
 uint64_t lab_hash(const void *data, size_t n)
 {
@@ -35,6 +37,17 @@ bool lab_json_lines(const char *path, size_t flags, lab_line_fn *fn, void *user,
     }
     free(text);
     return good;
+}
+
+bool lab_json_write(const char *path, const json_t *value, size_t flags)
+{
+    const char *why;
+    char *text = cli_json_text(value, flags, &why);
+    if (!text) return cli_fail_with("%s: %s", path, why), false;
+    FILE *f = fopen(path, "w");
+    if (f) fputs(text, f);
+    free(text);
+    return lab_close(f, path);
 }
 
 void lab_csv_put(FILE *f, const char *text)

@@ -17,6 +17,9 @@ bool lab_json_lines(const char *path, size_t flags, lab_line_fn *fn, void *user,
 /* lab_hash -- FNV-1a: to notice changed files, not against attackers. */
 uint64_t lab_hash(const void *data, size_t n);
 
+/* lab_json_write -- a value as the whole of a file. False after an error message. */
+bool lab_json_write(const char *path, const json_t *value, size_t flags);
+
 /* lab_csv_put -- one field, quoted if necessary; control characters become blanks, so a row is one line. */
 void lab_csv_put(FILE *f, const char *text);
 /* lab_csv_number -- an empty field if it is not finite. */

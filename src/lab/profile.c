@@ -15,6 +15,7 @@
 #include "cli/alloc.h"
 #include "cli/cli.h"
 #include "lab/bench/model.h"
+#include "lab/files.h"
 #include "lab/lab.h"
 #include "lab/profile_decode.h"
 
@@ -101,8 +102,7 @@ static void print_table(const profile *p, const sp_cost *c)
 static int write_and_read(const profile *p, const json_t *root, const char *path)
 {
     sp_cost cost;
-    if (json_dump_file(root, path, JSON_COMPACT | JSON_REAL_PRECISION(8)) != 0)
-        return cli_fail_with("%s: cannot be written", path);
+    if (!lab_json_write(path, root, JSON_COMPACT | JSON_REAL_PRECISION(8))) return 1;
     sp_err err = sp_cost_read(path, &cost);
     if (err != SP_OK) return cli_fail(err);
     print_table(p, &cost);

@@ -7,6 +7,7 @@
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
+#include "cli/json.h"
 #include "cli/text.h"
 #include "lab/files.h"
 
@@ -171,11 +172,15 @@ static bool same_settings(const char *path, const json_t *old, json_t *settings)
     {
         const json_t *before = json_object_get(old, key);
         if (before && json_equal(before, value)) continue;
-        char *was = before ? json_dumps(before, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-        char *is = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        cli_fail_with("%s: was written with other settings (%s: %s, now %s): give another --out, or "
-                      "overwrite it with --restart",
-                      path, key, was ? was : "none", is ? is : "");
+        const char *why;
+        char *was = before ? cli_json_text(before, JSON_ENCODE_ANY | JSON_COMPACT, &why) : cli_copy("none");
+        char *is = was ? cli_json_text(value, JSON_ENCODE_ANY | JSON_COMPACT, &why) : NULL;
+        if (is)
+            cli_fail_with("%s: was written with other settings (%s: %s, now %s): give another --out, or "
+                          "overwrite it with --restart",
+                          path, key, was, is);
+        else
+            cli_fail_with("%s: %s", path, why);
         free(was);
         free(is);
         return false;
@@ -210,8 +215,9 @@ static bool resume(eval_csv *c, json_t *settings)
 
 static bool begin(eval_csv *c, const json_t *settings)
 {
-    char *text = json_dumps(settings, JSON_COMPACT);
-    if (!text) return cli_fail(SP_E_NOMEM), false;
+    const char *why;
+    char *text = cli_json_text(settings, JSON_COMPACT, &why);
+    if (!text) return cli_fail_with("the settings as JSON: %s", why), false;
     fprintf(c->file, MARK "%s\n", text);
     free(text);
     put_names(c->file);

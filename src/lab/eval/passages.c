@@ -17,6 +17,7 @@
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
+#include "cli/json.h"
 #include "lab/eval/dataset.h"
 
 enum { QUOTED = 14, CONTINUED = 10, FEWEST = QUOTED + CONTINUED };
@@ -54,7 +55,8 @@ static char *quote(const char *prefix, const char *text, int from, int n)
     return all;
 }
 
-static bool put(FILE *f, const sp_hit *hit)
+/* put -- false, and why. */
+static bool put(FILE *f, const sp_hit *hit, const char **why)
 {
     const int n = count_words(hit->text);
     if (n < FEWEST) return true;
@@ -63,8 +65,11 @@ static bool put(FILE *f, const sp_hit *hit)
     char *question = quote("Continue this text: ", hit->text, begin - QUOTED, QUOTED);
     char *answer = quote("", hit->text, begin, CONTINUED);
     json_t *line = json_pack("{s:s, s:[s]}", "question", question, "answers", answer);
-    const bool good = line && json_dumpf(line, f, JSON_COMPACT) == 0 && fputc('\n', f) != EOF;
+    char *text = cli_json_text(line, JSON_COMPACT, why);
+    const bool good = text && fprintf(f, "%s\n", text) > 0;
+    if (text && !good) *why = strerror(errno);
     json_decref(line);
+    free(text);
     free(question);
     free(answer);
     return good;
@@ -76,12 +81,13 @@ static bool put_all(sp_index *ix, int n, FILE *f)
     int64_t after = 0, i = 0, next = 0;
     for (int taken = 0; taken < n; i++) {
         sp_hits hits = {0};
+        const char *why;
         if (sp_index_chunk(ix, after, &hits) != SP_OK) return cli_fail_with("%s", sp_error_detail()), false;
         const bool any = hits.n > 0, wanted = any && i >= next;
         if (any) after = hits.v[0].id;
-        if (wanted && !put(f, &hits.v[0])) {
+        if (wanted && !put(f, &hits.v[0], &why)) {
             sp_hits_fini(&hits);
-            return cli_fail_with("a temporary file cannot be written: %s", strerror(errno)), false;
+            return cli_fail_with("a temporary file cannot be written: %s", why), false;
         }
         sp_hits_fini(&hits);
         if (!any) break;

@@ -9,6 +9,7 @@
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
+#include "lab/files.h"
 
 /* What is said of a setting in a window. */
 #define FIELDS(X)                                                                                                \
@@ -110,8 +111,7 @@ bool eval_trace_write(const eval_trace *t, const char *path)
     }
     json_t *all = json_pack("{s:I, s:i, s:I, s:o}", "questions", (json_int_t)t->n_questions, "window", t->window,
                             "kv_memory", (json_int_t)t->kv_bytes, "settings", settings);
-    const bool done = all && json_dump_file(all, path, JSON_INDENT(1) | JSON_REAL_PRECISION(7)) == 0;
-    if (!done) cli_fail_with("%s: cannot be written", path);
+    const bool done = lab_json_write(path, all, JSON_INDENT(1) | JSON_REAL_PRECISION(7));
     json_decref(all);
     return done;
 }

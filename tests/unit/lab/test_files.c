@@ -1,0 +1,52 @@
+/* test_files.c -- a file of the laboratory is whole, or stays as it is where memory has run out. */
+#include "support/caught.h"
+
+#include <dlfcn.h>
+
+#include "cli/cli.h"
+#include "cli/json.h"
+#include "lab/files.h"
+
+typedef void *allocator(size_t);
+
+static int until_failure = -1; /* calls; -1: none fails */
+
+void *malloc(size_t n)
+{
+    static allocator *next;
+    if (!next) next = (allocator *)dlsym(RTLD_NEXT, "malloc");
+    if (until_failure >= 0 && until_failure-- == 0) return NULL;
+    return next(n);
+}
+
+static void json_that_lacks_a_part_is_not_written(void **state)
+{
+    char path[] = "/tmp/spolia-lab-XXXXXX";
+    int n_errors = 0;
+    cli_watch_json();
+    close(mkstemp(path));
+    for (int i = -1; i < 40; i++) {
+        caught err = catch_begin(stderr);
+        size_t n;
+        until_failure = i;
+        json_t *list = json_array();
+        for (int k = 0; k < 9; k++) json_array_append_new(list, json_integer(k));
+        const bool good = lab_json_write(path, list, JSON_COMPACT);
+        until_failure = -1;
+        json_decref(list);
+        if (good) assert_string_equal(catch_end(&err), "");
+        else assert_non_null(strstr(catch_end(&err), path));
+        char *text = cli_read_file(path, &n);
+        assert_string_equal(text, "[0,1,2,3,4,5,6,7,8]");
+        free(text);
+        n_errors += !good;
+    }
+    assert_true(n_errors > 10 && n_errors < 40);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(json_that_lacks_a_part_is_not_written)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
