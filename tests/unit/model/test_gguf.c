@@ -362,6 +362,35 @@ static void tensors_do_not_overlap(void **state)
     gw_end(&w);
 }
 
+/* Bytes of 256 elements, as in the format's own package. */
+static void foreign_types_have_their_sizes(void **state)
+{
+    static const struct {
+        uint32_t id;
+        const char *name;
+        size_t n_bytes;
+    } types[] = {{9, "q8_1", 320},    {10, "q2_k", 84},   {11, "q3_k", 110},    {15, "q8_k", 292}, {16, "iq2_xxs", 66},
+                 {17, "iq2_xs", 74},  {18, "iq3_xxs", 98}, {19, "iq1_s", 50},   {20, "iq4_nl", 144}, {21, "iq3_s", 110},
+                 {22, "iq2_s", 82},   {23, "iq4_xs", 136}, {24, "i8", 256},     {25, "i16", 512},  {26, "i32", 1024},
+                 {27, "i64", 2048},   {28, "f64", 2048},   {29, "iq1_m", 56},   {34, "tq1_0", 54}, {35, "tq2_0", 66},
+                 {39, "mxfp4", 136}};
+    for (size_t i = 0; i < SP_COUNT(types); i++) {
+        gguf_writer w;
+        sp_bytes file = {0};
+        sp_gguf g;
+        gw_begin(&w, 3);
+        gw_describe(&w, "t", types[i].id, 1, &(uint64_t){256}, 0);
+        for (int k = 0; k < 256; k++) gw_int(&w.data, 0, 8);
+        gw_file(&w, &file);
+        assert_int_equal(parse(&file, &g), SP_OK);
+        assert_string_equal(g.tensors.list.v[0].type, types[i].name);
+        assert_int_equal(g.tensors.list.v[0].n_bytes, types[i].n_bytes);
+        sp_gguf_close(&g);
+        sp_vec_fini(&file);
+        gw_end(&w);
+    }
+}
+
 /* A tensor of an unknown type is listed; its size is unknown. */
 static void unknown_types_are_listed(void **state)
 {
@@ -417,6 +446,7 @@ int main(void)
         cmocka_unit_test(names_are_unique),
         cmocka_unit_test(wrong_tensors),
         cmocka_unit_test(tensors_do_not_overlap),
+        cmocka_unit_test(foreign_types_have_their_sizes),
         cmocka_unit_test(unknown_types_are_listed),
         cmocka_unit_test(every_failed_allocation_is_reported),
     };
