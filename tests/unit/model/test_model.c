@@ -152,6 +152,8 @@ static void embedding_serves_as_output(void **state)
         open_spec(&cases[i], &file, &m);
         assert_ptr_equal(m->output.data, m->embed.data);
         assert_int_equal(m->output.n_rows, TINY_V);
+        const int64_t n_layer = 2 * 32 * 32 + 2 * 16 * 32 + 3 * 64 * 32;
+        assert_int_equal(sp_model_n_params(m), TINY_V * TINY_E + TINY_L * n_layer); /* it counts once */
         close_all(m, &file);
     }
 }
@@ -161,8 +163,18 @@ static void add_foreign_tensor(gguf_writer *w)
     gw_tensor(w, "not.known", GGUF_I32, 0, 4, 1); /* of an unsupported type */
 }
 
+/* Old converters wrote the frequencies, which follow from the parameters. */
+static void add_frequencies(gguf_writer *w)
+{
+    gw_tensor(w, "blk.0.attn_rot_embd.weight", GGUF_F32, 0, 4, 1);
+}
+
 static void unknown_tensors_are_refused(void **state)
 {
+    sp_bytes file = {0};
+    sp_model *m;
+    open_spec(&(tiny_spec){.more = add_frequencies}, &file, &m);
+    close_all(m, &file);
     tiny_refuse(&(tiny_spec){.more = add_foreign_tensor}, SP_E_UNSUPPORTED,
                 "tensor not.known: is not supported for llama");
 }

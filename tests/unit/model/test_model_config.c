@@ -54,6 +54,7 @@ static void reads_config_json(void **state)
     assert_int_equal(good_json("{\"-\": \"num_key_value_heads\"}").hp.n_kv_heads, 8);
     assert_int_equal(good_json("{\"num_key_value_heads\": null}").hp.n_kv_heads, 8);
     assert_int_equal(good_json("{\"num_hidden_layers\": 1024}").hp.n_layers, 1024);
+    assert_int_equal(good_json("{\"vocab_size\": 262208}").hp.n_vocab, 262208);
     assert_int_equal(good_json("{\"head_dim\": 32}").hp.head, 32);
     assert_true(good_json("{\"-\": \"rope_theta\"}").rope.base == 10000);
     assert_true(good_json("{\"rope_theta\": 1000000}").rope.base == 1e6);
@@ -129,8 +130,13 @@ static const struct {
     {"{\"rope_theta\": 0}", SP_E_FORMAT, "rope_theta: 0 is not in"},
     {"{\"hidden_act\": \"gelu\"}", SP_E_UNSUPPORTED, "hidden_act: \"gelu\" is not supported"},
     {"{\"num_local_experts\": 8}", SP_E_UNSUPPORTED, "num_local_experts: 8: a mixture of experts"},
+    {"{\"hidden_activation\": \"gelu\"}", SP_E_UNSUPPORTED, "hidden_activation: \"gelu\" is not supported"},
     {"{\"quantization_config\": {\"quant_method\": \"gptq\"}}", SP_E_UNSUPPORTED,
      "\"gptq\" is not"},
+    {"{\"model_type\": \"gpt_oss\", \"quantization_config\": {\"quant_method\": \"gptq\"}}", SP_E_UNSUPPORTED,
+     "\"gptq\" is not"},
+    {"{\"model_type\": \"gemma2\", \"hidden_act\": \"gelu_pytorch_tanh\", \"sliding_window\": null}", SP_E_FORMAT,
+     "sliding_window: is missing"},
     {"{\"model_type\": \"falcon\"}", SP_E_UNSUPPORTED, "model_type: \"falcon\" is not supported"},
     {"{\"model_type\": \"gemma2\"}", SP_E_UNSUPPORTED, "hidden_act: \"silu\" is not supported"},
     {"{\"attn_logit_softcapping\": 50.0}", SP_E_UNSUPPORTED,
@@ -359,6 +365,29 @@ static void plain_and_linear_frequencies(void **state)
     for (int i = 0; i < PAIRS; i++) assert_freq(&r, i, pow(500000, -i / 4.0) / 2.5);
     fill("{\"rope_scaling\": {\"rope_type\": \"default\"}}", freq, &r);
     assert_freq(&r, 3, pow(500000, -0.75));
+    fill("{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5, \"attention_factor\": 2}}", freq, &r);
+    assert_true(r.magnitude == 1); /* only YaRN and longrope have one */
+}
+
+/* The old name of longrope; what attention is multiplied by follows from the factor. */
+static void longrope_has_the_short_factors(void **state)
+{
+    static const char rope[] = "{\"rope_scaling\": {\"type\": \"%s\", \"short_factor\": [1, 2, 4, 8],"
+                               " \"original_max_position_embeddings\": 1024%s}}";
+    static const struct {
+        const char *type, *more;
+        double attention;
+    } cases[] = {{"su", "", 1.0954451150103321}, {"longrope", ", \"factor\": 0.5", 1}};
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        char changes[256];
+        float freq[PAIRS];
+        sp_rope_spec r;
+        snprintf(changes, sizeof changes, rope, cases[i].type, cases[i].more);
+        fill(changes, freq, &r);
+        for (int k = 0; k < PAIRS; k++) assert_freq(&r, k, pow(500000, -k / 4.0) / (1 << k));
+        assert_true(fabs((double)r.magnitude - cases[i].attention) < 1e-6);
+        assert_int_equal(good_json(changes).hp.n_ctx, 1024);
+    }
 }
 
 /* Wavelengths of the base are 6.28, 167, 4443, 118145 tokens. With 8192 tokens of training, those
@@ -399,6 +428,15 @@ static void yarn_frequencies(void **state)
     snprintf(changes, sizeof changes, yarn, ", \"attention_factor\": 1.5");
     fill(changes, freq, &r);
     assert_true(r.magnitude == 1.5f);
+    snprintf(changes, sizeof changes, yarn, ", \"truncate\": false");
+    fill(changes, freq, &r);
+    const double first = log(4096 / (32 * 2 * acos(-1))) / log(10), last = log(4096 / (2 * acos(-1))) / log(10);
+    const double stretch = (2 - first) / (last - first);
+    assert_freq(&r, 2, stretch * 0.01 / 4 + (1 - stretch) * 0.01);
+    fill("{\"rope_theta\": 10, \"max_position_embeddings\": 512,"
+         " \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}}",
+         freq, &r); /* the ramp runs from 1 to 8, and ends at 7 */
+    assert_freq(&r, 2, pow(10, -0.5) * (1.0 / 6 / 4 + 5.0 / 6));
 }
 
 ENTRY(linear, {
@@ -410,6 +448,16 @@ ENTRY(no_scaling, {
     gw_text(w, "llama.rope.scaling.type", "none");
     gw_f32(w, "llama.rope.scaling.factor", 4);
 })
+ENTRY(yarn_factor, {
+    gw_text(w, "llama.rope.scaling.type", "yarn");
+    gw_f32(w, "llama.rope.scaling.factor", 4);
+    gw_f32(w, "llama.rope.scaling.attn_factor", 2);
+})
+ENTRY(long_factors, {
+    gw_u32(w, "llama.rope.scaling.original_context_length", 64);
+    gw_tensor(w, "rope_factors_long.weight", GGUF_F32, 0, PAIRS, 4);
+    gw_tensor(w, "rope_factors_short.weight", GGUF_F32, 0, PAIRS, 5);
+})
 ENTRY(factors, gw_tensor(w, "rope_freqs.weight", GGUF_F32, 0, PAIRS, 5))
 ENTRY(wrong_factors, gw_tensor(w, "rope_freqs.weight", GGUF_F32, 0, PAIRS + 1, 5))
 ENTRY(zero_factors, {
@@ -417,6 +465,13 @@ ENTRY(zero_factors, {
     gw_describe(w, "rope_freqs.weight", GGUF_F32, 1, &(uint64_t){PAIRS}, w->data.n);
     gw_int(&w->data, 0, 4 * PAIRS);
 })
+static void last_factor_zero(gguf_writer *w)
+{
+    const float ones[PAIRS] = {1, 1, 1};
+    gw_pad(&w->data, w->alignment);
+    gw_describe(w, "rope_freqs.weight", GGUF_F32, 1, &(uint64_t){PAIRS}, w->data.n);
+    gw_raw(&w->data, ones, sizeof ones);
+}
 
 /* GGUF files store the scaling of llama3 as one divisor for each pair. */
 static void gguf_frequencies(void **state)
@@ -424,7 +479,7 @@ static void gguf_frequencies(void **state)
     static const struct {
         void (*more)(gguf_writer *w);
         double divisor;
-    } cases[] = {{linear, 4}, {old_linear, 4}, {no_scaling, 1}, {factors, 0}};
+    } cases[] = {{linear, 4}, {old_linear, 4}, {no_scaling, 1}, {factors, 0}, {long_factors, 0}};
     for (size_t i = 0; i < SP_COUNT(cases); i++) {
         sp_bytes file = {0};
         sp_model *m;
@@ -435,6 +490,7 @@ static void gguf_frequencies(void **state)
             assert_freq(&m->rope, k,
                         pow(10000, -k / 4.0) / (cases[i].divisor ? cases[i].divisor : stored));
         }
+        assert_int_equal(m->hp.n_ctx, cases[i].more == long_factors ? 64 : 512); /* where long ones would begin */
         sp_model_close(m);
         sp_vec_fini(&file);
     }
@@ -442,6 +498,11 @@ static void gguf_frequencies(void **state)
                 "tensor rope_freqs.weight: its shape is 5, the configuration asks for 4");
     tiny_refuse(&(tiny_spec){.more = zero_factors}, SP_E_FORMAT,
                 "rope_freqs.weight: factor 0 is not positive");
+    tiny_refuse(&(tiny_spec){.more = last_factor_zero}, SP_E_FORMAT,
+                "rope_freqs.weight: factor 3 is not positive");
+    sp_config c;
+    assert_int_equal(read_gguf(&(tiny_spec){.more = yarn_factor}, &c), SP_OK);
+    assert_true(fabs(c.rope.attention - 2 * (1 + 0.1 * log(4))) < 1e-9);
 }
 
 /* Of transformers 5.23 (modeling_rope_utils), for a head of 128: both ends of YaRN's ramp are inside it. */
@@ -484,6 +545,11 @@ static void defaults_are_those_of_the_classes(void **state)
     assert_int_equal(good_json("{\"model_type\": \"glm4\"}").rope.n_rot, PAIRS);
     assert_int_equal(good_json("{\"model_type\": \"nemotron\", \"hidden_act\": \"relu2\"}").rope.n_rot, PAIRS);
     assert_int_equal(good_json("{\"model_type\": \"llama\"}").rope.n_rot, 2 * PAIRS);
+    assert_true(good_json("{\"model_type\": \"smollm3\", \"-\": \"rope_theta\"}").rope.base == 2e6);
+    assert_true(good_json("{\"model_type\": \"ernie4_5\", \"-\": \"rope_theta\"}").rope.base == 5e5);
+    c = good_json("{\"model_type\": \"gemma3_text\", \"hidden_act\": \"gelu_pytorch_tanh\", \"sliding_window\": 9,"
+                  " \"-\": \"rope_theta\"}");
+    assert_true(c.rope.base == 1e6 && c.rope_local.base == 10000 && c.rope_local.n_rot == 2 * PAIRS);
 }
 
 /* Files of these sizes and no tensors; more: further keys, without the architecture's prefix. */
@@ -559,6 +625,11 @@ static void experts_have_the_widths_of_the_file(void **state)
                   "\"moe_intermediate_size\": 24, \"shared_expert_intermediate_size\": 40}");
     assert_true(json.hp.moe.n_ff == 24 && json.hp.moe.n_shared == 40 && json.hp.n_ff == 40);
     assert_int_equal(of_keys("qwen3moe", 3, few, values).hp.moe.n_shared, 0);
+    static const char *const norm[] = {"expert_count", "expert_used_count", "expert_weights_norm", NULL};
+    assert_true(of_keys("qwen3moe", 3, few, values).hp.moe.sum_to_1);
+    assert_false(of_keys("qwen3moe", 3, norm, (const int[]){8, 3, 0}).hp.moe.sum_to_1);
+    assert_true(of_keys("qwen2moe", 3, norm, (const int[]){8, 3, 1}).hp.moe.sum_to_1);
+    assert_false(some.hp.moe.sum_to_1);
 }
 
 int main(void)
@@ -571,6 +642,7 @@ int main(void)
         cmocka_unit_test(entries_are_checked),
         cmocka_unit_test(architecture_is_needed),
         cmocka_unit_test(plain_and_linear_frequencies),
+        cmocka_unit_test(longrope_has_the_short_factors),
         cmocka_unit_test(llama3_frequencies),
         cmocka_unit_test(long_heads_have_the_frequencies_of_transformers),
         cmocka_unit_test(defaults_are_those_of_the_classes),

@@ -224,8 +224,45 @@ static void a_rewritten_model_has_a_pack_of_its_own(void **state)
     assert_packed(load(model.s, &o));
     assert_int_equal(list().n, 2);
     assert_mapped(load(model.s, &o));
-    model_file("twin.gguf"); /* the same bytes */
-    assert_packed(load(temp_folder_file(&files, "twin.gguf"), &o));
+    const kept_path twin = keep_path(model_file("twin.gguf")); /* the same bytes */
+    assert_packed(load(twin.s, &o));
+    assert_int_equal(utimensat(AT_FDCWD, twin.s, later, 0), 0); /* and the same time */
+    assert_packed(load(twin.s, &o));
+}
+
+static void split_keys(gguf_writer *w, int no)
+{
+    gw_number(w, "split.no", SP_GGUF_U16, (uint64_t)no, 2);
+    gw_number(w, "split.count", SP_GGUF_U16, 2, 2);
+    gw_number(w, "split.tensors.count", SP_GGUF_I32, 21, 4);
+}
+
+static void first_of_two(gguf_writer *w)
+{
+    split_keys(w, 0);
+}
+
+static void a_rewritten_part_of_a_model_counts(void **state)
+{
+    SP_UNUSED(state);
+    const sp_pack_opts o = keep();
+    const struct timespec later[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    gguf_writer w;
+    sp_bytes file = {0};
+    tiny_file(&(tiny_spec){.drop = "output.weight", .more = first_of_two}, &file);
+    temp_folder_write(&files, "m-00001-of-00002.gguf", file.v, file.n);
+    const kept_path model = keep_path(temp_folder_file(&files, "m-00001-of-00002.gguf"));
+    gw_begin(&w, 3);
+    split_keys(&w, 1);
+    gw_tensor(&w, "output.weight", GGUF_F32, TINY_V, TINY_E, 1);
+    gw_file(&w, &file);
+    temp_folder_write(&files, "m-00002-of-00002.gguf", file.v, file.n);
+    gw_end(&w);
+    sp_vec_fini(&file);
+    assert_packed(load(model.s, &o));
+    assert_mapped(load(model.s, &o));
+    assert_int_equal(utimensat(AT_FDCWD, temp_folder_file(&files, "m-00002-of-00002.gguf"), later, 0), 0);
+    assert_packed(load(model.s, &o));
 }
 
 /* -- damage --------------------------------------------------------------------------------- */
@@ -427,6 +464,7 @@ int main(void)
         T(what_is_not_asked_for_is_not_written),
         T(a_device_with_memory_of_its_own_maps_nothing),
         T(a_rewritten_model_has_a_pack_of_its_own),
+        T(a_rewritten_part_of_a_model_counts),
         T(a_damaged_pack_is_written_again),
         T(a_foreign_pack_is_replaced),
         T(the_least_recently_used_packs_are_removed),

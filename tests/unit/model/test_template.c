@@ -80,7 +80,86 @@ static const struct {
     {"{{ {'b': 1, 'a': [true, none, 'é<']} | tojson }}",
      "{\"b\": 1, \"a\": [true, null, \"é<\"]}"},
     {"{{ range(3) | join(',') }} {{ range(1, 4) | join(',') }} {{ range(5, 0, -2) | join(',') }}",
-     "0,1,2 1,2,3 5,3,1"}};
+     "0,1,2 1,2,3 5,3,1"},
+    {"{{ 'a\\nb\\n\\nc' | indent }}|{{ 'a\\nb' | indent(2, true) }}|{{ 'a\\n\\nb' | indent(1, false, true) "
+     "}}|{{ 'a' | safe }}|{{ 7 | string + '0' }}",
+     "a\n    b\n\n    c|  a\n  b|a\n \n b|a|70"},
+    {"{{ 'x' | int(9) }} {{ '4.7' | int }} {{ 4.7 | int }} {{ true | int }} {{ 'x' | float(2.5) }} {{ "
+     "'1e3' | float }} {{ -3 | abs }} {{ -2.5 | abs }}",
+     "9 4 4 1 2.5 1000.0 3 2.5"},
+    {"{{ 'äbc' | length }} {{ [1, 2] | count }} {{ {'a': 1} | length }} {{ 'äb' | reverse }} {{ [1, 2] | "
+     "reverse | list }} {{ 'ab' | list }}",
+     "3 2 1 bä [2, 1] ['a', 'b']"},
+    {"{{ {'b': 1, 'A': 2, 'c': 3, 'B1': 4} | dictsort }} {{ {'a': 1} | items | list }}",
+     "[('A', 2), ('b', 1), ('B1', 4), ('c', 3)] [('a', 1)]"},
+    {"{{ ['b', 'A', 'b', 'B'] | unique | list }} {{ ['b', 'B', 'a'] | sort }} {{ ['b', 'B', 'a'] | "
+     "sort(case_sensitive=true) }} {{ [2, 3, 1] | sort(reverse=true) }}",
+     "['b', 'A'] ['a', 'b', 'B'] ['B', 'a', 'b'] [3, 2, 1]"},
+    {"{{ [{'k': 2, 'n': 'x'}, {'k': 1, 'n': 'y'}] | sort(attribute='k') | map(attribute='n') | join }} {{ "
+     "[2, 3, 1] | min }} {{ [2, 3, 1] | max }} {{ ['B', 'a'] | min }}",
+     "yx 1 3 a"},
+    {"{{ ['a', 'b'] | map('upper') | join(',') }} {{ [{'a': {'b': 1}}, {'a': {}}] | map(attribute='a.b', "
+     "default='-') | join(',') }} {{ [{'a': 1}, {'a': 2}] | join('+', attribute='a') }}",
+     "A,B 1,- 1+2"},
+    {"{{ [1, 2, 3] | select('odd') | list }} {{ [1, 2, 3] | reject('odd') | list }} {{ [0, 1] | select | "
+     "list }} {{ [1, 5] | select('gt', 2) | list }}",
+     "[1, 3] [2] [1] [5]"},
+    {"{{ [{'a': 1}, {'a': 2}] | selectattr('a', 'equalto', 2) | list }} {{ [{'a': 1}, {'a': 2}] | "
+     "rejectattr('a', 'equalto', 2) | list }} {{ [{'a': 0}, {'a': 2}] | selectattr('a') | list }}",
+     "[{'a': 2}] [{'a': 1}] [{'a': 2}]"},
+    {"{{ {'b': [1, 'é'], 'a': 1.5} | tojson(indent=2, sort_keys=true) }} {{ ['é', 1] | "
+     "tojson(ensure_ascii=true, separators=(';', '=')) }} {{ 'a\\\"\\\\\\n\\t\\x01' | tojson }}",
+     "{\n  \"a\": 1.5,\n  \"b\": [\n    1,\n    \"é\"\n  ]\n} [\"\\u00e9\";1] \"a\\\"\\\\\\n\\t\\u0001\""},
+    {"{{ 'aXbX' | replace('X', '-', 1) }} {{ 'xxaxx' | trim('x') }} {{ '' | default('d') }}|{{ none | "
+     "default('d') }} {{ 0 | default(5, true) }} {{ [] | first is defined }} {{ 'ab' | last }}",
+     "a-bX a |None 5 False b"},
+    {"{{ 1 is boolean }} {{ true is boolean }} {{ 1 is integer }} {{ 1.0 is integer }} {{ 1.5 is float }} "
+     "{{ true is number }} {{ 'a' is sequence }} {{ {} is sequence }} {{ 1 is iterable }} {{ x is "
+     "undefined }}",
+     "False True True False True True True True False True"},
+    {"{{ 6 is divisibleby 3 }} {{ 7 is divisibleby(3) }} {{ 1 is eq 1 }} {{ 1 is ne 1 }} {{ 1 is lt 2 }} "
+     "{{ 2 is lt 2 }} {{ 2 is le 2 }} {{ 3 is le 2 }}",
+     "True False True False True False True False"},
+    {"{{ 2 is gt 2 }} {{ 3 is gt 2 }} {{ 2 is ge 2 }} {{ 1 is ge 2 }} {{ 1 is sameas 1 }} {{ 1 is sameas "
+     "1.0 }} {{ 2 is in [1, 2] }} {{ range is callable }} {{ 1 is callable }}",
+     "False True True False True False True True False"},
+    {"{{ ' a ' .lstrip() }}|{{ ' a '.rstrip() }}|{{ 'xax'.strip('x') }}|{{ 'aB'.upper() }}{{ 'aB'.lower() "
+     "}}|{{ 'ab cd'.title() }}|{{ 'aB c'.capitalize() }}",
+     "a | a|a|ABab|Ab Cd|Ab c"},
+    {"{{ 'a b  c'.split() }} {{ 'a,b,c'.split(',', 1) }} {{ ' a b c'.split(none, 1) }} {{ "
+     "'a\\nb\\n'.splitlines() }} {{ 'aba'.replace('a', 'x', 1) }}",
+     "['a', 'b', 'c'] ['a', 'b,c'] ['a', 'b c'] ['a', 'b'] xba"},
+    {"{{ 'ab'.startswith(('x', 'a')) }} {{ 'ab'.endswith(('x', 'a')) }} {{ 'abc'.removeprefix('a') }} {{ "
+     "'abc'.removesuffix('c') }} {{ 'abc'.removeprefix('x') }} {{ 'äbc'.find('c') }} {{ 'abc'.find('x') }}",
+     "True False bc ab abc 2 -1"},
+    {"{{ 'aaa'.count('a') }} {{ '-'.join(['a', 'b']) }} {{ '12'.isdigit() }} {{ '1a'.isdigit() }} {{ "
+     "''.isdigit() }} {{ {'a': 1}.keys() | list }} {{ {'a': 1}.values() | list }} {{ {'a': 1}.get('a') }} "
+     "{{ {'a': 1}.get('b') }}",
+     "3 a-b True False False ['a'] [1] 1 None"},
+    {"{{ '{} {1}'.format('a') if false else '{}{}'.format('a', 1) }} {{ '{1}{0}'.format('a', 'b') }} {{ "
+     "'{n!r} {{}}'.format(n='q') }}",
+     "a1 ba 'q' {}"},
+    {"{{ 1e16 }} {{ 123456789012345.0 }} {{ 0.0001 }} {{ 0.00001 }} {{ 2.0 }} {{ (1,) }} {{ (1, 2) }} {{ "
+     "['it\\'s', 'a\\\"b', '\\n'] }} {{ [none, 1.5] }}",
+     "1e+16 123456789012345.0 0.0001 1e-05 2.0 (1,) (1, 2) [\"it's\", 'a\"b', '\\n'] [None, 1.5]"},
+    {"{{ 'aé雨🦦b'[2:4] }} {{ 'aé雨🦦b'[-2] }} {{ '雨x' | length }} {{ ['a', 'b', 'c', 'd', "
+     "'e'][1::2] }} {{ [1, 2, 3][::-2] }} {{ 'é' ~ 'b' * 2 }} {{ [1] + [2] }} {{ 'Éa' | trim('É') }}",
+     "雨🦦 🦦 2 ['b', 'd'] [3, 1] ébb [1, 2] a"},
+    {"{{ 1 < 2 < 3 }} {{ 1 < 3 < 2 }} {{ 7 % -3 }} {{ -7.5 // 2 }} {{ 2 == 2.0 }} {{ true == 1 }} {{ [1, "
+     "[2]] == [1, [2]] }} {{ {'a': 1} == {'a': 2} }} {{ none or 'x' }} {{ 0 and 1 }} {{ not [] }} {{ 1 if "
+     "false }}|",
+     "True False -2 -4.0 True True True False x 0 True |"},
+    {"{% for k in [1, 2, 3] %}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.length }}{{ loop.previtem "
+     "}}{{ loop.nextitem }};{% endfor %}",
+     "3232;21313;1032;"},
+    {"{% set x %}a{{ 1 }}b{% endset %}{{ x | upper }}",
+     "A1B"},
+    {"{% for a in [1] %}\n  {{ a }}\n{% endfor %}\n  {% if true %}x{% endif %}\n",
+     "  1\nx"},
+    {"{% set ns = namespace(a=1, b='x') %}{% set ns.a = ns.a + 1 %}{{ ns.a }}{{ ns.b }} {{ dict(a=1, b=2) "
+     "}} {% set a, b = [1, 2] %}{{ b }}{{ a }}",
+     "2x {'a': 1, 'b': 2} 21"},
+};
 
 static void they_render_as_jinja_does(void **state)
 {
