@@ -120,6 +120,32 @@ static void odt_becomes_markdown(void **state)
     sp_vec_fini(&z);
 }
 
+/* Headings without a style, breaks, moved text, an empty item, a table in a cell. */
+static void details_of_docx(void **state)
+{
+    static const char body[] =
+        W("<w:p><w:pPr><w:outlineLvl w:val='0'/></w:pPr><w:r><w:t>Top</w:t></w:r></w:p>"
+          "<w:p><w:pPr><w:outlineLvl w:val='8'/></w:pPr><w:r><w:t>Deep</w:t></w:r></w:p>"
+          "<w:p><w:pPr><w:outlineLvl w:val='9'/></w:pPr><w:r><w:t>one</w:t><w:cr/><w:t>two</w:t><w:br/>"
+          "<w:t>three</w:t></w:r><w:moveFrom><w:r><w:t>moved</w:t></w:r></w:moveFrom></w:p>"
+          "<w:p><w:pPr><w:numPr/></w:pPr></w:p><w:p><w:r><w:t>plain</w:t></w:r></w:p>"
+          "<w:tbl><w:tr><w:tc><w:p><w:r><w:t>A</w:t></w:r></w:p><w:tbl><w:tr><w:tc><w:p><w:r><w:t>x</w:t></w:r>"
+          "</w:p></w:tc></w:tr></w:tbl></w:tc></w:tr></w:tbl>");
+    sp_bytes z = pack(*state, (entry[]){{"word/document.xml", body}, {0}});
+    assert_read("a.docx", &z, "Top|# Top\n\n###### Deep\n\none two three\n\nplain\n\n\n| A x | \n\n");
+    sp_vec_fini(&z);
+}
+
+static void details_of_odt(void **state)
+{
+    static const char body[] =
+        "<o:c xmlns:o='urn:o' xmlns:text='urn:t'><text:h>Plain</text:h><text:p>a<text:tab/>b<text:line-break/>c"
+        "<text:note><text:p>foot</text:p></text:note></text:p></o:c>";
+    sp_bytes z = pack(*state, (entry[]){{"content.xml", body}, {0}});
+    assert_read("a.odt", &z, "Plain|# Plain\n\na b c\n\n");
+    sp_vec_fini(&z);
+}
+
 #define BOOK_ENTRIES(spine)                                                                        \
     {"META-INF/container.xml", "<c><rootfile full-path='O/p.opf'/></c>"},                          \
         {"O/p.opf", "<p xmlns:dc='urn:dc'><dc:title>Lamps</dc:title><item id='a' "                 \
@@ -352,6 +378,8 @@ int main(void)
         FOLDER_TEST(docx_becomes_markdown),
         FOLDER_TEST(a_document_has_the_title_it_declares),
         FOLDER_TEST(odt_becomes_markdown),
+        FOLDER_TEST(details_of_docx),
+        FOLDER_TEST(details_of_odt),
         FOLDER_TEST(epub_is_read_in_the_order_of_its_spine),
         FOLDER_TEST(pages_of_books_are_found_by_links_of_any_kind),
         FOLDER_TEST(damaged_archives_are_refused),

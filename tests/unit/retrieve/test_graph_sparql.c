@@ -158,6 +158,93 @@ static void hostile_values_are_left_out(void **state)
     stub_stop(&s);
 }
 
+/* paths_with -- of "heat" over two hops: its year, and Heat -by-> Q2, which is in two more triples. */
+static void paths_with(int max_degree, int n_paths, int n_hubs)
+{
+    static const char *const replies[] = {
+        ROWS("{" IRI("e", "http://x/Q1") ", " TEXT("l", "Heat") "}"),
+        ROWS("{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/year") ", " TEXT("o", "1995") "}, "
+             "{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/by") ", " IRI("o", "http://x/Q2") "}"),
+        ROWS(""),
+        ROWS("{" IRI("s", "http://x/Q2") ", " IRI("p", "http://x/born") ", " TEXT("o", "1943") "}, "
+             "{" IRI("s", "http://x/Q2") ", " IRI("p", "http://x/in") ", " IRI("o", "http://x/Q4") "}"),
+        ROWS(""),
+        NULL,
+    };
+    stub s;
+    sp_graph *g;
+    sp_graph_answer a;
+    stub_start(&s, replies);
+    assert_ok(sp_graph_open(&(sp_graph_open_opts){.where = s.url}, &g));
+    assert_ok(sp_graph_find_paths(g, "heat", &(sp_graph_paths_opts){.hops = 2, .max_degree = max_degree}, &a));
+    assert_int_equal(a.n_paths, n_paths);
+    assert_int_equal(a.n_hubs, n_hubs);
+    sp_graph_answer_fini(&a);
+    sp_graph_close(g);
+    stub_stop(&s);
+}
+
+static void a_hub_ends_paths(void **state)
+{
+    paths_with(1, 2, 1);
+    paths_with(2, 3, 0);
+}
+
+/* searched -- the requests of a search, and what the last of them has. */
+static void searched(const char *name, const char *const *replies, int n_requests, const char *has)
+{
+    stub s;
+    sp_graph *g;
+    sp_graph_answer a;
+    stub_start(&s, replies);
+    assert_ok(sp_graph_open(&(sp_graph_open_opts){.where = s.url}, &g));
+    assert_ok(sp_graph_search(g, name, 5, &a));
+    sp_graph_answer_fini(&a);
+    sp_graph_close(g);
+    stub_stop(&s);
+    assert_int_equal(s.n_requests, n_requests);
+    if (!strstr(s.request, has)) fail_msg("%s: %s", has, s.request);
+}
+
+/* As written and with capitals, with a language and without; else by the first of the longest words. */
+static void names_are_asked_for_as_labels_may_have_them(void **state)
+{
+    static const char *const found[] = {ROWS("{" IRI("e", "http://x/Q60") ", " TEXT("l", "New York") "}"), NULL};
+    static const char *const none[] = {ROWS(""), NULL};
+    searched("new york", found, 1, "%22New%20York%22%40en");
+    searched("new york", found, 1, "%22new%20york%22%20");
+    searched("new york", none, 2, "%22york%22");
+    searched("abcd efgh", none, 2, "%22abcd%22");
+    searched("abc", none, 2, "%22abc%22");
+    searched("ab", none, 1, "%22ab%22");
+}
+
+/* Of an answer that may be cut off nothing is taken: the node is asked about relation by relation. */
+static void a_full_answer_is_asked_for_in_parts(void **state)
+{
+#define EDGE(p, o) "{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/" p) ", " IRI("o", "http://x/" o) "}"
+    static const char *const replies[] = {
+        ROWS("{" IRI("e", "http://x/Q1") ", " TEXT("l", "Heat") "}"),
+        ROWS(EDGE("a", "A") ", " EDGE("b", "B") ", " EDGE("c", "C") ", " EDGE("d", "D")),
+        ROWS("{" IRI("p", "http://x/a") "}, {" IRI("p", "http://x/e") "}"),
+        ROWS(EDGE("a", "A")),
+        ROWS(EDGE("e", "E")),
+        ROWS(""),
+        NULL,
+    };
+    stub s;
+    sp_graph *g;
+    sp_graph_answer a;
+    stub_start(&s, replies);
+    assert_ok(sp_graph_open(&(sp_graph_open_opts){.where = s.url}, &g));
+    assert_ok(sp_graph_find_paths(g, "heat", &(sp_graph_paths_opts){.hops = 1, .max_degree = 1}, &a));
+    assert_int_equal(a.n_paths, 2);
+    assert_int_equal(s.n_requests, 6);
+    sp_graph_answer_fini(&a);
+    sp_graph_close(g);
+    stub_stop(&s);
+}
+
 static void queries_quote_what_users_write(void **state)
 {
     static const char *const replies[] = {ROWS(""), NULL};
@@ -245,6 +332,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paths_come_from_answers),
         cmocka_unit_test(hostile_values_are_left_out),
+        cmocka_unit_test(a_hub_ends_paths),
+        cmocka_unit_test(names_are_asked_for_as_labels_may_have_them),
+        cmocka_unit_test(a_full_answer_is_asked_for_in_parts),
         cmocka_unit_test(queries_quote_what_users_write),
         cmocka_unit_test(bad_answers_are_errors),
         cmocka_unit_test(a_silent_server_is_left_in_time),

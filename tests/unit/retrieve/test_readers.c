@@ -477,6 +477,9 @@ static void notes_of_slides_follow_them(void **state)
                     "<Relationship Id='b' Type='http://o/notesSlide' Target='../n/" file "'/></R>"
 #define SHAPE(type, text) "<p:sp><p:nvPr><p:ph type='" type "'/></p:nvPr>" \
                           "<a:p><a:r><a:t>" text "</a:t></a:r></a:p></p:sp>"
+    char damaged[8000]; /* long enough that its beginning is read */
+    snprintf(damaged, sizeof damaged, "<p:notes xmlns:p='urn:p' xmlns:a='urn:a'>%s%6000s<p:sp",
+             SHAPE("body", "lost") "<a:p><a:t>half</a:t>", "");
     gives_archive(*state, "n.pptx",
                   (entry[]){{"ppt/slides/slide1.xml", SLIDE("type='title'", "Harbour", "one")},
                             {"ppt/slides/_rels/slide1.xml.rels", NOTES("1.xml")},
@@ -484,12 +487,20 @@ static void notes_of_slides_follow_them(void **state)
                                             SHAPE("body", "Greet the mayor.") SHAPE("dt", "May 5") "</p:notes>"},
                             {"ppt/slides/slide2.xml", SLIDE("type='title'", "Boats", "two")},
                             {"ppt/slides/_rels/slide2.xml.rels", NOTES("2.xml")},
-                            {"ppt/n/2.xml", "<p:notes xmlns:p='urn:p' xmlns:a='urn:a'>" SHAPE("body", "lost") "<p:sp"},
+                            {"ppt/n/2.xml", damaged},
                             {"ppt/slides/slide3.xml", SLIDE("type='title'", "Ropes", "three")},
                             {"ppt/slides/_rels/slide3.xml.rels", NOTES("none.xml")},
                             {0}},
                   "Harbour|# Harbour\n\none\n\nGreet the mayor.\n\n# Boats\n\ntwo\n\n# Ropes\n\nthree\n\n"
                   "#{0:1}{34:2}{48:3}");
+    gives_archive(*state, "t.pptx",
+                  (entry[]){{"ppt/slides/slide1.xml", SLIDE("type='title'", "Harbour", "one")},
+                            {"ppt/slides/_rels/slide1.xml.rels", NOTES("1.xml")},
+                            {"ppt/n/1.xml", "<p:notes xmlns:p='urn:p' xmlns:a='urn:a'>" SHAPE("dt", "May 5") "</p:notes>"},
+                            {"ppt/slides/slide2.xml", "<p:sld xmlns:p='urn:p' xmlns:a='urn:a'><a:tbl><a:tr><a:tc><a:p>"
+                                                      "<a:t>cell</a:t></a:p></a:tc></a:tr></a:tbl></p:sld>"},
+                            {0}},
+                  "Harbour|# Harbour\n\none\n\n\n| cell | \n\n#{0:1}{16:2}");
 }
 
 static void slides_of_odp_are_pages_with_their_notes(void **state)
