@@ -114,6 +114,9 @@ static void the_usual_file_may_be_missing(void **state)
     setenv("XDG_CONFIG_HOME", folder, 1);
     snprintf(want, sizeof want, "%s/spolia/config", folder);
     assert_string_equal(that_file(), want);
+    setenv("XDG_CONFIG_HOME", path, 1); /* a file */
+    assert_non_null(that_file());
+    assert_false(config_get()->is_there);
     setenv("HOME", "", 1);
     unsetenv("XDG_CONFIG_HOME");
     assert_null(that_file());

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/config.h"
 #include "support/check.h"
 
 typedef struct values {
@@ -175,6 +176,55 @@ static void the_environment_comes_after_the_line(void **state)
     unsetenv("SPOLIA_ARG_NEEDED");
 }
 
+static void from_file(const char *text)
+{
+    char path[] = "/tmp/spolia-options-XXXXXX";
+    FILE *f = fdopen(mkstemp(path), "w");
+    assert_non_null(f);
+    fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+    assert_true(config_open(path));
+    unlink(path);
+}
+
+/* The command's section counts more than that of all commands, the environment more than both; lists are not added. */
+static void the_file_comes_after_the_environment(void **state)
+{
+    values v;
+    from_file("[spolia]\nnumber = 1\ntext = all\nitem = a\nitem = b\n[test]\nnumber = 2\nitem = c\n"
+              "[other]\nnumber = 3\n");
+    assert_int_equal(PARSE(&v, "--needed", "x"), 3);
+    assert_true(v.number == 2 && strcmp(v.text, "all") == 0 && v.list.n == 1 && strcmp(v.list.v[0], "c") == 0);
+    setenv("SPOLIA_ARG_NUMBER", "5", 1);
+    assert_int_equal(PARSE(&v, "--needed", "x", "--item", "d"), 5);
+    assert_true(v.number == 5 && v.list.n == 1 && strcmp(v.list.v[0], "d") == 0);
+    unsetenv("SPOLIA_ARG_NUMBER");
+    assert_int_equal(PARSE(&v, "--needed", "x", "--config", "/another"), -3);
+    from_file("[spolia]\nitem = a\nitem = b\n[test]\ntext = 1\ntext = 2\n");
+    assert_int_equal(PARSE(&v, "--needed", "x"), -3); /* text twice */
+    config_close();
+}
+
+/* Only on the line is an option refused that has no effect: the environment is of several commands. */
+static void an_option_may_need_a_flag(void **state)
+{
+    int size = 0;
+    bool flag = false;
+    const opt more[] = {{OPT_INT, "size", 0, "N", &size, "an int"}, {0}};
+    const opt *const tables[] = {more, NULL};
+    const opt_needs needs[] = {{more, &flag, "large"}, {0}};
+    const opt_usage usage = {"test [options]", "A test.", needs};
+    char *argv[] = {"test", "--size", "3", NULL};
+    assert_int_equal(opt_parse(3, argv, &usage, tables), -3);
+    flag = true;
+    assert_int_equal(opt_parse(3, argv, &usage, tables), 3);
+    flag = false;
+    setenv("SPOLIA_ARG_SIZE", "4", 1);
+    assert_int_equal(opt_parse(1, argv, &usage, tables), 1);
+    assert_int_equal(size, 4);
+    unsetenv("SPOLIA_ARG_SIZE");
+}
+
 static void a_flag_in_the_environment_has_a_word(void **state)
 {
     static const char *const words[] = {"0", "1", "false", "true", "no", "yes", "off", "ON"};
@@ -256,6 +306,8 @@ int main(void)
         cmocka_unit_test(wrong_values_are_named),
         cmocka_unit_test(unknown_options_get_advice),
         cmocka_unit_test(the_environment_comes_after_the_line),
+        cmocka_unit_test(the_file_comes_after_the_environment),
+        cmocka_unit_test(an_option_may_need_a_flag),
         cmocka_unit_test(a_flag_in_the_environment_has_a_word),
         cmocka_unit_test(a_visitor_sees_all_options),
         cmocka_unit_test(the_nearest_name_is_proposed),
