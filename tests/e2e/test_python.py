@@ -44,6 +44,8 @@ def test_ask_gives_the_programs_answers(index, tmp_path):
     spolia.Index.build(ROOT / "demo/docs", database)
     with spolia.open(MODEL) as e:
         ours = [e.ask(q, index=index).text for q in QUESTIONS]
+        ids = [h.id for h in e.ask(QUESTIONS[0], index=index, max_tokens=1).sources]
+    assert ids == sorted(ids) != [h.id for h in index.search(QUESTIONS[0], distinct=True)]  # equal sets share a prefix
     said = succeed("ask", "-m", MODEL, "--index", database, "--json", "--guard", "0", input="\n".join(QUESTIONS) + "\n")
     assert ours == [json.loads(line)["text"] for line in said.splitlines()]
 
@@ -194,6 +196,43 @@ def test_many_threads_share_an_engine(engine, index):
     assert got == expected
 
 
+def test_answers_and_hits_have_the_numbers_of_the_library():
+    """Of each field its own, in its unit."""
+    ffi, keep = spolia._library.ffi, []
+
+    def text(words):
+        keep.append(ffi.new("char[]", words.encode()))
+        return keep[-1]
+    segments = ffi.new("sp_segment_report[1]", [
+        {"kind": text("chunk"), "n_tokens": 9, "n_reused": 8, "n_recomputed": 2, "from": text("disk"), "missed": text("edited")}])
+    result = ffi.new("sp_result *", {
+        "finish": 2, "text": text("so"), "tokens": ffi.NULL, "n_prompt": 40, "n_reused": 30, "n_computed": 10, "n_recomputed": 4,
+        "n_dropped": 3, "queue_us": 1500, "ttft_us": 2500, "decode_us": 3500, "segments": segments, "n_segments": 1})
+    account = spolia.Account(n_prompt=40, n_reused=30, n_computed=10, n_recomputed=4, n_dropped=3, n_generated=0, queue_ms=1.5, ttft_ms=2.5,
+                             decode_ms=3.5, segments=(spolia.Segment("chunk", 9, 8, 2, "disk", "edited"),))
+    answer = sys.modules["spolia.account"].read_answer(result, ())
+    assert (answer.text, answer.finish, answer.tokens, answer.account) == ("so", "length", (), account)
+    hit = ffi.new("sp_hit *", {"id": 5, "score": 0.5, "file": text("f"), "title": text("t"), "text": text("x"), "first_line": 7,
+                               "last_line": 8, "page": 6, "root": text("r")})
+    assert sys.modules["spolia.account"].read_hit(hit) == spolia.Hit(5, 0.5, "f", "t", "x", 7, 8, 6, "r")
+
+
+def test_roles_and_documents_have_their_other_names(engine):
+    def tokens(role, *documents):
+        with engine.prompt() as p:
+            return len(p.message(role, "Be kind.", documents).answer())
+    for role in ("system", "developer"):
+        with engine.prompt() as p:
+            p.message(role, "Be kind.").message("user", "Who?").answer()
+            assert engine.generate(p, max_tokens=1).account.segments[0].kind == "system"
+    found = {tokens("user", d) for d in ("Boats.", {"text": "Boats."}, {"content": "Boats."}, {"page_content": "Boats."})}
+    assert len(found) == 1 and found != {tokens("user", {"text": "Boats.", "title": "A list of boats"})}
+    with pytest.raises(ValueError, match="unknown role 'critic'"):
+        tokens("critic")
+    with pytest.raises(ValueError, match="quality excludes"):
+        engine.ask("x", quality="exact", recompute=0.1)
+
+
 def test_errors_are_exceptions_with_the_librarys_words(engine, tmp_path):
     with pytest.raises(spolia.InputOutputError, match="nothing.gguf"):
         spolia.open(tmp_path / "nothing.gguf")
@@ -280,6 +319,19 @@ def test_langchain_in_process(tmp_path):
     answers, accounts = done.stdout.splitlines(), done.stderr.splitlines()
     assert len(answers) == 3 and answers[0] == answers[2]
     assert accounts[0].startswith("[0 of ") and not accounts[2].startswith("[0 of ")
+
+
+def test_langchain_gets_titles_and_usage():
+    pytest.importorskip("langchain_core", reason="langchain-core is not installed")
+    from langchain_core.documents import Document
+    from spolia import langchain
+    account = spolia.Account(n_prompt=40, n_reused=30, n_computed=10, n_recomputed=4, n_dropped=3, n_generated=5, queue_ms=1.5, ttft_ms=2.5,
+                             decode_ms=3.5, segments=())
+    usage = langchain._usage(spolia.Answer("so", "stop", (), account))
+    assert usage == {"input_tokens": 40, "output_tokens": 5, "total_tokens": 45, "input_token_details": {"cache_read": 30}}
+    document = Document(page_content="Boats.", metadata={"title": "A list", "source": "a.md"})
+    assert langchain._document(document) == {"text": "Boats.", "title": "A list"}
+    assert langchain._document("Boats.") == "Boats."
 
 
 def test_a_wheel_runs_in_an_environment_of_its_own(tmp_path):

@@ -79,6 +79,7 @@ def test_a_life(server):
     listed = send(server, "GET", "/v1/documents")[1]["data"]
     assert [d["id"] for d in listed] == ["keeper"]
     assert send(server, "PATCH", "/v1/documents/keeper", {"pinned": True, "ttl_seconds": 1000})[1]["pinned"]
+    assert send(server, "PATCH", "/v1/documents/keeper", {"pinned": False})[1]["pinned"] is False
     assert send(server, "GET", "/v1/documents/keeper")[1]["expires"] > time.time() + 900
     assert files_with(server.folder, STORY[10:60].encode())
     status, gone = send(server, "DELETE", "/v1/documents/keeper")

@@ -122,6 +122,11 @@ def test_tokens_that_end_an_answer(server):
     assert word not in choice["logprobs"]["tokens"]
     status, answer = server.call("/v1/completions", {**ask, "stop_token_ids": [10 ** 8]})
     assert status == 400 and answer["error"]["param"] == "stop_token_ids"
+    n = int(answer["error"]["message"].split("there are ")[1])
+    assert server.call("/v1/completions", {**TEXT, "stop_token_ids": [n - 1], "logit_bias": {str(n - 1): 1}})[0] == 200
+    assert server.call("/v1/completions", {**TEXT, "stop_token_ids": [n]})[0] == 400
+    status, answer = server.call("/v1/completions", {**TEXT, "logit_bias": {str(n): 1}})
+    assert status == 400 and answer["error"]["param"] == "logit_bias"
 
 
 FIM = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]

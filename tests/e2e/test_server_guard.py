@@ -151,7 +151,8 @@ def keys(tmp_path):
 def test_x_api_key(start, keys):
     s = start("--api-keys", keys)
     assert send(s, "GET", "/v1/models", X_Api_Key="one")[0] == 200
-    assert send(s, "GET", "/v1/models", X_Api_Key="four")[0] == 401
+    status, headers, body = send(s, "GET", "/v1/models", X_Api_Key="four")
+    assert status == 401 and headers["WWW-Authenticate"] == "Bearer" and body["error"]["type"] == "authentication_error"
     assert send(s, "GET", "/v1/models", X_Api_Key="one", Authorization="Bearer four")[0] == 401
 
 

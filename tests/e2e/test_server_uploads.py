@@ -72,6 +72,9 @@ def test_the_list_says_what_is_there(server):
     assert [d["id"] for d in listed] == sorted(TEXTS) and listed[0]["tags"] == TEXTS["ferry"][1]
     page = send(server, "GET", "/v1/collections/manual/documents?after=ferry&limit=2")[1]
     assert [d["id"] for d in page["data"]] == ["harbour", "hotels"] and page["has_more"]
+    page = send(server, "GET", "/v1/collections/manual/documents?after=harbour&limit=2")[1]
+    assert len(page["data"]) == 2 and not page["has_more"]
+    assert send(server, "GET", "/v1/collections/manual/documents?limit=2x")[0] == 400
     assert send(server, "GET", "/v1/documents")[1]["data"] == [] and found(server, "Velm") == []  # they are not outside
 
 
