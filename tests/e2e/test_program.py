@@ -69,6 +69,11 @@ def test_paragraphs_of_help_are_filled_and_no_line_ends_with_a_blank(described):
                 assert len(line) + 1 + len(following.split()[0]) > 100, (words, line)
 
 
+def test_help_keeps_the_rules_of_the_documents():
+    done = subprocess.run([ROOT / "scripts/check-docs", "--program", PROGRAM], stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stdout
+
+
 def test_names_are_unique(described):
     for words, c in leaves(described):
         names = [o["name"] for o in c["options"]]

@@ -30,7 +30,7 @@ static void list_planning(options *o, opt table[PLANNING])
         {OPT_INT, "kv-bytes", 0, "N", &o->kv_bytes, "KV bytes of a token (131072: an 8B model)"},
         {OPT_FLOAT, "prefill", 0, "N", &o->tokens_per_s,
          "tokens computed in a second, where there is no --profile (5000)"},
-        {OPT_INT, "replicas", 0, "N", &o->n_servers, "servers behind a router, each with these tiers (none)"},
+        {OPT_INT, "replicas", 0, "N", &o->n_servers, "servers that a router chooses from, each with these tiers (none)"},
         {OPT_STRING, "router", 0, "LIST", &o->routers,
          "which server a request goes to: random, least, hash or bounded-hash, by the first document (all)"},
         {OPT_STRING, "remote", 0, "HOW", &o->remote,
