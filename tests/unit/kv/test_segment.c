@@ -126,6 +126,13 @@ static void a_segment_may_look_at_all(void **state)
         assert_int_equal(sp_segment_on_path(&(sp_segment){.n = 5, .place = 1 + at}, 0), at == 0);
 }
 
+static void short_nodes_join(void **state)
+{
+    assert_true(sp_segment_joins(&(sp_segment){.kind = SP_SEG_NODE, .n = SP_JOIN_MAX - 1}));
+    assert_false(sp_segment_joins(&(sp_segment){.kind = SP_SEG_NODE, .n = SP_JOIN_MAX}));
+    assert_false(sp_segment_joins(&(sp_segment){.kind = SP_SEG_CHUNK, .n = 1}));
+}
+
 static void kinds_have_names(void **state)
 {
     assert_string_equal(sp_segment_kind_name(SP_SEG_NODE), "node");
@@ -144,6 +151,7 @@ int main(void)
         cmocka_unit_test(segments_are_a_list),
         cmocka_unit_test(segments_may_be_a_tree),
         cmocka_unit_test(a_segment_may_look_at_all),
+        cmocka_unit_test(short_nodes_join),
         cmocka_unit_test(kinds_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

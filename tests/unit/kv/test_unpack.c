@@ -33,20 +33,21 @@ static void fill(sp_kv_pool *pool)
             }
 }
 
-static void check_tokens(const sp_kv_view *kv, const sp_kv_tokens *t, uint8_t *got)
+/* check_part -- tokens t are the tokens of `got` from `begin` on. */
+static void check_part(const sp_kv_view *kv, const sp_kv_tokens *t, int32_t begin, uint8_t *got)
 {
     sp_kv_view own = *kv;
     float want[D], x[D];
     own.base = got;
     for (int32_t i = 0; i < t->n; i++) {
-        const int32_t j = t->first + i;
-        const uint32_t from = t->blocks[j / B], to = (uint32_t)(i / B);
+        const int32_t j = t->first + i, k = begin + i;
+        const uint32_t from = t->blocks[j / B], to = (uint32_t)(k / B);
         for (int g = 0; g < G; g++) {
             sp_kv_get_key(kv->type, D, sp_kv_keys(kv, from, g), j % B, want);
-            sp_kv_get_key(kv->type, D, sp_kv_keys(&own, to, g), i % B, x);
+            sp_kv_get_key(kv->type, D, sp_kv_keys(&own, to, g), k % B, x);
             assert_memory_equal(x, want, sizeof x);
             sp_kv_get_value(kv->type, D, sp_kv_values(kv, from, g), j % B, want);
-            sp_kv_get_value(kv->type, D, sp_kv_values(&own, to, g), i % B, x);
+            sp_kv_get_value(kv->type, D, sp_kv_values(&own, to, g), k % B, x);
             assert_memory_equal(x, want, sizeof x);
         }
     }
@@ -69,7 +70,7 @@ static void tokens_begin_a_block(void **state)
             for (int32_t n = 1; first + n <= 3 * B; n += 5) {
                 const sp_kv_tokens t = {.blocks = blocks, .first = first, .n = n};
                 assert_ok(sp_kv_unpack(pool, LAYER, &t, to));
-                check_tokens(&kv, &t, to);
+                check_part(&kv, &t, 0, to);
             }
         sp_fault_after(0);
         assert_int_equal(
@@ -82,8 +83,34 @@ static void tokens_begin_a_block(void **state)
     }
 }
 
+/* Tokens 1, 17 and 20 of a copy of 24 were computed again. */
+static void a_patch_replaces_its_tokens_alone(void **state)
+{
+    const uint32_t blocks[] = {4, 1}, fresh[] = {3};
+    const int32_t tokens[] = {1, 17, 20};
+    const sp_kv_patch patch = {.blocks = fresh, .tokens = tokens, .n = 3};
+    sp_kv_pool *pool = open_pool(SP_F16);
+    const sp_kv_view kv = sp_kv_pool_layer(pool, LAYER);
+    uint8_t *to = malloc(2 * kv.block_bytes);
+    uint32_t held[N_BLOCKS];
+    assert_non_null(to);
+    assert_ok(sp_kv_acquire(pool, N_BLOCKS, held));
+    fill(pool);
+    assert_ok(sp_kv_unpack(pool, LAYER, &(sp_kv_tokens){.blocks = blocks, .n = 24}, to));
+    assert_ok(sp_kv_merge(pool, LAYER, &patch, 24, to));
+    for (int32_t i = 0, k = 0; i < 24; i++) {
+        const bool is_new = k < patch.n && tokens[k] == i;
+        check_part(&kv, &(sp_kv_tokens){.blocks = is_new ? fresh : blocks, .first = is_new ? k : i, .n = 1}, i, to);
+        k += is_new;
+    }
+    sp_kv_release(pool, held, N_BLOCKS);
+    free(to);
+    small_pool_end(pool);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tokens_begin_a_block)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tokens_begin_a_block),
+                                       cmocka_unit_test(a_patch_replaces_its_tokens_alone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

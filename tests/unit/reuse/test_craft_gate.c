@@ -196,6 +196,31 @@ static void tokens_are_dropped_when_the_focus_is_stable(void **state)
     }
 }
 
+/* What passes the last layer is whole. */
+static void nothing_is_dropped_in_the_last_layer(void **state)
+{
+    scene s = {0};
+    scene_open(&s, LAYERS);
+    for (int l = 0; l < LAYERS; l++) {
+        look(&s, on_first);
+        assert_int_equal(layer(&s, l), 0);
+    }
+    for (int i = 1; i <= 4; i++) assert_false(gate_of(&s)->chunks[i].dropped);
+    bench_end(&s.b);
+}
+
+/* Layers of two pieces of a plan do not follow each other. */
+static void each_piece_counts_its_own_layers(void **state)
+{
+    scene s = {0};
+    scene_open(&s, 3);
+    for (int k = 0; k < 5; k++) {
+        look(&s, on_first);
+        assert_int_equal(layer(&s, k < 2 ? k : k - 2) > 0, k == 4);
+    }
+    bench_end(&s.b);
+}
+
 static void another_focus_starts_from_the_beginning(void **state)
 {
     scene s = {0};
@@ -438,6 +463,8 @@ int main(void)
         cmocka_unit_test(equals_are_all_in_focus),
         cmocka_unit_test(focus_of_random_scores_is_the_papers),
         cmocka_unit_test(tokens_are_dropped_when_the_focus_is_stable),
+        cmocka_unit_test(nothing_is_dropped_in_the_last_layer),
+        cmocka_unit_test(each_piece_counts_its_own_layers),
         cmocka_unit_test(another_focus_starts_from_the_beginning),
         cmocka_unit_test(nothing_is_dropped_without_a_focus),
         cmocka_unit_test(of_several_steps_the_question_is_first),

@@ -129,6 +129,17 @@ static void users_of_the_library_get_the_same(void **state)
     assert_fails(sp_reuse_parse("magic:alpha=2", &info, v), SP_E_ARG, "\"magic\" is unknown");
 }
 
+static void a_choice_has_all_of_the_options(void **state)
+{
+    sp_reuse_choice c;
+    assert_ok(sp_reuse_choose(&(sp_reuse_opts){.policy = "fusion", .recompute = 1, .exact_first = true}, &c));
+    assert_true(c.recompute >= 1 && c.exact_first && !c.unfused);
+    assert_ok(sp_reuse_choose(&(sp_reuse_opts){.unfused = true}, &c));
+    assert_true(c.unfused && !c.exact_first && c.policy == sp_reuse_policy_default());
+    assert_fails(sp_reuse_choose(&(sp_reuse_opts){.recompute = 1.01f}, &c), SP_E_ARG, "0..1");
+    assert_fails(sp_reuse_choose(&(sp_reuse_opts){.recompute = -0.01f}, &c), SP_E_ARG, "0..1");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +147,7 @@ int main(void)
         cmocka_unit_test(values_are_read_and_others_are_normal),
         cmocka_unit_test(what_is_wrong_is_named_with_what_there_is),
         cmocka_unit_test(users_of_the_library_get_the_same),
+        cmocka_unit_test(a_choice_has_all_of_the_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,6 +125,15 @@ static void policies_differ(void **state)
     assert_null(o);
 }
 
+static void what_is_worth_most_stays(void **state)
+{
+    bench b;
+    bench_fill(&b, "fr");
+    for (uint32_t i = 0; i < N; i++) use(&b, i, 1, i == 0 ? 500 : 2);
+    assert_int_equal(first_out(&b, N), 1);
+    bench_end(&b);
+}
+
 /* Copy 1 is used least: it stays while a waiting request will read it. */
 static void what_waiting_requests_read_stays(void **state)
 {
@@ -179,7 +188,47 @@ static void a_put_keeps_what_it_continues(void **state)
     assert_true(knows(&b, 0) && knows(&b, N) && !knows(&b, 1)); /* 1: used longest ago of equals */
     put(&b, N + 1);
     assert_true(knows(&b, 0) && !knows(&b, N)); /* it follows 0 */
+    put(&b, N + 2);
+    assert_false(knows(&b, 0)); /* the put is over */
     bench_end(&b);
+}
+
+/* A copy that comes back has no pin of the one that a put held. */
+static void what_a_put_continues_may_go_meanwhile(void **state)
+{
+    sp_disk_order *o;
+    sp_tier_key key = key_of(2), victim;
+    const sp_tier_info parent = {.key = key_of(1), .n = NOISE_TOKENS};
+    assert_ok(sp_disk_order_create("lru", NULL, &o));
+    const sp_tier_evict hooks = sp_disk_order_hooks(o);
+    hooks.added(o, &parent);
+    hooks.coming(o, &key, &parent.key);
+    assert_false(hooks.victim(o, &victim));
+    hooks.removed(o, &parent.key);
+    hooks.added(o, &parent);
+    assert_ok(sp_disk_order_hold(o, &parent.key.id, 1));
+    hooks.coming(o, NULL, NULL);
+    assert_false(hooks.victim(o, &victim)); /* held */
+    sp_disk_order_destroy(o);
+}
+
+/* A touch is no use. */
+static void uses_are_counted(void **state)
+{
+    sp_disk_order *o;
+    sp_tier_key victim;
+    for (int k = 0; k < 2; k++) {
+        assert_ok(sp_disk_order_create(k ? "fr" : "lfu", NULL, &o));
+        const sp_tier_evict hooks = sp_disk_order_hooks(o);
+        const sp_tier_info one = {.key = key_of(1), .n = NOISE_TOKENS, .n_uses = 3},
+                           two = {.key = key_of(2), .n = NOISE_TOKENS};
+        hooks.added(o, &one);
+        hooks.added(o, &two);
+        for (int i = 0; i < 9; i++) hooks.used(o, &two.key, false);
+        assert_true(hooks.victim(o, &victim));
+        assert_true(sp_digest_eq(&victim.id, &two.key.id));
+        sp_disk_order_destroy(o);
+    }
 }
 
 /* By any policy; and when nobody holds them any more, all are victims again. */
@@ -251,9 +300,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(policies_differ),
+        cmocka_unit_test(what_is_worth_most_stays),
         cmocka_unit_test(what_waiting_requests_read_stays),
         cmocka_unit_test(the_ends_of_paths_go_first),
         cmocka_unit_test(a_put_keeps_what_it_continues),
+        cmocka_unit_test(what_a_put_continues_may_go_meanwhile),
+        cmocka_unit_test(uses_are_counted),
         cmocka_unit_test(held_copies_stay),
         cmocka_unit_test(the_order_follows_the_tier),
     };

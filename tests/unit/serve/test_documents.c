@@ -65,6 +65,7 @@ static void what_cannot_be_registered_is_refused(void **state)
         {{.id = "two", .text = "\xff\xfe\x80"}, SP_E_UNSUPPORTED, "UTF-8"},
         {{.id = "two", .file = "a.bin", .data = "x", .n_data = 1}, SP_E_UNSUPPORTED, "a.bin"},
         {{.id = "two", .file = "a.pdf", .data = "x", .n_data = 1}, SP_E_UNSUPPORTED, "a.pdf"},
+        {{.id = "two", .file = "a.docx", .data = "PK", .n_data = 2}, SP_E_UNSUPPORTED, "a.docx"},
         {{.id = "two", .text = other, .ttl_s = -1}, SP_E_ARG, "ttl"},
     };
     for (size_t i = 0; i < SP_COUNT(bad); i++)
@@ -74,6 +75,74 @@ static void what_cannot_be_registered_is_refused(void **state)
     assert_string_equal(l.v[0].title, "Boats");
     assert_memory_equal(l.v[0].id, "doc-", 4);
     sp_document_list_fini(&l);
+    bench_end(&b);
+}
+
+static sp_err put_new(const bench *b, const sp_document_new *n)
+{
+    sp_document_list l;
+    const sp_err err = sp_documents_put(b->d, NULL, n, &l);
+    if (err == SP_OK) sp_document_list_fini(&l);
+    return err;
+}
+
+static void fill(char *out, char c, size_t n)
+{
+    memset(out, c, n);
+    out[n] = '\0';
+}
+
+static void names_and_tags_have_a_length(void **state)
+{
+    bench b;
+    sp_documents *d;
+    char id[258], tag[66];
+    const char *tags[17], *const bell[] = {"a\a"}, *const delete[] = {"a\x7f"};
+    for (size_t i = 0; i < SP_COUNT(tags); i++) tags[i] = tag;
+    bench_begin(&b);
+    assert_ok(sp_collection_create(b.d, NULL, "c"));
+    fill(id, 'i', 256);
+    fill(tag, 't', 64);
+    const sp_document_new most = {.id = id, .collection = "c", .text = other, .tags = tags, .n_tags = 16};
+    assert_ok(put_new(&b, &most));
+    sp_document_new n = {.id = "two", .collection = "c", .text = other, .tags = tags, .n_tags = 17};
+    assert_fails(put_new(&b, &n), SP_E_ARG, "17 tags");
+    n.n_tags = 1;
+    fill(tag, 't', 65);
+    assert_fails(put_new(&b, &n), SP_E_ARG, "65 bytes");
+    n.tags = bell;
+    assert_fails(put_new(&b, &n), SP_E_ARG, "control");
+    n.tags = delete;
+    assert_fails(put_new(&b, &n), SP_E_ARG, "control");
+    n.collection = NULL;
+    assert_fails(put_new(&b, &n), SP_E_ARG, "of a collection");
+    fill(id, 'i', 257);
+    assert_fails(put_new(&b, &(sp_document_new){.id = id, .text = other}), SP_E_ARG, "257 bytes");
+    assert_fails(put_new(&b, &(sp_document_new){.id = "a\x7f", .text = other}), SP_E_ARG, "control");
+    assert_fails(sp_documents_open(b.c, &(sp_documents_opts){.size_words = 9, .overlap_words = 9}, &d), SP_E_ARG,
+                 "smaller");
+    bench_end(&b);
+}
+
+/* id_of -- of a document that is put without an id. */
+static void id_of(const bench *b, const char *title, char out[32])
+{
+    sp_document_list l;
+    assert_ok(sp_documents_put(b->d, NULL, &(sp_document_new){.title = title, .text = other}, &l));
+    snprintf(out, 32, "%s", l.v[0].id);
+    sp_document_list_fini(&l);
+}
+
+static void an_id_that_is_made_is_of_title_and_text(void **state)
+{
+    bench b;
+    char one[32], again[32], titled[32];
+    bench_begin(&b);
+    id_of(&b, "T", one);
+    id_of(&b, "T", again); /* replaces it */
+    id_of(&b, "U", titled);
+    assert_string_equal(one, again);
+    assert_string_not_equal(one, titled);
     bench_end(&b);
 }
 
@@ -156,6 +225,39 @@ static void its_time_ends(void **state)
     bench_end(&b);
 }
 
+static int n_listed(const bench *b)
+{
+    sp_document_list l;
+    assert_ok(sp_documents_list(b->d, NULL, NULL, 9, &l));
+    const int n = l.n;
+    sp_document_list_fini(&l);
+    return n;
+}
+
+/* Before a tick has erased it. */
+static void a_document_whose_time_has_ended_is_not_shown(void **state)
+{
+    bench b;
+    sp_document_list l;
+    bench_begin(&b);
+    assert_ok(sp_collection_create(b.d, NULL, "c"));
+    assert_ok(put_new(&b, &(sp_document_new){.id = "one", .text = story, .ttl_s = 100}));
+    assert_ok(put_new(&b, &(sp_document_new){.id = "two", .text = other, .ttl_s = 100}));
+    assert_ok(put_new(&b, &(sp_document_new){.id = "one", .collection = "c", .text = story, .ttl_s = 100}));
+    assert_ok(sp_documents_expire(b.d, NULL, "two", 0)); /* lives on */
+    assert_int_equal(n_listed(&b), 2);
+    b.d->opened_us -= INT64_C(101000000); /* seconds later */
+    assert_int_equal(n_listed(&b), 1);
+    assert_fails(sp_documents_get(b.d, NULL, "one", &l), SP_E_NOTFOUND, "one");
+    assert_ok(sp_documents_get(b.d, NULL, "two", &l));
+    assert_int_equal(l.v[0].expires_s, 0);
+    sp_document_list_fini(&l);
+    assert_ok(sp_collection_documents(b.d, NULL, "c", NULL, 9, &l));
+    assert_int_equal(l.n, 0);
+    sp_document_list_fini(&l);
+    bench_end(&b);
+}
+
 /* The wall clock jumps ten years ahead while documents are open: nothing ends. After a restart, which reads it,
  * nothing ends for a day either. */
 static void a_clock_that_jumps_ends_nothing(void **state)
@@ -230,6 +332,46 @@ static void pinned_copies_stay(void **state)
     assert_ok(sp_documents_pin(b.d, NULL, "one", true));
     assert_ok(sp_documents_remove(b.d, NULL, "one", 0, NULL)); /* pins do not protect it */
     assert_string_equal(ask_about(&b, NULL, "full", story, NULL).missed, "never seen");
+    bench_end(&b);
+}
+
+static void what_is_computed_after_it_was_pinned_stays(void **state)
+{
+    bench b;
+    sp_document_list l;
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    put(&b, NULL, "two", other);
+    assert_ok(sp_documents_pin(b.d, NULL, "one", true));
+    compute(&b, NULL, "one", 0);
+    compute(&b, NULL, "two", 0);
+    tiers_rest(b.c->tiers);
+    assert_ok(sp_documents_tick(b.d, 0));
+    sp_context_forget(b.c);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(sp_documents_get(b.d, NULL, i ? "two" : "one", &l));
+        assert_int_equal(l.v[0].n_device, i ? 0 : 2);
+        assert_int_equal(l.v[0].n_store, 2);
+        sp_document_list_fini(&l);
+    }
+    bench_end(&b); /* no pin is left */
+}
+
+/* A process that shares a store, but not the file of documents. */
+static void who_only_reads_the_store_deletes_nothing(void **state)
+{
+    bench b;
+    sp_documents *d;
+    bench_begin(&b);
+    sp_context *c = open_with((sp_context_opts){.tiers.store = b.dir});
+    assert_ok(sp_documents_open(c, NULL, &d));
+    bench reader = {.c = c, .d = d};
+    assert_ok(sp_collection_create(d, NULL, "c"));
+    put(&reader, NULL, "one", story);
+    assert_fails(sp_documents_remove(d, NULL, "one", 0, NULL), SP_E_UNSUPPORTED, "another process");
+    assert_fails(sp_collection_remove(d, NULL, "c", 0, NULL), SP_E_UNSUPPORTED, "another process");
+    sp_documents_close(d);
+    close_clean(c);
     bench_end(&b);
 }
 
@@ -353,6 +495,30 @@ static void counts_of_passages_are_its_tenants_and_end_with_them(void **state)
     bench_end(&b);
 }
 
+/* Whether a tick or the end of the process writes them. */
+static void counts_are_written(void **state)
+{
+    bench b;
+    sp_hits hits;
+    const sp_retrieve_query q = {.text = "lighthouse", .k = 5};
+    bench_begin(&b);
+    assert_ok(sp_collection_create(b.d, NULL, "c"));
+    put_in_c(&b, NULL, "one", story);
+    assert_ok(sp_documents_search(b.d, NULL, "c", &q, &hits));
+    assert_ok(sp_collection_count(b.d, NULL, "c", &hits));
+    assert_ok(sp_documents_tick(b.d, 0));
+    assert_int_equal(b.d->counts.n, 0);
+    assert_ok(sp_collection_count(b.d, NULL, "c", &hits));
+    sp_documents_close(b.d);
+    assert_null(b.c->texts.prompts.watch.added); /* prompts do not call what is closed */
+    b.d = NULL;
+    bench_close(&b);
+    bench_open(&b, (sp_context_opts){0});
+    assert_int_equal(n_retrieved(&b, NULL), 2);
+    sp_hits_fini(&hits);
+    bench_end(&b);
+}
+
 static int64_t n_documents(const bench *b)
 {
     sp_collection_list l;
@@ -395,16 +561,22 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_document_is_its_tenants),
         cmocka_unit_test(what_cannot_be_registered_is_refused),
+        cmocka_unit_test(names_and_tags_have_a_length),
+        cmocka_unit_test(an_id_that_is_made_is_of_title_and_text),
         cmocka_unit_test(a_document_is_computed_ahead),
         cmocka_unit_test(a_document_is_fused_with_what_is_like_it),
         cmocka_unit_test(its_time_ends),
+        cmocka_unit_test(a_document_whose_time_has_ended_is_not_shown),
         cmocka_unit_test(a_clock_that_jumps_ends_nothing),
         cmocka_unit_test(a_file_that_is_in_use_is_not_old),
         cmocka_unit_test(pinned_copies_stay),
+        cmocka_unit_test(what_is_computed_after_it_was_pinned_stays),
+        cmocka_unit_test(who_only_reads_the_store_deletes_nothing),
         cmocka_unit_test(null_is_allowed),
         cmocka_unit_test(a_search_sees_what_is_registered_now),
         cmocka_unit_test(a_search_stays_with_its_tenant_and_its_documents),
         cmocka_unit_test(counts_of_passages_are_its_tenants_and_end_with_them),
+        cmocka_unit_test(counts_are_written),
         cmocka_unit_test(a_document_that_waits_for_its_end_is_not_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

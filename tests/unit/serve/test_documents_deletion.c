@@ -80,6 +80,40 @@ static void what_is_registered_again_is_stored_again(void **state)
     compute(&b, "red", "one", 0);
     tiers_rest(b.c->tiers);
     assert_true(files_with(b.dir, plain, sizeof plain) > 0);
+    assert_ok(sp_documents_remove(b.d, "red", "one", 0, NULL)); /* and erased again */
+    assert_int_equal(files_with(b.dir, plain, sizeof plain), 0);
+    bench_end(&b);
+}
+
+/* chunks_of -- of a message, if passages that come again are found. */
+static int chunks_of(bench *b, const char *message)
+{
+    int n = 0;
+    sp_prompt *p;
+    assert_ok(sp_prompt_create(b->c, &p));
+    assert_ok(sp_prompt_find_chunks(p, SP_FIND_REPEATS));
+    assert_ok(sp_prompt_cut(p, message, NULL, false));
+    for (size_t i = 0; i < p->segs.n; i++) n += p->segs.v[i].kind == SP_SEG_CHUNK;
+    sp_prompt_destroy(p);
+    return n;
+}
+
+/* They may have had the document's text. */
+static void messages_before_a_deletion_are_forgotten(void **state)
+{
+    char tale[1600] = "", one[1700], two[1700], three[1700];
+    bench b;
+    for (size_t n = 0, i = 0; n < 1500; i++)
+        n += (size_t)snprintf(tale + n, sizeof tale - n, "On day %zu they saw %zu ships. ", i, i * 7919 % 1000);
+    snprintf(one, sizeof one, "One: %s", tale);
+    snprintf(two, sizeof two, "Two: %s", tale);
+    snprintf(three, sizeof three, "Three: %s", tale);
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    assert_int_equal(chunks_of(&b, one), 0);
+    assert_ok(sp_documents_remove(b.d, NULL, "one", 0, NULL));
+    assert_int_equal(chunks_of(&b, two), 0);
+    assert_int_equal(chunks_of(&b, three), 1);
     bench_end(&b);
 }
 
@@ -695,6 +729,7 @@ int main(void)
         cmocka_unit_test(placed_copies_and_patches_go_too),
         cmocka_unit_test(patches_that_have_left_memory_go_too),
         cmocka_unit_test(what_is_registered_again_is_stored_again),
+        cmocka_unit_test(messages_before_a_deletion_are_forgotten),
         cmocka_unit_test(nothing_that_has_seen_it_is_written_while_it_is_erased),
         cmocka_unit_test(the_ledger_forgets_what_the_store_has_dropped),
         cmocka_unit_test(what_another_document_has_stays),

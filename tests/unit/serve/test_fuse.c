@@ -218,8 +218,10 @@ static void a_fused_copy_is_used_unless_unwanted(void **state)
         assert_int_equal(r->look.found[2].copy->facts.kind, SP_COPY_FUSED);
         assert_true(sp_request_result(r)->segments[2].n_reused > 0);
         assert_string_equal(sp_request_result(r)->segments[2].from, "memory");
-        if (plain->look.found[2].copy && strcmp(how.name, "inplace") != 0) /* whose own copies are such */
-            assert_int_not_equal(plain->look.found[2].copy->facts.kind, SP_COPY_FUSED);
+        const bool wants = strcmp(how.name, "inplace") == 0; /* its own copies are such */
+        if (wants) assert_true(sp_request_result(plain)->segments[2].n_reused > 0);
+        if (wants || plain->look.found[2].copy)
+            assert_int_equal(plain->look.found[2].copy->facts.kind == SP_COPY_FUSED, wants);
         sp_request_destroy(r);
         sp_request_destroy(plain);
         close_clean(c);

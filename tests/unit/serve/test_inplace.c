@@ -101,6 +101,18 @@ static void a_copy_knows_what_preceded_it(void **state)
     }
 }
 
+/* The second time it sees the first. */
+static void of_a_chunk_that_repeats_the_first_is_kept(void **state)
+{
+    SP_UNUSED(state);
+    sp_context *c = open_policy(&inplace);
+    sp_request *r = ask(c, "010", "When?", 2);
+    assert_int_equal(n_before(c, "01", 2), 2);
+    assert_int_equal(n_before(c, "010", 3), -1);
+    sp_request_destroy(r);
+    close_clean(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -109,6 +121,7 @@ int main(void)
         cmocka_unit_test(the_same_prompt_again_is_exact_too),
         cmocka_unit_test(only_served_chunks_are_recomputed),
         cmocka_unit_test(a_copy_knows_what_preceded_it),
+        cmocka_unit_test(of_a_chunk_that_repeats_the_first_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

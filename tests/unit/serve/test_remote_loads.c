@@ -18,6 +18,7 @@ typedef struct remote {
     pthread_t thread;
     atomic_uint layer_us;
     atomic_int n_gets;
+    atomic_bool holds, fails; /* puts */
 } remote;
 
 /* A get under way. */
@@ -55,11 +56,17 @@ static sp_err run_get(remote *r, const sp_tier_op *op)
     return g.skips ? sp_fail(SP_E_CANCELED, "nobody waited for it") : SP_OK;
 }
 
+static sp_err run_put(const remote *r)
+{
+    while (r->holds) usleep(1000);
+    return r->fails ? sp_fail(SP_E_IO, "the tier is full") : SP_OK;
+}
+
 static void *work(void *arg)
 {
     remote *r = arg;
     for (sp_tier_op *op; (op = sp_op_queue_pop(&r->queue, true));)
-        sp_tier_op_finish(op, op->job.verb == SP_TIER_GET ? run_get(r, op) : SP_OK);
+        sp_tier_op_finish(op, op->job.verb == SP_TIER_GET ? run_get(r, op) : run_put(r));
     return NULL;
 }
 
@@ -307,11 +314,102 @@ static void nothing_is_shared_while_it_is_erased(void **state)
     close_clean(c);
 }
 
+/* plain_copy -- of a chunk after the system text. */
+static const sp_copy *plain_copy(sp_context *c, const char *chunk)
+{
+    sp_prompt *p = prompt_of(c, chunk, NULL);
+    const sp_content_query q = {.seg = &p->segs.v[1], .head = &p->segs.v[0].id, .n_head = 1};
+    const sp_copy *copy = sp_by_content_peek(c->ledger, &q, SP_COPY_PLAIN);
+    assert_non_null(copy);
+    sp_prompt_destroy(p);
+    return copy;
+}
+
+static bool share(sp_context *c, const sp_copy *copy)
+{
+    assert_ok(sp_tiers_share(c->tiers, &(sp_tiers_key){.copy = copy, .head = copy->facts.before, .n_head = 1}));
+    return sp_tiers_is_sharing(c->tiers, copy);
+}
+
+static void what_is_shared_at_a_time_is_bounded(void **state)
+{
+    remote r;
+    sp_context *c = open_remote(*state, "", "", &r);
+    sp_tiers *t = c->tiers;
+    r.holds = true;
+    sp_request_destroy(ask(c, "1", question, 2));
+    const sp_copy *one = plain_copy(c, "1");
+    const int64_t n_blocks = sp_copy_n_own_blocks(one);
+    assert_true(share(c, one)); /* once */
+    assert_true(t->shares.n == 1 && t->shares.n_blocks == n_blocks);
+    t->shares.n = 64;
+    sp_request_destroy(ask(c, "2", question, 2));
+    const sp_copy *two = plain_copy(c, "2");
+    assert_false(share(c, two));
+    t->shares.n = 63;
+    t->shares.n_blocks = sp_kv_pool_n_blocks(c->pool) / 4;
+    assert_false(share(c, two));
+    t->shares.n = 1;
+    t->shares.n_blocks = n_blocks;
+    assert_true(share(c, two));
+    t->shares.yields_since_us = 1;
+    r.holds = false;
+    tiers_rest(t);
+    assert_true(t->shares.n == 0 && t->shares.n_blocks == 0 && t->shares.yields_since_us == 0);
+    assert_true(one->places & SP_AT_REMOTE && two->places & SP_AT_REMOTE);
+    close_clean(c);
+}
+
+static void what_is_left_is_shared_unless_the_tier_fails(void **state)
+{
+    remote r;
+    sp_tiers_rest rest = {0};
+    sp_context *c = open_remote(*state, "", "", &r);
+    sp_request_destroy(ask(c, "1", question, 2));
+    tiers_rest(c->tiers);
+    const sp_copy *one = plain_copy(c, "1");
+    sp_ledger_unplaced(c->ledger, one, SP_AT_REMOTE);
+    for (int64_t left = 1; left >= 0; left--) {
+        assert_ok(sp_tiers_share_rest(c->tiers, &rest));
+        assert_int_equal(rest.n_left, left);
+        tiers_rest(c->tiers);
+    }
+    sp_ledger_unplaced(c->ledger, one, SP_AT_REMOTE);
+    r.fails = true;
+    assert_ok(sp_tiers_share_rest(c->tiers, &rest));
+    tiers_rest(c->tiers);
+    assert_fails(sp_tiers_share_rest(c->tiers, &rest), SP_E_IO, "does not take");
+    close_clean(c);
+}
+
+static void its_options_are_checked(void **state)
+{
+    static const struct {
+        sp_tier_opts tiers;
+        sp_err err;
+    } cases[] = {{{.remote_compress = -1}, SP_E_ARG},
+                 {{.remote_compress = 20}, SP_E_ARG},
+                 {{.remote_compress = 19}, SP_OK},
+                 {{.remote_kv = "f16"}, SP_E_ARG},
+                 {{.remote_must = true}, SP_E_IO}}; /* nobody answers there */
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        sp_context *c = NULL;
+        sp_context_opts o = {.model = MODEL, .machine.n_threads = 1, .tiers = cases[i].tiers};
+        o.tiers.remote = "redis://127.0.0.1:1";
+        o.tiers.load_timeout_ms = 100;
+        assert_int_equal(sp_context_open(&o, &c), cases[i].err);
+        sp_context_close(c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(its_longest_silence_is_measured),
         FOLDER_TEST(nothing_is_shared_while_it_is_erased),
+        FOLDER_TEST(its_options_are_checked),
+        FOLDER_TEST(what_is_shared_at_a_time_is_bounded),
+        FOLDER_TEST(what_is_left_is_shared_unless_the_tier_fails),
         FOLDER_TEST(one_that_was_slow_for_hours_is_used_again),
         FOLDER_TEST(one_that_is_slow_is_left_alone_after_one_load),
         FOLDER_TEST(a_disk_that_hangs_makes_no_other_tier_slow),

@@ -341,6 +341,23 @@ static void a_store_that_cannot_be_written_costs_a_log_line(void **state)
     close_clean(c);
 }
 
+/* Its root fails; what continues it is not counted, and has no line. */
+static void of_a_path_that_cannot_be_written_the_root_counts(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_with((sp_context_opts){.tiers.store = dir, .reuse.policy = "prefix", .n_batch = 40});
+    remove_folder(dir);
+    n_lines = 0;
+    sp_log_set(SP_LOG_WARN, count_line, NULL);
+    sp_request_destroy(ask(c, "01", "Which?", 4));
+    tiers_rest(c->tiers);
+    assert_int_equal(sp_tiers_n_failed(c->tiers), n_lines);
+    assert_true(n_lines > 0);
+    sp_log_set(SP_LOG_WARN, NULL, NULL);
+    close_clean(c);
+}
+
 /* Copies that wait to be written are pinned: a request that needs their memory waits for the
  * store. */
 static void memory_that_waits_to_be_written_is_waited_for(void **state)
@@ -515,6 +532,7 @@ int main(void)
         FOLDER_TEST(what_has_no_room_is_computed),
         FOLDER_TEST(names_in_the_store_are_adopted),
         cmocka_unit_test(a_store_that_cannot_be_written_costs_a_log_line),
+        cmocka_unit_test(of_a_path_that_cannot_be_written_the_root_counts),
         FOLDER_TEST(memory_that_waits_to_be_written_is_waited_for),
         cmocka_unit_test(a_waiting_request_is_looked_up_once),
         cmocka_unit_test(a_waiting_request_finds_what_is_new),

@@ -109,6 +109,10 @@ static void what_was_put_comes_back_in_any_range_of_layers(void **state)
         assert_ok(noise_drop(b.tier, 1));
         assert_int_equal(noise_get(b.tier, 1, 1), SP_E_NOTFOUND);
         check_counts(b.tier);
+        noise c;
+        noise_init(&c, 2, 1);
+        const sp_tier_job beyond = noise_get_job(&c, 1, NOISE_LAYERS);
+        assert_int_equal(sp_tier_run(b.tier, &beyond), SP_E_ARG);
         bench_end(&b);
     }
 }

@@ -2,11 +2,23 @@
  * that fail. What every tier promises is in test_any_tier.c. */
 #include "support/check.h"
 
+#include <time.h>
+
 #include "base/clock.h"
 #include "store/remote/tier.h"
 #include "store/sweep.h"
 #include "support/redis.h"
 #include "tier.h"
+
+static _Atomic int64_t clock_ahead_s; /* of the kernel's */
+
+time_t time(time_t *out)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    if (out) *out = t.tv_sec + clock_ahead_s;
+    return t.tv_sec + clock_ahead_s;
+}
 
 static const char key_of_all[] = "0123456789abcdef0123456789abcdef";
 
@@ -123,6 +135,34 @@ static void what_one_puts_the_others_have(void **state)
     redis_stop(&r);
 }
 
+static int n_news_of(sp_tier *t)
+{
+    int n = 0;
+    assert_ok(sp_tier_news(t, count_news, &n));
+    return n;
+}
+
+/* A listener that has lost its connection reads the whole index again. */
+static void what_is_known_is_no_news(void **state)
+{
+    redis r;
+    sp_err err = SP_E_IO;
+    if (!start(&r)) skip();
+    sp_tier *one = open_with(&r, NULL, 30000000), *two = open_with(&r, NULL, 30000000);
+    for (uint32_t i = 0; i < 5; i++) assert_ok(noise_put(one, i, 1));
+    for (uint32_t i = 0; i < 5; i++) assert_true(knows(two, i, true));
+    assert_int_equal(n_news_of(two), 5);
+    redis_do(&r, "CLIENT KILL TYPE pubsub");
+    for (int i = 0; i < 15000 && (err = noise_put(one, 5, 1)) != SP_OK; i++) usleep(20000);
+    assert_ok(err);
+    assert_true(knows(two, 5, true));
+    assert_int_equal(n_news_of(two), 1);
+    assert_int_equal(sp_tier_stats_of(two).n_copies, 6);
+    sp_tier_close(one);
+    sp_tier_close(two);
+    redis_stop(&r);
+}
+
 static void a_copy_is_written_once_for_all(void **state)
 {
     redis r;
@@ -236,6 +276,59 @@ static void keys_live_as_long_as_they_should(void **state)
     redis_stop(&r);
 }
 
+/* A store that does not drop it, as object stores: whoever asks for it does. */
+static void a_copy_that_has_expired_is_dropped(void **state)
+{
+    redis r;
+    sp_tier *t, *late;
+    const sp_tier_key key = noise_key(1);
+    if (!start(&r)) skip();
+    const sp_remote_tier_opts o = {.url = r.url, .space = &noise_space, .timeout_us = 30000000, .ttl_s = 1000};
+    assert_ok(sp_remote_tier_open(&o, &t));
+    assert_ok(noise_put(t, 1, 1));
+    clock_ahead_s = 990;
+    assert_ok(noise_get(t, 1, 1));
+    clock_ahead_s = 1010;
+    assert_ok(sp_remote_tier_open(&o, &late));
+    assert_ok(sp_remote_tier_await(late, 60000000));
+    assert_false(sp_tier_knows(late, &key));
+    assert_fails(noise_get(t, 1, 1), SP_E_NOTFOUND, "expired");
+    assert_false(sp_tier_knows(t, &key));
+    assert_int_equal(noise_get(t, 1, 1), SP_E_NOTFOUND); /* after the drop: one thread reads */
+    holds(&r, "k == nil and " INDEX_IS_EMPTY);
+    clock_ahead_s = 0;
+    sp_tier_close(t);
+    sp_tier_close(late);
+    redis_stop(&r);
+}
+
+static void a_header_of_another_copy_is_refused(void **state)
+{
+    redis r;
+    noise one, other;
+    sp_digest before[NOISE_BEFORE];
+    noise_init(&one, 6, 1);
+    memcpy(before, one.before, sizeof before);
+    before[0].b[0]++; /* another head */
+    if (!start(&r)) skip();
+    for (int i = 0; i < 3; i++) {
+        noise_init(&other, i == 2 ? 12 : 6, 1); /* of the same sizes */
+        if (i == 0) other.record.facts.before = before;
+        if (i == 1) other.record.facts.kind = 1;
+        redis_do(&r, "FLUSHALL");
+        sp_tier *t = open_with(&r, NULL, 30000000);
+        const sp_tier_job jobs[] = {noise_put_job(&one), noise_put_job(&other), noise_get_job(&one, 0, NOISE_LAYERS)};
+        assert_ok(sp_tier_run(t, &jobs[0]));
+        assert_ok(sp_tier_run(t, &jobs[1]));
+        damage(&r, "local k = redis.call('KEYS', 'SPOLIA:*:copy:*'); if #k ~= 2 then return redis.error_reply('keys') "
+                   "end redis.call('RENAME', k[1], 'x'); redis.call('RENAME', k[2], k[1]); "
+                   "redis.call('RENAME', 'x', k[2])");
+        assert_fails(sp_tier_run(t, &jobs[2]), SP_E_FORMAT, "another copy");
+        sp_tier_close(t);
+    }
+    redis_stop(&r);
+}
+
 static void a_drop_leaves_no_key(void **state)
 {
     redis r;
@@ -320,13 +413,8 @@ static void a_server_that_is_gone_costs_nothing_and_comes_back(void **state)
     assert_true(quick < 100);
     redis_run(&r, NULL, NULL);
     assert_true(r.pid != 0);
-    sp_err err = SP_E_IO;
-    for (int i = 0; i < 15000 && err != SP_OK; i++) {
-        usleep(20000);
-        err = noise_put(t, 3, 1);
-    }
-    assert_ok(err);
-    for (int i = 0; i < 15000 && noise_get(t, 3, 1) != SP_OK; i++) usleep(20000);
+    for (int i = 0; i < 15000 && !sp_tier_answers(t); i++) usleep(20000);
+    assert_ok(noise_put(t, 3, 1)); /* connections to the server that is gone are not used again */
     assert_ok(noise_get(t, 3, 1));
     sp_tier_close(t);
     redis_stop(&r);
@@ -568,10 +656,13 @@ int main(void)
         cmocka_unit_test(an_address_names_several_servers),
         cmocka_unit_test(of_several_servers_any_may_be_down),
         cmocka_unit_test(what_one_puts_the_others_have),
+        cmocka_unit_test(what_is_known_is_no_news),
         cmocka_unit_test(a_copy_is_written_once_for_all),
         cmocka_unit_test(a_copy_of_somebody_without_the_key_is_a_miss),
         cmocka_unit_test(damaged_values_are_misses),
         cmocka_unit_test(keys_live_as_long_as_they_should),
+        cmocka_unit_test(a_copy_that_has_expired_is_dropped),
+        cmocka_unit_test(a_header_of_another_copy_is_refused),
         cmocka_unit_test(a_drop_leaves_no_key),
         cmocka_unit_test(a_copy_that_another_writes_is_left_to_it),
         cmocka_unit_test(what_is_no_notice_is_not_believed),
