@@ -93,6 +93,11 @@ static void a_long_paragraph_is_cut_evenly_at_sentences(void **state)
                   "Ee ff. Gg hh.", "Ii jj.", NULL);
 }
 
+static void the_last_item_is_not_cut_either(void **state)
+{
+    assert_chunks("- Aa bb cc.\n- Dd. Ee ff gg hh ii.\n", true, 8, 0, "- Aa bb cc.", "- Dd. Ee ff gg hh ii.", NULL);
+}
+
 static void a_long_sentence_is_cut_at_words(void **state)
 {
     assert_chunks("aa bb cc dd ee ff gg", false, 3, 0, "aa bb cc", "dd ee ff", "gg", NULL);
@@ -264,6 +269,7 @@ int main(void)
         cmocka_unit_test(a_short_text_is_one_chunk_without_its_blanks),
         cmocka_unit_test(a_paragraph_that_fits_is_not_cut),
         cmocka_unit_test(a_long_paragraph_is_cut_evenly_at_sentences),
+        cmocka_unit_test(the_last_item_is_not_cut_either),
         cmocka_unit_test(a_long_sentence_is_cut_at_words),
         cmocka_unit_test(a_heading_opens_a_chunk),
         cmocka_unit_test(headings_without_text_stay_together),

@@ -174,6 +174,33 @@ static void mail_parts_are_decoded_and_alternatives_read_once(void **state)
           "s|Subject: s\n\n# Hi\n\nthere\n#");
 }
 
+/* Old programs end lines with CR LF, name the language of a word, and fold a subject. */
+static void mail_of_other_programs(void **state)
+{
+    gives("m.eml",
+          "Subject: =?iso-8859-1*de?Q?Gr=FC=DFe_an?=\r\n =?us-ascii?q?_snake=5Fcase?=\r\n"
+          "Content-Type: text/plain\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\nGr=\r\nn_x\r\n",
+          "Gr\xC3\xBC\xC3\x9F" "e an snake_case|Subject: Gr\xC3\xBC\xC3\x9F" "e an snake_case\n\nGrn_x\r\n\n#");
+    gives("m.eml", "Subject: =?koi8-r*ru?Q?=C4=C1?=\n\nx", "да|Subject: да\n\nx\n#");
+    gives("m.eml", "Subject: =?utf-8?Q?a=0Ab?=\n\nx", "a b|Subject: a\nb\n\nx\n#");
+    gives("m.eml",
+          "Subject: s\nContent-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/plain\n\nfirst\n"
+          "--b\nContent-Type: text/plain\n\nsecond\n--b--\n",
+          "s|Subject: s\n\nfirst\n\n#");
+}
+
+static void mail_has_a_number_of_parts_at_most(void **state)
+{
+    sp_bytes text = {0}, got = {0};
+    assert_int_equal(sp_bytes_addf(&text, "Subject: s\nContent-Type: multipart/mixed; boundary=b\n\n"), SP_OK);
+    for (int i = 0; i < 300; i++) assert_int_equal(sp_bytes_addf(&text, "--b\n\npart %d.\n", i), SP_OK);
+    assert_int_equal(read_bytes("m.eml", text.v, text.n, &got), SP_OK);
+    assert_non_null(strstr(got.v, "part 255."));
+    assert_null(strstr(got.v, "part 299."));
+    sp_vec_fini(&text);
+    sp_vec_fini(&got);
+}
+
 static void mail_that_nests_without_end_is_bounded(void **state)
 {
     sp_bytes text = {0}, got = {0};
@@ -420,6 +447,20 @@ static void dates_and_texts_of_other_programs_are_read(void **state)
                                          "<c s='1'><f>1+1</f><v>24107</v></c><c><f>A1</f></c></row></w>"},
                             {0}},
                   "f.xlsx > Boats|東京: Sea Gull; built: 1970-01-01\n#");
+    /* a letter after a backslash is only shown; of two cells at one place the first counts */
+    gives_archive(*state, "g.xlsx",
+                  (entry[]){{"xl/workbook.xml",
+                             "<w xmlns:r='urn:r'><workbookPr date1904='true'/><sheet name='S' r:id='a'/></w>"},
+                            {"xl/_rels/workbook.xml.rels", "<R><Relationship Id='a' Target='s.xml'/></R>"},
+                            {"xl/styles.xml", "<s><numFmts><numFmt numFmtId='164' formatCode='0\\d'/></numFmts>"
+                                              "<cellXfs><xf numFmtId='0'/><xf numFmtId='22'/><xf numFmtId='47'/>"
+                                              "<xf numFmtId='164'/></cellXfs></s>"},
+                            {"xl/s.xml", "<w><row><c t='str'><v>a</v></c><c t='str'><v>b</v></c>"
+                                         "<c t='str'><v>c</v></c></row><row>"
+                                         "<c r='A2' s='1'><v>24107.5</v></c><c r='A2'><v>9</v></c>"
+                                         "<c s='2'><v>0.5</v></c><c s='3'><v>7</v></c></row></w>"},
+                            {0}},
+                  "g.xlsx > S|a: 1970-01-01 12:00; b: 12:00; c: 7\n#");
     gives_archive(*state, "c.docx",
                   (entry[]){{"word/document.xml", "<d><p><r><t>e</t><noBreakHyphen/><t>mail</t></r></p></d>"}, {0}},
                   "c.docx|e-mail\n\n#");
@@ -643,6 +684,8 @@ int main(void)
         cmocka_unit_test(xml_entities_are_not_expanded),
         cmocka_unit_test(mail_is_its_subject_people_and_text),
         cmocka_unit_test(mail_parts_are_decoded_and_alternatives_read_once),
+        cmocka_unit_test(mail_of_other_programs),
+        cmocka_unit_test(mail_has_a_number_of_parts_at_most),
         cmocka_unit_test(mail_that_nests_without_end_is_bounded),
         cmocka_unit_test(attachments_have_their_names),
         cmocka_unit_test(rtf_is_its_text),
