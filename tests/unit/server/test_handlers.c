@@ -94,6 +94,29 @@ static void a_wait_for_news_ends_after_its_time(void **state)
     pthread_mutex_destroy(&s.jobs.lock);
 }
 
+/* -- the list of jobs ------------------------------------------------------------------------------- */
+
+static void jobs_end_in_any_order(void **state)
+{
+    static const srv_dialect dialect = {.id = "x"};
+    srv_server s = {0};
+    srv_job *j[3];
+    pthread_mutex_init(&s.jobs.lock, NULL);
+    const srv_call call = call_to(&s);
+    const srv_task task = {.dialect = &dialect};
+    for (int i = 0; i < 3; i++) j[i] = srv_job_create(&call, &task, json_object(), &(srv_documents){0});
+    assert_ptr_equal(s.jobs.newest, j[2]);
+    srv_job_destroy(j[1]);
+    assert_ptr_equal(j[2]->all.older, j[0]);
+    assert_ptr_equal(j[0]->all.newer, j[2]);
+    srv_job_destroy(j[2]);
+    assert_ptr_equal(s.jobs.newest, j[0]);
+    assert_null(j[0]->all.newer);
+    srv_job_destroy(j[0]);
+    assert_null(s.jobs.newest);
+    pthread_mutex_destroy(&s.jobs.lock);
+}
+
 /* -- whose ---------------------------------------------------------------------------------------------- */
 
 static double served(sp_context *c, const char *tenant)
@@ -131,6 +154,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_that_were_sent_are_freed),
         cmocka_unit_test(a_wait_for_news_ends_after_its_time),
+        cmocka_unit_test(jobs_end_in_any_order),
         cmocka_unit_test(ranking_is_work_for_its_tenant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

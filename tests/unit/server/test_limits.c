@@ -56,7 +56,8 @@ static void requests_of_a_minute(void **state)
 {
     srv_account *place;
     srv_left left;
-    const srv_tenant a = tenant("a", (srv_limits){.requests = 6}), b = tenant("b", (srv_limits){0});
+    const srv_tenant a = tenant("0123456789-a", (srv_limits){.requests = 6}),
+                     b = tenant("0123456789-b", (srv_limits){0});
     srv_quotas *q = srv_quotas_open(100);
     for (int i = 0; i < 6; i++) {
         assert_int_equal(srv_quotas_enter(q, &a, 2, SECOND, &place, &left), SRV_ADMITTED);

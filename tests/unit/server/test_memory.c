@@ -115,6 +115,26 @@ static void a_body_that_memory_lacks_is_refused_and_not_cut_off(void **state)
     srv_body_fini(&all, &b);
 }
 
+/* Each body has a limit, and all of them one; a refused body is read to its limit, so that its client reads why. */
+static void bodies_have_limits_each_and_together(void **state)
+{
+    srv_bodies all = {.most_each = 10, .most_all = 16};
+    srv_body a = {0}, b = {0}, c = {0};
+    assert_true(srv_body_take(&all, &a, "12345678", 8, 8) && a.fit == SRV_FITS && a.n == 8);
+    assert_int_equal(all.n_all, 9);
+    assert_true(srv_body_take(&all, &b, "12345678", 8, 8));
+    assert_int_equal(b.fit, SRV_BODIES_FULL);
+    assert_true(srv_body_take(&all, &b, "12", 2, 8));
+    assert_false(srv_body_take(&all, &b, "1", 1, 8));
+    assert_int_equal(all.n_all, 9);
+    assert_true(srv_body_take(&all, &a, "12", 2, 8) && a.fit == SRV_BODIES_FULL); /* longer than announced: it grows */
+    assert_int_equal(all.n_all, 0);
+    assert_true(srv_body_take(&all, &c, "1234567890", 10, 10) && c.fit == SRV_FITS);
+    assert_true(srv_body_take(&all, &c, "1", 1, 10) && c.fit == SRV_BODY_TOO_LONG);
+    assert_int_equal(all.n_all, 0);
+    srv_body_fini(&all, &c);
+}
+
 int main(void)
 {
     srv_memory_open(allocate);
@@ -124,6 +144,7 @@ int main(void)
         cmocka_unit_test(another_request_begins_with_memory),
         cmocka_unit_test(a_thread_without_a_request_notes_nothing),
         cmocka_unit_test(a_body_that_memory_lacks_is_refused_and_not_cut_off),
+        cmocka_unit_test(bodies_have_limits_each_and_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

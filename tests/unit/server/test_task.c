@@ -126,6 +126,19 @@ static const char *nested(int depth)
     return text;
 }
 
+static void numbers_have_a_least_and_a_most(void **state)
+{
+    json_t *o = json_pack("{s:i, s:f}", "n", 5, "x", 1.5);
+    srv_fields f = {.object = o};
+    assert_int_equal(srv_field_int(&f, "n", 1, 5, 5), 5);
+    assert_true(srv_field_number(&f, "x", 1, 1.5, 1.5) == 1.5 && !f.failed);
+    assert_int_equal(srv_field_int(&f, "n", 1, 6, 9), 1);
+    assert_true(f.failed);
+    f = (srv_fields){.object = o};
+    assert_true(srv_field_number(&f, "x", 1, 0, 1.25) == 1 && f.failed);
+    json_decref(o);
+}
+
 static void bodies_have_a_depth_at_most(void **state)
 {
     json_t *body;
@@ -398,6 +411,7 @@ int main(void)
         cmocka_unit_test(fields_have_values),
         cmocka_unit_test(what_asks_for_nothing_is_no_error),
         cmocka_unit_test(what_is_not_supported_is_refused_where_it_asks_for_something),
+        cmocka_unit_test(numbers_have_a_least_and_a_most),
         cmocka_unit_test(bodies_have_a_depth_at_most),
         cmocka_unit_test(marks_say_how_long_what_is_kept),
         cmocka_unit_test(lists_are_read_whole),
