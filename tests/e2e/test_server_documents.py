@@ -104,6 +104,7 @@ def test_copies_under_other_titles_are_deleted_too(start, tmp_path):
         assert missed(form) == ""
     assert s.stop() == 0
     s = start("--reuse", "full", "--store", tmp_path / "store")  # knows of them from the file of documents
+    assert send(s, "GET", "/v1/documents/a")[1]["copies"] == {"device": 0, "store": 1}
     assert [missed(form) for form in forms] == [""] * 3
     gone = send(s, "DELETE", "/v1/documents/a")[1]
     assert gone["deleted"] and not gone.get("pending"), gone
