@@ -128,6 +128,9 @@ static void other_encodings_are_converted(void **state)
                   6, "0:a.txt|a\xC3\xA9");
     assert_read_n("a.txt", "\xFE\xFF\0a\0\xE9", 6, "0:a.txt|a\xC3\xA9");
     assert_read_n("a.md", "#\0 \0H\0i\0", 8, "0:Hi|# Hi");
+    assert_read_n("a.md", "\0#\0 \0H\0i", 8, "0:Hi|# Hi");
+    assert_read_n("a.txt", "\xFF\xFE\0\0a\0\0\0", 8, "0:a.txt|a"); /* UTF-32 */
+    assert_read("a.txt", "caf\xE9 \x81", "0:a.txt|caf\xC3\xA9 \xC2\x81"); /* Windows-1252 has no 81 */
     assert_read("a.txt", "\x1B$BEl5~\x1B(B x", "0:a.txt|\xE6\x9D\xB1\xE4\xBA\xAC x"); /* ISO-2022-JP */
     assert_read("a.html", "<meta charset=iso-2022-jp><p>\x1B$BEl5~\x1B(B", "0:a.html|\xE6\x9D\xB1\xE4\xBA\xAC");
     assert_read("a.txt", "\x1B$)C\x0E" "5n4k\x0F", "0:a.txt|\xEB\x93\xB1\xEB\x8C\x80"); /* ISO-2022-KR */
@@ -144,6 +147,7 @@ static void other_encodings_are_converted(void **state)
                 "0:a.txt|人工智能正在改变我们的生活方式。");
     /* one bad byte in a text that is UTF-8 otherwise */
     assert_read("a.txt", "éèéèéèéèéèéè \xFF.", "0:a.txt|éèéèéèéèéèéè \xEF\xBF\xBD.");
+    assert_read("a.txt", "éè \xFF", "0:a.txt|\u00C3\u00A9\u00C3\u00A8 \u00FF"); /* too few letters for one bad byte */
     /* cut within its last character */
     assert_read("a.txt", "le café, déj\xC3", "0:a.txt|le café, déj\xEF\xBF\xBD");
     assert_read("a.txt", "5 € or 6 \xE2\x82", "0:a.txt|5 € or 6 \xEF\xBF\xBD");
@@ -279,6 +283,9 @@ static void html_becomes_markdown(void **state)
     assert_markdown("<pre>a  b\n  c</pre>d", "```\na  b\n  c\n```\n\nd");
     assert_markdown("<dl><dt>T<dd>D</dl>", "T\nD");
     assert_markdown("<h2><div></div></h2><ul><li></ul><p>x", "x");
+    assert_markdown("<h2></h2><p>x", "x");
+    assert_markdown("<table><tr><td><ul><li>x</ul></table>", "- x");
+    assert_markdown("<ul><li><pre>a</pre></ul>", "```\na\n```");
     assert_markdown("in<b>li</b>ne", "inline");
 }
 
@@ -286,7 +293,7 @@ static void html_leaves_out_what_is_not_seen(void **state)
 {
     assert_markdown(
         "<head><title>T</title><style>s{}</style></head><script>var x = '<p>no</p>'</script>"
-        "<!-- no --><p hidden>no</p><template>no</template><noscript>no</noscript><p>yes",
+        "<!-- no --><p hidden>no</p><div role=search>no</div><template>no</template><noscript>no</noscript><p>yes",
         "yes");
     assert_markdown("", "");
     assert_markdown("<script>only</script>", "");
@@ -298,6 +305,7 @@ static void html_has_a_title_of_some_kind(void **state)
 {
     assert_read("a.html", "<title>T</title><h2>H</h2>x", "0:H|## H\n\nx");
     assert_read("a.html", "<title> T\n t </title>x", "0:T t|x");
+    assert_read("a.html", "<title>T</title><title>U</title>x", "0:T|x");
     assert_read("d/a.html", "x", "0:a.html|x");
     assert_read("d/a.html", "", "0:a.html|");
 }

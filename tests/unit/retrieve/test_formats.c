@@ -149,7 +149,8 @@ static void details_of_odt(void **state)
 #define BOOK_ENTRIES(spine)                                                                        \
     {"META-INF/container.xml", "<c><rootfile full-path='O/p.opf'/></c>"},                          \
         {"O/p.opf", "<p xmlns:dc='urn:dc'><dc:title>Lamps</dc:title><item id='a' "                 \
-                    "href='one%20a.xhtml'/><item id='b' href='../b.html'/>" spine "</p>"},         \
+                    "href='one%20a.xhtml'/><item id='b' href='../b.html'/>"                        \
+                    "<item id='gone' href='gone.html'/>" spine "</p>"},                            \
         {"O/one a.xhtml", "<h1>One</h1><p>Oil burns."},                                            \
     {                                                                                              \
         "b.html", "<p>Wicks.</p>"                                                                  \
@@ -158,7 +159,7 @@ static void details_of_odt(void **state)
 static void epub_is_read_in_the_order_of_its_spine(void **state)
 {
     sp_bytes z = pack(*state, (entry[]){BOOK_ENTRIES("<itemref idref='b'/><itemref idref='none'/>"
-                                                     "<itemref idref='a'/>"),
+                                                     "<itemref idref='gone'/><itemref idref='a'/>"),
                                         {0}});
     assert_read("a.epub", &z, "Lamps|Wicks.\n\n# One\n\nOil burns.\n\n");
     sp_vec_fini(&z);
