@@ -121,6 +121,26 @@ static void sentencepiece_has_defaults(void **state)
     sp_tokenizer_destroy(t);
 }
 
+ENTRY(t5_scores, gw_f32s(w, KEY "scores", N, spm_scores))
+ENTRY(undefined_types, gw_i32s(w, KEY "token_type", N, (const int32_t[]){0, 1, 0, 1, 3, 3, 4, 1}))
+ENTRY(end_of_message, gw_u32(w, KEY "eom_token_id", 5))
+
+/* The ids of T5's files; types that are not defined; a token that ends a message. */
+static void some_files_have_other_ends(void **state)
+{
+    sp_tokenizer *t = good_vocab(&(vocab){.model = "t5", .more = t5_scores});
+    assert_true(sp_tokenizer_bos(t) == -1 && sp_tokenizer_eos(t) == 1 && !sp_tokenizer_adds_bos(t));
+    sp_tokens ids = {0};
+    assert_int_equal(sp_tokenizer_encode(t, "ac", 2, 0, &ids), SP_OK);
+    assert_true(ids.n == 2 && ids.v[0] == 0 && ids.v[1] == 3); /* no space before them */
+    sp_vec_fini(&ids);
+    sp_tokenizer_destroy(t);
+    sp_tokenizer_destroy(good_vocab(&(vocab){.model = "gpt2", .drop = KEY "token_type", .more = undefined_types}));
+    t = good_vocab(&(vocab){.model = "gpt2", .more = end_of_message});
+    assert_true(sp_tokenizer_is_end(t, 5) && !sp_tokenizer_is_end(t, 4));
+    sp_tokenizer_destroy(t);
+}
+
 static void byte_level_names_its_pre_tokenizer(void **state)
 {
     static const struct {
@@ -326,6 +346,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sentencepiece_has_defaults),
+        cmocka_unit_test(some_files_have_other_ends),
         cmocka_unit_test(byte_level_names_its_pre_tokenizer),
         cmocka_unit_test(byte_level_drops_bytes_without_a_token),
         cmocka_unit_test(a_file_may_have_none),
