@@ -289,6 +289,12 @@ def test_a_client_that_is_too_slow_is_cut_off(start):
                 c.sendall(b"X: y\r\n")
                 time.sleep(0.1)
     assert s.call("/health")[0] == 200
+    for tokens in (500, 1000, 2000, 3000):  # a client that waits longer for its answer is not
+        began = time.time()
+        status, answer = s.call("/v1/completions", {**LONG, "max_tokens": tokens})
+        assert status == 200, answer
+        if time.time() - began > 1.5:
+            break
 
 
 def test_idle_connections_are_limited(start):
@@ -369,6 +375,11 @@ def test_a_full_queue_is_refused(start):
         with pytest.raises(openai.RateLimitError) as caught:
             s.client().completions.create(model="any", prompt="x")
         assert caught.value.response.headers["retry-after"] == "1"
+    for _ in range(3):  # each gives back as many places as it has choices
+        end = time.time() + 20
+        while (status := s.call("/v1/completions", {**LONG, "max_tokens": 1, "n": 3})[0]) == 429 and time.time() < end:
+            time.sleep(0.05)
+        assert status == 200
     assert s.metric("requests_refused_total") >= 1
 
 
