@@ -67,6 +67,23 @@ static void leftmost_of_equal_scores(void **state)
     sp_tokenizer_destroy(t);
 }
 
+static void bytes_and_unused_tokens_are_their_texts(void **state)
+{
+    tiny_vocab v;
+    sp_bytes out = {0};
+    begin(&v);
+    v.spec.words.add_space_prefix = false;
+    tv_add(&v, "<0x41>", SP_TOKEN_BYTE, 0); /* again */
+    int32_t unused = tv_add(&v, SP "q", SP_TOKEN_UNUSED, 0);
+    sp_tokenizer *t = tv_create(&v);
+    EXPECT(t, "A", 0, BYTE0 + 0x41);
+    assert_int_equal(sp_tokenizer_piece(t, unused, false, &out), SP_OK);
+    assert_int_equal(out.n, 2);
+    assert_memory_equal(out.v, " q", 2);
+    sp_vec_fini(&out);
+    sp_tokenizer_destroy(t);
+}
+
 /* llama.cpp: a dummy space at the start and after each special token, none for an empty text. */
 static void dummy_space(void **state)
 {
@@ -248,6 +265,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(highest_score_first),
         cmocka_unit_test(leftmost_of_equal_scores),
+        cmocka_unit_test(bytes_and_unused_tokens_are_their_texts),
         cmocka_unit_test(dummy_space),
         cmocka_unit_test(bytes_for_the_rest),
         cmocka_unit_test(unknown_characters),

@@ -42,6 +42,22 @@ static void the_largest_sum(void **state)
     sp_tokenizer_destroy(t);
 }
 
+/* SentencePiece adds in single precision, where -3 - 1.99999988 is -5; the library of tokenizer.json in double. */
+static void sums_have_the_precision_of_the_file(void **state)
+{
+    for (int single = 0; single < 2; single++) {
+        tiny_vocab v;
+        fill(&v);
+        tv_add(&v, "x", SP_TOKEN_NORMAL, -3);
+        tv_add(&v, "y", SP_TOKEN_NORMAL, -1.99999988f);
+        tv_add(&v, "xy", SP_TOKEN_NORMAL, -5);
+        v.spec.single = single;
+        sp_tokenizer *t = tv_create(&v);
+        assert_string_equal(tv_ids(t, "xy", 0), single ? "14" : "12 13");
+        sp_tokenizer_destroy(t);
+    }
+}
+
 static void unknown_characters(void **state)
 {
     static char names[256][8];
@@ -79,6 +95,11 @@ static void fewer_spaces(void **state)
     sp_tokenizer *t = tv_create(&v);
     assert_string_equal(tv_ids(t, "  a   a ", 0), "11 11");
     assert_string_equal(tv_ids(t, "   ", 0), "");
+    sp_tokenizer_destroy(t);
+    fill(&v);
+    v.spec.spaces = (sp_spaces){.any = true};
+    t = tv_create(&v);
+    assert_string_equal(tv_ids(t, "a\xE3\x80\x80" "a\xE2\x80\x8A" "a\xC2\xA0" "a\ta", 0), "4 11 11 11 11");
     sp_tokenizer_destroy(t);
 }
 
@@ -176,6 +197,7 @@ int main(void)
         cmocka_unit_test(the_largest_sum),   cmocka_unit_test(unknown_characters),
         cmocka_unit_test(fewer_spaces),      cmocka_unit_test(characters_are_rewritten),
         cmocka_unit_test(any_table_is_safe), cmocka_unit_test(all_beginnings),
+        cmocka_unit_test(sums_have_the_precision_of_the_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

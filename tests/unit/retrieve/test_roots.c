@@ -68,6 +68,12 @@ static void roots_without_a_document_give_way(void **state)
     assert_found(f, "a.txt ");
     assert_int_equal(build(f, (sp_index_opts){0}, empty, NULL), SP_E_ARG);
     assert_found(f, "a.txt ");
+    assert_int_equal(unlink(f->index), 0);
+    assert_built(f, (sp_index_opts){0}, empty, NULL);
+    assert_built(f, (sp_index_opts){.add = true}, f->docs, NULL);
+    folder_write(f, "../none/c.txt", "Chestnuts.");
+    assert_built(f, (sp_index_opts){0}, NULL, NULL); /* what is added replaces nothing */
+    assert_found(f, "docs/a.txt none/c.txt ");
 }
 
 static void roots_are_added(void **state)
