@@ -1,6 +1,7 @@
 /* test_file.c -- reading files, mapped and copied. */
 #include "support/check.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
@@ -42,6 +43,22 @@ static void contents_arrive_unchanged(void **state)
     assert_memory_equal(b.v, "before", 6);
     assert_memory_equal(b.v + 6, text, sizeof text);
     sp_vec_fini(&b);
+}
+
+/* A file that was written again in the same second is another one. */
+static void a_map_knows_when_its_file_was_written(void **state)
+{
+    const struct timespec times[2] = {{1000, 5}, {1234567890, 987654321}};
+    temp_folder_text(&folder, "dated", "12345");
+    const char *path = temp_folder_file(&folder, "dated");
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    sp_file_map map;
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_ok(sp_file_map_open(path, &map));
+    assert_true(map.id.modified_ns == INT64_C(1234567890987654321));
+    assert_true(map.id.inode == st.st_ino && map.id.size == 5);
+    sp_file_map_close(&map);
 }
 
 static void an_empty_file_is_a_file(void **state)
@@ -147,6 +164,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(contents_arrive_unchanged),
+        cmocka_unit_test(a_map_knows_when_its_file_was_written),
         cmocka_unit_test(an_empty_file_is_a_file),
         cmocka_unit_test(what_is_no_readable_file_is_refused),
         cmocka_unit_test(files_over_the_limit_are_refused),

@@ -65,6 +65,8 @@ static void a_form_is_sent_percent_encoded(void **state)
     assert_int_equal(sp_http_status(s.http), 200);
     assert_int_equal(s.reply.n, 4);
     assert_memory_equal(s.reply.v, "fine", 4);
+    assert_ok(sp_http_post(s.http, fields + 2, 2, "application/json", &s.reply));
+    has("\r\n\r\nx=&last="); /* nothing of the form before */
     scene_close(&s);
 }
 

@@ -10,7 +10,37 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/threads.h"
+
+/* -- the clock ------------------------------------------------------------------------------ */
+
+static int64_t us_of(struct timespec t)
+{
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+static void the_clock_counts_microseconds(void **state)
+{
+    const int64_t began = sp_clock_us();
+    usleep(3000);
+    assert_in_range(sp_clock_us() - began, 3000, 60000000);
+}
+
+static void a_time_limit_is_after_now(void **state)
+{
+    static const int64_t waits[] = {0, 1, 999999, 1000000, 2500000};
+    for (int i = 0; i < 10; i++)
+        for (size_t k = 0; k < SP_COUNT(waits); k++) {
+            const int64_t now = sp_clock_us();
+            const struct timespec t = sp_clock_after(waits[k]);
+            assert_in_range(t.tv_nsec, 0, 999999999);
+            assert_in_range(us_of(t) - now, waits[k], waits[k] + 60000000);
+        }
+    const int64_t now = sp_clock_us(), year = INT64_C(31536000000000);
+    assert_in_range(us_of(sp_clock_after(-5000000)) - now, 0, 60000000);
+    assert_in_range(us_of(sp_clock_after(INT64_MAX)) - now, year, year + 60000000);
+}
 
 /* -- parts ---------------------------------------------------------------------------------- */
 
@@ -446,6 +476,8 @@ static void a_team_survives_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_clock_counts_microseconds),
+        cmocka_unit_test(a_time_limit_is_after_now),
         cmocka_unit_test(parts_cover_everything_once),
         cmocka_unit_test(parts_of_large_counts_do_not_wrap),
         cmocka_unit_test(every_part_runs_once_an_epoch),

@@ -58,21 +58,65 @@ static void a_copy_is_found_by_tokens_and_head(void **state)
 /* A plain copy is a path copy's equal if it is exact, whole, and where the path puts it. */
 static void a_plain_copy_equals_a_path_in_its_place_alone(void **state)
 {
-    for (int wrong = 0; wrong < 4; wrong++) {
+    for (int wrong = 0; wrong < 5; wrong++) {
         bench b;
         bench_begin(&b, 20, 20);
-        sp_segment segs[] = {numbered(0, 20), numbered(100, 40)};
-        segs[1].kind = SP_SEG_CHUNK;
+        sp_segment segs[] = {numbered(0, 20), numbered(60, 24), numbered(100, 40)};
+        const sp_digest ids[] = {segs[0].id, segs[1].id, before[2]};
+        segs[2].kind = SP_SEG_CHUNK;
         sp_copy_spec spec = {.facts.kind = SP_COPY_PLAIN,
                              .facts.exact = wrong != 1,
-                             .facts.at = wrong == 2 ? 21 : 20,
-                             .facts.before = wrong == 3 ? before : &segs[0].id,
-                             .facts.n_before = 1,
+                             .facts.at = wrong == 2 ? 45 : 44,
+                             .facts.before = wrong == 3 ? before : ids,
+                             .facts.n_before = wrong == 4 ? 3 : 2,
                              .facts.n_head = 1};
-        assert_true(enter(&b, &segs[1], spec));
-        assert_int_equal(sp_by_content_plain(b.ledger, segs, 1) != NULL, wrong == 0);
+        assert_true(enter(&b, &segs[2], spec));
+        assert_int_equal(sp_by_content_plain(b.ledger, segs, 2) != NULL, wrong == 0);
         bench_end(&b);
     }
+}
+
+/* A policy that needs the attention of tokens finds no copy without it, on the device or below. */
+static void a_query_for_heavy_tokens_finds_no_other_copy(void **state)
+{
+    bench *b = *state;
+    sp_segment seg = numbered(0, 40);
+    sp_content_query q = query(&seg, before, 1);
+    assert_true(insert(b, &seg));
+    const sp_copy *c = find_copy(b, &seg);
+    sp_ledger_placed(b->ledger, c, SP_AT_DISK);
+    sp_ledger_unpin(b->ledger, c);
+    for (int is_free = 0; is_free < 2; is_free++) {
+        for (q.heavy = false;; q.heavy = true) {
+            assert_ptr_equal(sp_by_content_peek(b->ledger, &q, SP_COPY_PLAIN), q.heavy ? NULL : c);
+            assert_int_equal(sp_by_content_knows(b->ledger, &q), !q.heavy);
+            if (q.heavy) break;
+        }
+        sp_ledger_clear(b->ledger);
+    }
+}
+
+/* A patch needs its base: it is no copy that a look-up may return, and no reason not to keep a whole one. */
+static void a_patch_is_not_a_copy_of_its_own(void **state)
+{
+    static const int32_t changed[] = {0, 5};
+    bench *b = *state;
+    sp_segment seg = numbered(0, 40);
+    assert_true(insert(b, &seg));
+    const sp_copy *base = find_copy(b, &seg);
+    sp_copy_spec spec = computed_after(SP_COPY_PLAIN, 2);
+    spec.base = base;
+    spec.patch.n = 2;
+    spec.patch.tokens = changed;
+    assert_true(enter(b, &seg, spec));
+    sp_ledger_unpin(b->ledger, base);
+    assert_unknown(b, &seg, before, 2);
+    assert_int_equal(n_copies(b), 2);
+    assert_true(enter(b, &seg, computed_after(SP_COPY_PLAIN, 2)));
+    assert_int_equal(n_copies(b), 3);
+    const sp_copy *whole = find_plain(b, &seg, before, 2);
+    assert_true(whole && !whole->base);
+    sp_ledger_unpin(b->ledger, whole);
 }
 
 static void a_chunk_may_have_several_copies(void **state)
@@ -256,7 +300,10 @@ static void statistics_count_what_happened(void **state)
     assert_int_equal(got.max_blocks, 12);
     assert_int_equal(got.n_lookups, 4);
     assert_int_equal(got.n_hits, 2);
+    assert_int_equal(got.tokens_looked_up, 3 * 33 + 16);
+    assert_int_equal(got.tokens_hit, 2 * 33);
     assert_int_equal(got.n_evicted, 1);
+    assert_int_equal(b.ledger->content.n, 1); /* the index forgets what is gone */
     bench_end(&b);
 }
 
@@ -325,6 +372,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         BENCH_TEST(a_copy_is_found_by_tokens_and_head),
         cmocka_unit_test(a_plain_copy_equals_a_path_in_its_place_alone),
+        BENCH_TEST(a_query_for_heavy_tokens_finds_no_other_copy),
+        BENCH_TEST(a_patch_is_not_a_copy_of_its_own),
         BENCH_TEST(a_chunk_may_have_several_copies),
         BENCH_TEST(what_was_handed_over_may_change),
         BENCH_TEST(a_known_copy_is_kept),

@@ -1,6 +1,8 @@
 /* test_by_path.c -- the path index: what it finds and keeps. */
 #include "support/path_bench.h"
 
+#include "cache/ledger_int.h"
+
 /* -- finding -------------------------------------------------------------------------------- */
 
 static void an_empty_ledger_finds_nothing(void **state)
@@ -378,6 +380,26 @@ static void approximate_copies_are_refused(void **state)
     sp_kv_release(b->pool, &block, 1);
 }
 
+/* One that is used in its own place alone does not serve as the plain copy of its chunk. */
+static void an_approximate_path_copy_is_no_plain_one(void **state)
+{
+    bench *b = *state;
+    for (int exact = 0; exact < 2; exact++) {
+        sp_segment s = numbered(100 * exact, B);
+        const sp_copy *c = NULL;
+        uint32_t block;
+        s.kind = SP_SEG_CHUNK;
+        s.origin = 1;
+        sealed(b->pool, B, &block);
+        const sp_copy_spec spec = {
+            .seg = &s, .facts.kind = SP_COPY_PATH, .facts.exact = exact, .blocks = &block};
+        assert_ok(sp_ledger_add(b->ledger, &spec, ++b->now, &c));
+        assert_non_null(c);
+        assert_ptr_equal(sp_by_path_after(b->ledger, NULL, 0, &s), exact ? c : NULL);
+        sp_kv_release(b->pool, &block, 1);
+    }
+}
+
 /* -- trees ---------------------------------------------------------------------------------- */
 
 static sp_segment node(sp_segment s, int parent, int32_t at)
@@ -435,6 +457,7 @@ static void a_plain_copy_serves_its_own_place(void **state)
 {
     bench *b = *state;
     const sp_segment head = numbered(1, B), chunk = numbered(100, B);
+    static const int32_t heavy[B];
     const sp_copy *plain = NULL;
     uint32_t block;
     assert_int_equal(learn(b, &head, 1), 0);
@@ -442,13 +465,15 @@ static void a_plain_copy_serves_its_own_place(void **state)
     const sp_copy_spec spec = {.seg = &chunk,
                                .blocks = &block,
                                .facts = {.kind = SP_COPY_PLAIN, .exact = true, .before = &head.id, .n_before = 1,
-                                         .n_head = 1, .at = B}};
+                                         .n_head = 1, .at = B, .heavy = heavy}};
     assert_ok(sp_ledger_add(b->ledger, &spec, ++b->now, &plain));
     sp_segment segs[] = {head, chunk};
     segs[1].place = 1 + 2 * B;
     assert_int_equal(known(b, segs, 2), 1);
     segs[1].place = 0;
     assert_int_equal(known(b, segs, 2), 2);
+    const sp_copy *path = sp_by_path_at(b->ledger, (sp_digest[]){head.id, chunk.id}, 2);
+    assert_true(plain->facts.heavy && !path->facts.heavy); /* facts of chunks are the plain copy's */
     sp_kv_release(b->pool, &block, 1);
 }
 
@@ -465,6 +490,22 @@ static void another_tenant_finds_no_beginning(void **state)
         assert_int_equal(m.n_partial, tenant ? 0 : 2 * B);
         release(b, &m);
     }
+}
+
+static void finding_a_beginning_is_a_use(void **state)
+{
+    bench *b = *state;
+    const sp_segment old = numbered(1, 3 * B), other = numbered(500, B);
+    learn(b, &old, 1);
+    learn(b, &other, 1);
+    const sp_copy *c = sp_by_path_at(b->ledger, &old.id, 1);
+    const float worth = c->uses.worth;
+    assert_int_equal(known(b, (sp_segment[]){numbered(1, 2 * B)}, 1), 0);
+    assert_true(c->uses.last == b->now && c->uses.n == 2);
+    assert_true(evict_one(b)); /* the other */
+    assert_int_equal(known(b, &old, 1), 1);
+    assert_int_equal(known(b, &old, 1), 1);
+    assert_true(c->uses.worth == worth + 2 * SP_MOST_WORTH);
 }
 
 int main(void)
@@ -491,6 +532,8 @@ int main(void)
         cmocka_unit_test(adding_survives_faults),
         BENCH_TEST(approximate_copies_are_refused),
         BENCH_TEST(another_tenant_finds_no_beginning),
+        BENCH_TEST(an_approximate_path_copy_is_no_plain_one),
+        BENCH_TEST(finding_a_beginning_is_a_use),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -221,6 +221,28 @@ static sp_copy_spec patch_over(const sp_copy *base, int n_before)
     return v;
 }
 
+/* A copy that begins in a block's middle holds the blocks that its end reaches. */
+static void a_copy_may_begin_within_a_block(void **state)
+{
+    bench *b = *state;
+    sp_segment seg = numbered(0, 20);
+    uint32_t blocks[3];
+    const sp_copy *c = NULL;
+    sealed(b->pool, 3 * B, blocks);
+    sp_copy_spec spec = computed_after(SP_COPY_PLAIN, 1);
+    spec.seg = &seg;
+    spec.blocks = blocks;
+    spec.first = B - 1;
+    assert_ok(sp_ledger_add(b->ledger, &spec, ++b->now, &c));
+    sp_kv_release(b->pool, blocks, 3);
+    assert_int_equal(c->first, B - 1);
+    assert_memory_equal(c->blocks, blocks, sizeof blocks);
+    assert_int_equal(stats_of(b).n_blocks, 3);
+    assert_int_equal(sp_kv_pool_n_free(b->pool), 17);
+    sp_ledger_clear(b->ledger);
+    assert_int_equal(sp_kv_pool_n_free(b->pool), 20);
+}
+
 static void a_patch_costs_its_own_blocks(void **state)
 {
     bench *b = *state;
@@ -409,6 +431,16 @@ static void a_copy_without_room_is_refused(void **state)
 
 static const sp_digest *const other_head = before + 1; /* copies are computed after the first */
 
+/* What was computed after more than the head was computed after the head, too. */
+static void a_copy_after_other_chunks_is_unmeasured(void **state)
+{
+    bench *b = *state;
+    sp_segment seg = numbered(0, 40);
+    assert_true(enter(b, &seg, computed_after(SP_COPY_PLAIN, 3)));
+    assert_int_equal(why(b, &seg, before), SP_MISS_UNMEASURED);
+    assert_int_equal(why(b, &seg, before + 1), SP_MISS_OTHER_HEAD);
+}
+
 static void a_miss_has_a_reason(void **state)
 {
     bench *b = *state;
@@ -493,6 +525,7 @@ int main(void)
         BENCH_TEST(all_copies_with_heavy_tokens_are_found),
         BENCH_TEST(finding_all_without_memory_holds_nothing),
         cmocka_unit_test(a_newer_fused_copy_replaces),
+        BENCH_TEST(a_copy_may_begin_within_a_block),
         BENCH_TEST(a_patch_costs_its_own_blocks),
         BENCH_TEST(a_base_stays_as_long_as_its_patches),
         BENCH_TEST(using_a_patch_uses_its_base),
@@ -501,6 +534,7 @@ int main(void)
         cmocka_unit_test(of_too_many_variants_the_least_worth_goes),
         cmocka_unit_test(of_too_many_variants_one_that_can_go_goes),
         cmocka_unit_test(a_copy_without_room_is_refused),
+        BENCH_TEST(a_copy_after_other_chunks_is_unmeasured),
         BENCH_TEST(a_miss_has_a_reason),
         BENCH_TEST(a_forgotten_chunk_leaves_no_trace),
         BENCH_TEST(an_edited_chunk_is_known_by_its_first_block),

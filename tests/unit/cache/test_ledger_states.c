@@ -295,7 +295,9 @@ static void an_evicted_copy_on_disk_stays_known(void **state)
 {
     bench *b = *state;
     sp_segment seg = numbered(0, 40), other = numbered(100, 16);
-    assert_true(insert(b, &seg) && insert(b, &other));
+    sp_copy_spec spec = computed_after(SP_COPY_PLAIN, 1);
+    spec.facts.cost_us = 700;
+    assert_true(enter(b, &seg, spec) && insert(b, &other));
     const sp_copy *c = find_copy(b, &seg), *gone = find_copy(b, &other);
     sp_ledger_placed(b->ledger, c, SP_AT_DISK);
     sp_ledger_placed(b->ledger, gone, SP_AT_DISK);
@@ -307,6 +309,7 @@ static void an_evicted_copy_on_disk_stays_known(void **state)
     assert_int_equal(n_copies(b), 1);
     assert_int_equal(c->state, SP_COPY_FREE);
     assert_int_equal(c->places, SP_AT_DISK);
+    assert_int_equal(c->facts.cost_us, 700); /* what computing it again would take */
     assert_null(c->tokens);
     assert_int_equal(sp_kv_pool_n_free(b->pool), 20);
     assert_ptr_equal(find_copy(b, &seg), c);
@@ -327,6 +330,7 @@ static void a_pinned_copy_may_lose_its_place(void **state)
     sp_ledger_unplaced(b->ledger, c, SP_AT_DISK);
     assert_int_equal(n_copies(b), 1);
     assert_false(sp_copy_loadable(c) || has(b, &seg));
+    assert_int_equal(why(b, &seg, before), SP_MISS_NEVER_SEEN);
     assert_true(insert(b, &seg)); /* computed meanwhile: whoever waits has it */
     assert_int_equal(c->state, SP_COPY_READY);
     assert_int_equal(c->places, SP_AT_DEVICE);

@@ -163,6 +163,46 @@ static void a_tenant_sees_its_own_copies_only(void **state)
     bench_end(&b);
 }
 
+/* Another tenant's copies stay its own, even with the reader's ids and after the reader's head. */
+static void equal_ids_do_not_make_a_copy_the_readers(void **state)
+{
+    bench b;
+    bench_begin(&b, 16, 16);
+    sp_segment head = owned(numbered(1, 16)), lone = owned(numbered(300, 16)), x = owned(numbered(200, 16));
+    lone.tenant = x.tenant = tenant.tenant + 1;
+    learn(&b, &head, 1);
+    learn(&b, &lone, 1);
+    assert_true(enter(&b, &x, after_head(&head.id, 1, SP_COPY_PLAIN)));
+    page top = list(&b, &tenant, NULL);
+    assert_int_equal(top.n, 1);
+    assert_int_equal(top.nodes[0].n_below, 0);
+    assert_int_equal(list(&b, &tenant, top.nodes[0].copy).n, 0);
+    sp_segment mixed[] = {lone, owned(numbered(400, 16))}; /* a path is its root's */
+    learn(&b, mixed, 2);
+    const sp_copy *end = sp_by_path_at(b.ledger, (sp_digest[]){mixed[0].id, mixed[1].id}, 2);
+    assert_true(end && end->tenant == tenant.tenant);
+    assert_null(sp_tree_find(b.ledger, &tenant, end->name));
+    bench_end(&b);
+}
+
+/* A copy that only a pin keeps known is in no tier, and not in the tree. */
+static void what_no_tier_has_is_not_listed(void **state)
+{
+    bench b;
+    bench_begin(&b, 8, 8);
+    sp_segment s[] = {numbered(1, 16), numbered(100, 16)};
+    learn(&b, s, 2);
+    match m = find(&b, s, 2);
+    sp_ledger_placed(b.ledger, m.path[0], SP_AT_DISK);
+    sp_ledger_lose_pinned(b.ledger);
+    page top = list(&b, &nobody, NULL);
+    assert_int_equal(top.n, 1);
+    assert_int_equal(top.nodes[0].n_below, 0);
+    assert_int_equal(list(&b, &nobody, top.nodes[0].copy).n, 0);
+    release(&b, &m);
+    bench_end(&b);
+}
+
 static void adopt_path(bench *b, const sp_segment *seg, const sp_copy *parent, int32_t at)
 {
     const sp_adopted_path a = {
@@ -245,6 +285,8 @@ int main(void)
         cmocka_unit_test(the_most_used_come_first),
         cmocka_unit_test(pages_have_every_copy_once),
         cmocka_unit_test(a_tenant_sees_its_own_copies_only),
+        cmocka_unit_test(equal_ids_do_not_make_a_copy_the_readers),
+        cmocka_unit_test(what_no_tier_has_is_not_listed),
         cmocka_unit_test(a_copy_that_only_a_tier_has_is_its_owners),
         cmocka_unit_test(a_name_outlives_the_process),
         cmocka_unit_test(without_memory_it_fails),

@@ -134,6 +134,46 @@ static void dropping_all_ends_the_step(void **state)
     tiny_close(&t);
 }
 
+/* Rows close the gaps that a gate leaves between other slices, which compute what they would alone. */
+static void other_slices_do_not_notice_a_gate(void **state)
+{
+    enum { V = 101 };
+    tiny t;
+    sp_plan p[3];
+    float alone[V], gated[V], behind[V];
+    open_tiny(&t, 3);
+    step(&t, NULL, false, SP_WANT_LAST, alone);
+    watch w = {.drop_after = 0, .drop_below = 13};
+    for (int i = 0; i < 3; i++) make_plan(&t, &p[i]);
+    p[1].gate = (sp_gate){.after_layer = on_layer, .user = &w};
+    const sp_slice slices[] = {{&p[0], 0, 24, SP_WANT_NONE, NULL},
+                               {&p[1], 0, N, SP_WANT_LAST, gated},
+                               {&p[2], 0, N, SP_WANT_LAST, behind}};
+    assert_int_equal(sp_engine_step(t.engine, slices, 3), SP_OK);
+    assert_memory_equal(behind, alone, sizeof alone);
+    assert_memory_not_equal(gated, alone, sizeof alone);
+    assert_int_equal(p[1].n_dropped, 13);
+    for (int i = 0; i < 3; i++) sp_plan_fini(&p[i]);
+    tiny_close(&t);
+}
+
+/* After the last layer nothing is saved, so nothing counts as dropped. */
+static void rows_of_the_last_layer_are_not_dropped(void **state)
+{
+    tiny t;
+    sp_plan p;
+    float logits[101];
+    open_tiny(&t, 2);
+    watch w = {.drop_after = 1, .drop_below = 10};
+    make_plan(&t, &p);
+    p.gate = (sp_gate){.after_layer = on_layer, .user = &w};
+    assert_int_equal(sp_engine_step(t.engine, &(sp_slice){&p, 0, N, SP_WANT_LAST, logits}, 1), SP_OK);
+    assert_int_equal(w.layers_seen, 2);
+    assert_int_equal(p.n_dropped, 0);
+    sp_plan_fini(&p);
+    tiny_close(&t);
+}
+
 static void bad_slices_are_refused(void **state)
 {
     tiny t;
@@ -164,6 +204,8 @@ int main(void)
         cmocka_unit_test(watching_changes_nothing),
         cmocka_unit_test(dropped_rows_are_gone),
         cmocka_unit_test(dropping_all_ends_the_step),
+        cmocka_unit_test(other_slices_do_not_notice_a_gate),
+        cmocka_unit_test(rows_of_the_last_layer_are_not_dropped),
         cmocka_unit_test(bad_slices_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

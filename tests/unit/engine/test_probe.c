@@ -96,8 +96,9 @@ static void ask(scene *s, sp_plan *p, int n)
 static void sum_mass(void *user, const sp_gate_view *v)
 {
     double *sum = user;
+    const int n = v->plan->n_spans;
     for (int i = 0; v->layer == LAST && i < v->n * 4; i++) /* four heads */
-        for (int k = 0; k < 2; k++) sum[k] += (double)v->mass[2 * i + k];
+        for (int k = 0; k < n; k++) sum[k] += (double)v->mass[n * i + k];
 }
 
 /* The columns of a probe are the mass that a gate is shown, from pieces of any size and in
@@ -131,6 +132,37 @@ static void probe_of_columns_on(const char *device)
         sp_plan_fini(&p);
     }
     sp_plan_fini(&other);
+    scene_close(&s);
+}
+
+/* Queries of one slice that do not see the same spans are measured apart. */
+static void columns_of_several_sights_are_the_mass(void **state)
+{
+    enum { HALF = 6 };
+    scene s = {0};
+    double mass[3] = {0}, sum[3] = {0};
+    float columns[CONTEXT + QUESTION] = {0};
+    float *of_span[] = {columns, columns + CONTEXT, columns + CONTEXT + HALF};
+    scene_open(&s, "cpu", "ref");
+    for (int measured = 0; measured < 2; measured++) {
+        sp_plan p;
+        int span;
+        behind(&s, &p);
+        for (int at = 0; at < QUESTION; at += HALF) {
+            const int n = SP_MIN(HALF, QUESTION - at);
+            assert_int_equal(sp_plan_add_span(&p, &(sp_span_spec){.n = n, .at = CONTEXT + at}, &span), SP_OK);
+            add(&s, &p, span, CONTEXT + at, n);
+        }
+        bind(&p);
+        if (measured)
+            p.probe = (sp_probe){.kind = SP_PROBE_COLUMNS, .layer = LAST, .columns = of_span};
+        else
+            p.gate = (sp_gate){.after_layer = sum_mass, .user = mass, .wants_mass = true};
+        step(&s, &p, 0, QUESTION, NULL, NULL);
+        sp_plan_fini(&p);
+    }
+    for (int i = 0; i < CONTEXT + QUESTION; i++) sum[(i >= CONTEXT) + (i >= CONTEXT + HALF)] += (double)columns[i];
+    for (int k = 0; k < 3; k++) assert_true(fabs(sum[k] - mass[k]) < 1e-4);
     scene_close(&s);
 }
 
@@ -381,6 +413,7 @@ int main(void)
         cmocka_unit_test(probe_of_deviation),        cmocka_unit_test(probe_of_deviation_far),
         cmocka_unit_test(rows_behind_a_probe_go_on), cmocka_unit_test(probe_of_every_layer),
         cmocka_unit_test(probe_of_every_layer_far),
+        cmocka_unit_test(columns_of_several_sights_are_the_mass),
         cmocka_unit_test(rows_behind_a_probe_of_columns_go_on),
         cmocka_unit_test(the_distance_of_copies_is_relative_to_the_second),
     };

@@ -116,6 +116,16 @@ static void top_p_keeps_until_the_mass_is_reached(void **state)
     }
 }
 
+/* Halves are exact, so the first token has the whole mass that is asked for. */
+static void top_p_ends_where_the_mass_is_equal(void **state)
+{
+    sp_sampling p = plain(1);
+    p.top_p = 0.5f;
+    assert_support(p, (float[]){0, 0}, 2, 1);
+    p.top_k = 2;
+    assert_support(p, (float[]){0, 0}, 2, 1);
+}
+
 static void top_p_counts_the_mass_of_the_top_k(void **state)
 {
     sp_sampling p = plain(1);
@@ -412,6 +422,15 @@ static void the_window_is_as_long_as_it_says(void **state)
     sp_sampler_fini(&s);
 }
 
+static void the_window_holds_no_more_than_it_says(void **state)
+{
+    sp_sampler s = begin(penalised(2, 3), 3);
+    for (int i = 0; i < 7; i++) sp_sampler_accept(&s, 1);
+    assert_int_equal(s.n_recent, 3);
+    assert_int_equal(s.next_recent, 1);
+    sp_sampler_fini(&s);
+}
+
 /* -- biases and uses in the answer ----------------------------------------------------------- */
 
 static void biases_are_added_and_banned_tokens_are_not_chosen(void **state)
@@ -536,6 +555,7 @@ int main(void)
         cmocka_unit_test(without_limits_every_token_comes),
         cmocka_unit_test(top_k_keeps_the_k_best),
         cmocka_unit_test(top_p_keeps_until_the_mass_is_reached),
+        cmocka_unit_test(top_p_ends_where_the_mass_is_equal),
         cmocka_unit_test(top_p_counts_the_mass_of_the_top_k),
         cmocka_unit_test(min_p_is_relative_to_the_best),
         cmocka_unit_test(limits_come_before_temperature),
@@ -555,6 +575,7 @@ int main(void)
         cmocka_unit_test(foreign_ids_in_the_window_do_no_harm),
         cmocka_unit_test(the_penalty_comes_before_the_limits),
         cmocka_unit_test(the_window_is_as_long_as_it_says),
+        cmocka_unit_test(the_window_holds_no_more_than_it_says),
         cmocka_unit_test(biases_are_added_and_banned_tokens_are_not_chosen),
         cmocka_unit_test(uses_in_the_answer_are_penalised),
         cmocka_unit_test(logprobs_are_those_of_all_tokens),

@@ -66,6 +66,17 @@ static void slices_are_parts_of_their_plans(void **state)
     scene_close(&s);
 }
 
+static void a_plan_is_bound_first(void **state)
+{
+    scene s;
+    scene_open(&s, 3, 0, 2);
+    s.plan.bound = false;
+    assert_fails(step(&s, 0, 3), SP_E_ARG, "slice 0 takes todo");
+    s.plan.bound = true;
+    assert_ok(step(&s, 0, 3));
+    scene_close(&s);
+}
+
 static void tokens_and_positions_have_ends(void **state)
 {
     static const struct {
@@ -92,6 +103,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_many_rows_as_there_is_room_for),
         cmocka_unit_test(slices_are_parts_of_their_plans),
+        cmocka_unit_test(a_plan_is_bound_first),
         cmocka_unit_test(tokens_and_positions_have_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
