@@ -107,6 +107,23 @@ static void the_account_as_json_says_all(void **state)
     const char *got = json(&r, NULL);
     assert_non_null(strstr(got, "\"decode\":{\"full\":\"short\",\"sparse_tokens\":0,"));
     assert_non_null(strstr(got, "\"packed_tokens\":6,\"pack_ms\":1.5}}\n"));
+    r.decode = (sp_decode_report){.n_packed = 6, .pack_us = 1500};
+    assert_non_null(strstr(json(&r, NULL), "\"decode\":{\"packed_tokens\":6,\"pack_ms\":1.5}}\n"));
+    r.decode = (sp_decode_report){.full = "", .n_sparse = 8, .kv_bytes = 1, .full_bytes = 2, .choice_bytes = 3,
+                                  .summary_bytes = 4, .file_bytes = 5};
+    got = json(&r, NULL);
+    assert_non_null(strstr(got, "\"kv_bytes\":1,\"full_bytes\":2,\"choice_bytes\":3,"));
+    assert_non_null(strstr(got, "\"summary_bytes\":4,\"file_bytes\":5,"));
+}
+
+/* A copy that was found and not used is none; one that was computed again is. */
+static void chunks_count_that_were_used(void **state)
+{
+    static const sp_segment_report two[] = {
+        {.kind = "chunk", .n_tokens = 50, .from = "disk", .missed = ""},
+        {.kind = "chunk", .n_tokens = 50, .n_recomputed = 50, .from = "memory", .missed = ""}};
+    const sp_result r = {.policy = "inplace", .n_prompt = 100, .n_recomputed = 50, .segments = two, .n_segments = 2};
+    assert_non_null(strstr(summary(&r, 300), "1 of 2 chunks reused (memory); 0 of 100 tokens"));
 }
 
 static void lines_count_chunks_and_tokens(void **state)
@@ -175,6 +192,7 @@ int main(void)
         cmocka_unit_test(the_time_without_reuse_is_the_results_estimate),
         cmocka_unit_test(the_account_as_json_says_all),
         cmocka_unit_test(lines_count_chunks_and_tokens),
+        cmocka_unit_test(chunks_count_that_were_used),
         cmocka_unit_test(a_line_explains_how_it_was_decoded),
         cmocka_unit_test(errors_are_json_too),
         cmocka_unit_test(recomputed_tokens_are_said_if_there_are_any),
