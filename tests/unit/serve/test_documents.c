@@ -66,6 +66,7 @@ static void what_cannot_be_registered_is_refused(void **state)
         {{.id = "two", .file = "a.bin", .data = "x", .n_data = 1}, SP_E_UNSUPPORTED, "a.bin"},
         {{.id = "two", .file = "a.pdf", .data = "x", .n_data = 1}, SP_E_UNSUPPORTED, "a.pdf"},
         {{.id = "two", .file = "a.docx", .data = "PK", .n_data = 2}, SP_E_UNSUPPORTED, "a.docx"},
+        {{.id = "two", .file = "a.jsonl", .data = "[]", .n_data = 2}, SP_E_UNSUPPORTED, "a.jsonl"},
         {{.id = "two", .text = other, .ttl_s = -1}, SP_E_ARG, "ttl"},
     };
     for (size_t i = 0; i < SP_COUNT(bad); i++)

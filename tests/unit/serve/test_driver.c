@@ -160,6 +160,21 @@ static sp_err look_at_step(sp_context *c, void *arg)
     return SP_OK;
 }
 
+static void a_thread_that_was_stopped_starts_again(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){0});
+    assert_ok(sp_context_start(c));
+    sp_context_stop(c);
+    assert_false(sp_driver_runs(c));
+    assert_ok(sp_context_start(c));
+    for (int i = 0; i < 20; i++) {
+        sp_context_describe(c);
+        usleep(1000); /* nothing to do */
+    }
+    assert_true(sp_driver_runs(c));
+    sp_context_close(c);
+}
+
 static void a_long_command_is_seen(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
@@ -177,6 +192,7 @@ static void a_long_command_is_seen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thread_that_was_stopped_starts_again),
         cmocka_unit_test(a_long_command_is_seen),
         cmocka_unit_test(many_threads_may_use_a_context),
         cmocka_unit_test(errors_of_commands_reach_the_caller),

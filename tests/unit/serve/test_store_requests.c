@@ -317,6 +317,19 @@ static void names_in_the_store_are_adopted(void **state)
     close_clean(c);
 }
 
+/* Chunks that were stored after the head alone are no path. */
+static void what_another_policy_stored_is_said(void **state)
+{
+    const char *dir = *state;
+    fill_store(dir, "01");
+    sp_context *c = open_with((sp_context_opts){.tiers.store = dir, .reuse.policy = "prefix", .n_batch = 40});
+    sp_request *r = ask(c, "01", "Which?", 2);
+    assert_from(r, 1, "", "other policy");
+    assert_from(r, 2, "", "other policy");
+    sp_request_destroy(r);
+    close_clean(c);
+}
+
 static int n_lines;
 
 static void count_line(sp_log_level level, const char *line, void *user)
@@ -531,6 +544,7 @@ int main(void)
         cmocka_unit_test(a_folder_that_is_gone_still_serves),
         FOLDER_TEST(what_has_no_room_is_computed),
         FOLDER_TEST(names_in_the_store_are_adopted),
+        FOLDER_TEST(what_another_policy_stored_is_said),
         cmocka_unit_test(a_store_that_cannot_be_written_costs_a_log_line),
         cmocka_unit_test(of_a_path_that_cannot_be_written_the_root_counts),
         FOLDER_TEST(memory_that_waits_to_be_written_is_waited_for),
