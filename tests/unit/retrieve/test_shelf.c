@@ -61,6 +61,40 @@ static int count(sp_shelf *s, const char *id)
     return n;
 }
 
+/* -- the list ------------------------------------------------------------------------------------ */
+
+/* listed -- the ids at a second, each with a blank after it. */
+static const char *listed(sp_shelf *s, int64_t now_s)
+{
+    static char ids[100];
+    sp_document_list l;
+    const sp_shelf_query q = {.tenant = "t", .now_s = now_s, .limit = 10};
+    assert_int_equal(sp_shelf_list(s, &q, &l), SP_OK);
+    *ids = '\0';
+    for (int i = 0; i < l.n; i++) strcat(strcat(ids, l.v[i].id), " ");
+    sp_document_list_fini(&l);
+    return ids;
+}
+
+/* Of a document that is being deleted, or whose last second is over, nothing is seen. */
+static void the_list_has_what_lives(void **state)
+{
+    sp_shelf *s = open_shelf();
+    sp_document_list l;
+    const sp_shelf_chunk v = chunk("", "x");
+    const sp_shelf_row row = {.tenant = "t", .id = "timed", .title = "", .expires_s = 50};
+    assert_int_equal(put(s, "a", false, &v, 1), SP_OK);
+    assert_int_equal(put(s, "b", false, &v, 1), SP_OK);
+    assert_int_equal(sp_shelf_put(s, &row, &v, 1), SP_OK);
+    assert_string_equal(listed(s, 50), "a b timed ");
+    assert_string_equal(listed(s, 51), "a b ");
+    assert_int_equal(sp_shelf_doom(s, "t", "a"), SP_OK);
+    assert_string_equal(listed(s, 50), "b timed ");
+    assert_int_equal(sp_shelf_list(s, &(sp_shelf_query){.tenant = "t", .id = "a", .limit = 1}, &l), SP_E_NOTFOUND);
+    assert_int_equal(count(s, "a"), -1);
+    sp_shelf_close(s);
+}
+
 /* -- one text many times ----------------------------------------------------------------------- */
 
 static void a_text_that_a_document_repeats_is_looked_up_once(void **state)
@@ -568,6 +602,7 @@ int main(void)
         cmocka_unit_test(nothing_is_between_the_cells_of_a_page),
         cmocka_unit_test(a_file_has_no_more_pages_than_can_be_told_apart),
         cmocka_unit_test(a_file_that_was_no_database_is_not_rebuilt),
+        cmocka_unit_test(the_list_has_what_lives),
         cmocka_unit_test(a_text_that_a_document_repeats_is_looked_up_once),
         cmocka_unit_test(a_text_of_a_live_document_is_not_lost),
         cmocka_unit_test(all_ids_of_a_document_are_lost),
