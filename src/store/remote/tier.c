@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -744,15 +745,11 @@ static sp_err start(remote_tier *t)
     return SP_OK;
 }
 
-/* name_site -- Errors: SP_E_NOMEM, those of the kind. */
+/* name_site -- Errors: SP_E_NOMEM, SP_E_IO, those of the kind. */
 static sp_err name_site(remote_tier *t, const sp_remote_tier_opts *o)
 {
-    const uint64_t own = sp_hash64(&(struct {
-                                       int64_t us;
-                                       pid_t pid;
-                                       const void *at;
-                                   }){sp_clock_us(), getpid(), t},
-                                   sizeof(int64_t));
+    uint64_t own;
+    if (getrandom(&own, sizeof own, 0) != sizeof own) return sp_fail(SP_E_IO, "there are no random numbers");
     SP_TRY(sp_remote_kind_of(o->url, &t->kind));
     t->url = sp_strdup_n(o->url, strlen(o->url));
     if (o->ca_file) t->ca_file = sp_strdup_n(o->ca_file, strlen(o->ca_file));
@@ -760,7 +757,7 @@ static sp_err name_site(remote_tier *t, const sp_remote_tier_opts *o)
     t->site = (sp_remote_site){
         .url = t->url, .ca_file = t->ca_file, .timeout_us = o->timeout_us, .ttl_s = SP_MAX(o->ttl_s, 0)};
     sp_digest_hex(o->space, 16, t->site.space);
-    snprintf(t->site.self, sizeof t->site.self, "%016" PRIx64, own ^ ((uint64_t)getpid() << 32));
+    snprintf(t->site.self, sizeof t->site.self, "%016" PRIx64, own);
     snprintf(t->seal.space, sizeof t->seal.space, "SPOLIA:%s:", t->site.space);
     SP_TRY(t->kind->check(&t->site));
     return t->kind->share ? t->kind->share(&t->site) : SP_OK;
