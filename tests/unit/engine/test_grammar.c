@@ -176,6 +176,47 @@ static void texts_are_accepted_or_not(void **state)
          "{\"x\": null}", true},
         {"{\"enum\":[1,5,\"x\"],\"minimum\":2}", "1", false},
         {"{\"enum\":[0.1,2],\"type\":\"number\"}", "0.1", true},
+        {"{\"items\":[{\"type\":\"null\"}],\"additionalItems\":{\"type\":\"integer\"}}", "[null, 1]", true},
+        {"{\"items\":[{\"type\":\"null\"}],\"additionalItems\":{\"type\":\"integer\"}}", "[null, \"a\"]", false},
+        {"{\"items\":{\"enum\":[\"a\",\"b\",\"c\"]},\"uniqueItems\":true,\"minItems\":2}", "[\"a\"]", false},
+        {"{\"items\":{\"enum\":[\"a\",\"b\",\"c\"]},\"uniqueItems\":true,\"minItems\":2}", "[\"c\", \"a\"]", true},
+        {"{\"items\":{\"enum\":[\"a\",\"b\",\"c\"]},\"uniqueItems\":true,\"maxItems\":2}",
+         "[\"a\", \"b\", \"c\"]", false},
+        {"{\"items\":{\"enum\":[0,1,2,3,4,5,6,7,8]},\"uniqueItems\":true,\"minItems\":2}", "[3]", false},
+        {"{\"items\":{\"enum\":[0,1,2,3,4,5,6,7,8]},\"uniqueItems\":true,\"minItems\":2}", "[3, 8]", true},
+        {"{\"items\":{\"enum\":[0,1,2,3,4,5,6,7,8]},\"uniqueItems\":true,\"maxItems\":2}", "[1, 2, 3]", false},
+        {"{\"items\":{\"enum\":[0,1,2,3,4,5,6,7,8]},\"uniqueItems\":true,\"maxItems\":2}", "[1, 2]", true},
+        {"{\"items\":{\"type\":\"boolean\"},\"uniqueItems\":true}", "[true, false]", true},
+        {"{\"type\":\"integer\",\"minimum\":0,\"exclusiveMinimum\":0}", "0", false},
+        {"{\"type\":\"integer\",\"minimum\":0.5}", "0", false},
+        {"{\"type\":\"integer\",\"minimum\":0.5}", "1", true},
+        {"{\"type\":\"integer\",\"maximum\":-0.5}", "0", false},
+        {"{\"type\":\"integer\",\"maximum\":-0.5}", "-1", true},
+        {"{\"type\":\"integer\",\"maximum\":-3}", "-2", false},
+        {"{\"type\":\"integer\",\"minimum\":5}", "4", false},
+        {"{\"type\":\"integer\",\"minimum\":0,\"maximum\":47}", "39", true},
+        {"{\"type\":\"integer\",\"minimum\":10000000000000000}", "10000000000000000", true},
+        {"{\"type\":\"number\",\"exclusiveMinimum\":0.5}", "0.5", false},
+        {"{\"type\":\"number\",\"exclusiveMinimum\":0.5}", "0.51", true},
+        {"{\"type\":\"number\",\"exclusiveMaximum\":0.5}", "0.5", false},
+        {"{\"type\":\"number\",\"exclusiveMaximum\":0.5}", "0.49", true},
+        {"{\"properties\":{\"a\":{\"type\":\"integer\"}},\"additionalProperties\":{\"type\":\"null\"}}",
+         "{\"a\": null}", false},
+        {"{\"properties\":{\"a\":{\"type\":\"integer\"}},\"additionalProperties\":{\"type\":\"null\"}}",
+         "{\"b\": null}", true},
+        {"{\"required\":[\"a\"],\"additionalProperties\":{\"type\":\"null\"}}", "{\"a\": 1}", false},
+        {"{\"type\":\"object\",\"required\":[\"a\"]}", "{}", false},
+        {"{\"type\":\"object\",\"required\":[\"a\"]}", "{\"a\": 1, \"b\": 2}", false},
+        {"{\"type\":\"object\",\"maxProperties\":1,\"additionalProperties\":{}}", "{\"x\": 1}", true},
+        {"{\"type\":\"object\",\"maxProperties\":1,\"additionalProperties\":{}}", "{\"x\": 1, \"y\": 1}", false},
+        {"{\"properties\":{\"a\":{}},\"maxProperties\":1,\"additionalProperties\":{}}", "{\"a\": 1, \"y\": 1}", false},
+        {"{\"type\":\"object\",\"unevaluatedProperties\":false}", "{\"x\": 1}", false},
+        {"{\"properties\":{\"é\":{}},\"propertyNames\":{\"maxLength\":1}}", "{\"é\": 1}", true},
+        {"{\"type\":\"string\",\"allOf\":[{\"pattern\":\"^a\"},{\"pattern\":\"b$\"}]}", "\"ab\"", true},
+        {"{\"type\":\"string\",\"allOf\":[{\"pattern\":\"^a\"},{\"pattern\":\"b$\"}]}", "\"cb\"", false},
+        {"{\"type\":\"string\",\"allOf\":[{\"pattern\":\"^a\"},{\"pattern\":\"b$\"}]}", "\"ac\"", false},
+        {"{\"enum\":[1,\"x\"],\"type\":\"number\"}", "1", true},
+        {"{\"type\":\"string\",\"pattern\":\"^.$\"}", "\"\\u2028\"", false},
     };
     for (size_t i = 0; i < SP_COUNT(cases); i++)
         if (accepts(cases[i].schema, cases[i].text) != cases[i].accepted)
@@ -358,6 +399,7 @@ static void refusals_name_keyword_and_path(void **state)
     refuse("{\"$ref\":\"#\"}", SP_E_ARG, "refers to itself");
     refuse("{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#\"}]}", SP_E_ARG, "refers to itself");
     refuse("{\"type\":\"array\",\"maxItems\":100000}", SP_E_LIMIT, "4096");
+    refuse("{\"type\":\"array\",\"minItems\":4097}", SP_E_LIMIT, "4096");
     refuse("{\"multipleOf\":0.1}", SP_E_UNSUPPORTED, "multipleOf is not a whole number");
     refuse("{\"minimum\":\"1\"}", SP_E_ARG, "minimum is not a number");
     refuse("{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"uniqueItems\":true}",
@@ -373,6 +415,21 @@ static void refusals_name_keyword_and_path(void **state)
            SP_E_ARG, "no value is valid: #/properties/n: the minimum exceeds the maximum");
     refuse("{\"allOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}", SP_E_ARG, "contradict");
     refuse("false", SP_E_ARG, "false allows no value");
+}
+
+/* An end is no token of an incomplete text, even if nobody has asked for the mask. */
+static void an_end_is_accepted_where_the_text_is_complete(void **state)
+{
+    sp_token_set *v = make_set();
+    sp_grammar *g = make("{\"type\":\"integer\"}");
+    sp_grammar_state *s;
+    assert_ok(sp_grammar_start(g, v, &s));
+    assert_false(sp_grammar_accept(s, END));
+    assert_true(sp_grammar_accept(s, '7'));
+    assert_true(sp_grammar_accept(s, END));
+    sp_grammar_stop(s);
+    sp_grammar_destroy(g);
+    sp_token_set_destroy(v);
 }
 
 /* The mask of every state on the way equals what accept says of each token: compared token by token
@@ -532,6 +589,7 @@ int main(void)
         cmocka_unit_test(generated_strings_match_their_patterns),
         cmocka_unit_test(generated_dates_exist),
         cmocka_unit_test(refusals_name_keyword_and_path),
+        cmocka_unit_test(an_end_is_accepted_where_the_text_is_complete),
         cmocka_unit_test(masks_agree_with_accept),
         cmocka_unit_test(the_sampler_obeys_the_grammar),
         cmocka_unit_test(masks_of_large_vocabularies_are_fast),

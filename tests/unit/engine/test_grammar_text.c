@@ -202,6 +202,48 @@ static void rules_that_are_nested_too_deeply_are_refused(void **state)
     assert_true(accepts(gbnf("root ::= \"(\" root \")\" | \"x\""), "((x))")); /* some text is shallow */
 }
 
+/* Keys and values between marks: required members come, others may; strings have no quotes and no escapes. */
+static void members_between_marks_follow_their_schema(void **state)
+{
+    static const char *const keys[] = {"<k>", "=", ";"};
+    (void)state;
+    const sp_grammar_opts o = {.schema = "{\"properties\": {\"t\": {\"type\": \"string\", \"minLength\": 2, "
+                                         "\"maxLength\": 3}, \"n\": {\"type\": \"integer\"}, "
+                                         "\"p\": {\"type\": \"string\", \"pattern\": \"^[^x]+$\"}}, "
+                                         "\"required\": [\"t\", \"x\"]}",
+                               .keys = keys};
+    assert_true(accepts(o, "<k>t=ab;<k>x=1;"));
+    assert_true(accepts(o, "<k>t=abc;<k>n=5;<k>p=cd;<k>x=1;"));
+    assert_false(accepts(o, "<k>x=1;"));
+    assert_false(accepts(o, "<k>t=ab;"));
+    assert_false(accepts(o, "<k>t=a;<k>x=1;"));
+    assert_false(accepts(o, "<k>t=abcd;<k>x=1;"));
+    assert_false(accepts(o, "<k>t=ab;<k>p=c\\n;<k>x=1;"));
+}
+
+static void calls_may_have_a_number(void **state)
+{
+    static const sp_grammar_head heads[] = {{"f:", "!"}};
+    (void)state;
+    const sp_grammar_opts o = {.schema = "{\"anyOf\": [{\"type\": \"null\"}]}", .heads = heads, .n_heads = 1};
+    assert_true(accepts(o, "f:0!null") && accepts(o, "f:12!null"));
+    assert_false(accepts(o, "f:!null") || accepts(o, "f:02!null") || accepts(o, "f:123!null"));
+}
+
+static void one_form_with_texts_is_asked_for(void **state)
+{
+    static const char *const texts[] = {"a", ""}, *const none[] = {NULL};
+    (void)state;
+    refuses((sp_grammar_opts){.texts = texts, .n_texts = 2}, SP_E_ARG, "text 1 is NULL or empty");
+    refuses((sp_grammar_opts){.texts = none, .n_texts = 1}, SP_E_ARG, "text 0 is NULL or empty");
+    refuses((sp_grammar_opts){.n_texts = 1}, SP_E_ARG, "a list of 1 texts");
+    refuses((sp_grammar_opts){.n_texts = -1, .texts = texts}, SP_E_ARG, "a list of -1 texts");
+    refuses((sp_grammar_opts){.gbnf = "root ::= \"a\"", .regex = "a"}, SP_E_ARG, "more than one of");
+    refuses((sp_grammar_opts){.schema = "{}", .regex = "a"}, SP_E_ARG, "more than one of");
+    refuses((sp_grammar_opts){.texts = texts, .n_texts = 1, .regex = "a"}, SP_E_ARG, "more than one of");
+    assert_true(accepts((sp_grammar_opts){.texts = texts, .n_texts = 1}, "a"));
+}
+
 static void errors_name_line_and_column(void **state)
 {
     (void)state;
@@ -303,6 +345,9 @@ int main(void)
         cmocka_unit_test(characters_are_utf8),
         cmocka_unit_test(expressions_match_whole_texts),
         cmocka_unit_test(rules_that_are_nested_too_deeply_are_refused),
+        cmocka_unit_test(members_between_marks_follow_their_schema),
+        cmocka_unit_test(calls_may_have_a_number),
+        cmocka_unit_test(one_form_with_texts_is_asked_for),
         cmocka_unit_test(errors_name_line_and_column),
         cmocka_unit_test(random_expressions_match_as_in_the_c_library),
     };

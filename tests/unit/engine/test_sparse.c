@@ -236,6 +236,8 @@ static void options_are_checked(void **state)
     assert_fails(sp_sparse_create(&(sp_sparse_opts){.share = 1.5f}, &s), SP_E_ARG, "1.5");
     assert_fails(sp_sparse_create(&(sp_sparse_opts){.share = 0.5f, .tokens = 3}, &s), SP_E_ARG,
                  "3 tokens");
+    assert_fails(sp_sparse_create(&(sp_sparse_opts){.share = 1, .eta = 1.5f}, &s), SP_E_ARG, "threshold of 1.5");
+    assert_fails(sp_sparse_create(&(sp_sparse_opts){.share = 1, .eta = -1.5f}, &s), SP_E_ARG, "threshold of -1.5");
 }
 
 /* A source sees every block that is read, and may say where its bytes are. */
