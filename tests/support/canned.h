@@ -25,6 +25,7 @@ struct canned {
     int port, fd;
     atomic_bool stop;
     atomic_int n_requests;
+    atomic_int n_after; /* bytes that follow each answer */
     pthread_t thread;
 };
 
@@ -41,7 +42,7 @@ static inline bool canned_is_whole(const canned *c, const char *request, size_t 
 /* canned_serve -- false: the client has gone. */
 static inline bool canned_serve(canned *c, int fd)
 {
-    static _Thread_local char request[1 << 16], answer[1 << 16];
+    static _Thread_local char request[(1 << 20) + (1 << 16)], answer[1 << 16];
     size_t n = 0;
     do {
         const ssize_t got = recv(fd, request + n, sizeof request - 1 - n, 0);
@@ -52,7 +53,14 @@ static inline bool canned_serve(canned *c, int fd)
     c->n_requests++;
     *answer = '\0';
     c->answer(c, request, answer, sizeof answer);
-    return *answer && send(fd, answer, strlen(answer), MSG_NOSIGNAL) > 0;
+    bool is_sent = *answer && send(fd, answer, strlen(answer), MSG_NOSIGNAL) > 0;
+    memset(answer, 'x', sizeof answer);
+    for (int left = c->n_after; is_sent && left > 0;) {
+        const ssize_t k = send(fd, answer, SP_MIN((size_t)left, sizeof answer), MSG_NOSIGNAL);
+        is_sent = k > 0;
+        left -= (int)k;
+    }
+    return is_sent;
 }
 
 static inline void *canned_run(void *arg)

@@ -36,6 +36,15 @@ static void a_failure_says_what_failed(void **state)
     assert_string_equal(sp_error_detail(), "cannot allocate memory for a thing");
 }
 
+/* A name from a file may have any byte. */
+static void a_failure_is_one_line_without_control_characters(void **state)
+{
+    assert_int_equal(sp_fail(SP_E_FORMAT, "%s", "a\nb\x1b[31m\x7f \xc3\xa9"), SP_E_FORMAT);
+    assert_string_equal(sp_error_detail(), "a?b?[31m? \xc3\xa9");
+    assert_int_equal(sp_fail_in(SP_E_FORMAT, "in\t%s", "c\r\n"), SP_E_FORMAT);
+    assert_string_equal(sp_error_detail(), "in?c??: a?b?[31m? \xc3\xa9");
+}
+
 /* The size is that of the allocation that failed before, once. */
 static void a_lack_of_memory_names_its_size(void **state)
 {
@@ -203,6 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_code_has_a_text_of_its_own),
         cmocka_unit_test(a_failure_says_what_failed),
+        cmocka_unit_test(a_failure_is_one_line_without_control_characters),
         cmocka_unit_test(a_lack_of_memory_names_its_size),
         cmocka_unit_test(long_explanations_are_cut),
         cmocka_unit_test(try_passes_errors_on),

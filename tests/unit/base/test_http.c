@@ -139,6 +139,39 @@ static void servers_that_do_not_answer_are_errors(void **state)
     scene_close(&s);
 }
 
+/* curl would ask first whether it may send a body of more than 1 MiB. */
+static void a_long_body_is_sent_at_once(void **state)
+{
+    static char body[(1 << 20) + 2];
+    scene s;
+    scene_open(&s, "\r\n\r\n", 10000);
+    memset(body, 'x', sizeof body);
+    answers = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    const sp_http_request r = {.method = "PUT", .accept = "x/y", .type = "x/z", .body = body, .n = sizeof body};
+    assert_ok(sp_http_send(s.http, &r, &s.reply));
+    has("Content-Length: 1048578\r\n");
+    assert_null(strstr(sent, "Expect"));
+    scene_close(&s);
+}
+
+/* An answer may have 32 MiB, in pieces of any size. */
+static void a_longer_answer_is_refused(void **state)
+{
+    scene s;
+    scene_open(&s, "\r\n\r\n", 10000);
+    for (int more = 0; more < 2; more++) {
+        s.server.n_after = SP_HTTP_MAX_BYTES + more;
+        answers = more ? "HTTP/1.1 200 OK\r\nContent-Length: 33554433\r\n\r\n"
+                       : "HTTP/1.1 200 OK\r\nContent-Length: 33554432\r\n\r\n";
+        if (more)
+            assert_fails(get(&s, "/x"), SP_E_LIMIT, "the answer has more than 32 MiB");
+        else
+            assert_ok(get(&s, "/x"));
+        assert_true(more || s.reply.n == SP_HTTP_MAX_BYTES);
+    }
+    scene_close(&s);
+}
+
 /* get_into_nothing -- with no room for the answer. */
 static sp_err get_into_nothing(scene *s)
 {
@@ -163,6 +196,8 @@ int main(void)
         cmocka_unit_test(requests_follow_each_other),
         cmocka_unit_test(other_statuses_are_errors_with_their_first_line),
         cmocka_unit_test(servers_that_do_not_answer_are_errors),
+        cmocka_unit_test(a_long_body_is_sent_at_once),
+        cmocka_unit_test(a_longer_answer_is_refused),
         cmocka_unit_test(requests_survive_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

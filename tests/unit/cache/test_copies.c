@@ -293,17 +293,20 @@ static void a_base_stays_as_long_as_its_patches(void **state)
 static void using_a_patch_uses_its_base(void **state)
 {
     bench *b = *state;
-    sp_segment seg = numbered(0, 40), other = numbered(100, 16);
+    sp_segment seg = numbered(0, 40), other = numbered(100, 16), third = numbered(200, 16);
     assert_true(enter(b, &seg, placed(2)));
     const sp_copy *base = one(b, &seg, 2, false);
     assert_true(enter(b, &seg, patch_over(base, 3)));
     sp_ledger_unpin(b->ledger, base);
-    assert_true(insert(b, &other));
+    assert_true(insert(b, &other) && insert(b, &third));
     const sp_copy *patch = one(b, &seg, 3, true);
     sp_ledger_use(b->ledger, patch, 0.5f, ++b->now);
     sp_ledger_unpin(b->ledger, patch);
     assert_true(evict_one(b));
     assert_false(has(b, &other)); /* older than both now */
+    sp_ledger_drop(b->ledger, patch);
+    assert_true(evict_one(b)); /* no patch holds the base now, but it was used later than this one */
+    assert_false(has(b, &third));
     assert_true(has_placed(b, &seg, 2));
 }
 
@@ -427,6 +430,25 @@ static void a_copy_without_room_is_refused(void **state)
     bench_end(&b);
 }
 
+static void a_head_is_among_what_came_before(void **state)
+{
+    bench *b = *state;
+    sp_segment seg = numbered(0, B);
+    uint32_t block;
+    const sp_copy *c = NULL;
+    sealed(b->pool, B, &block);
+    sp_copy_spec spec = {.seg = &seg,
+                         .facts.kind = SP_COPY_PLAIN,
+                         .facts.before = before,
+                         .facts.n_before = 1,
+                         .facts.n_head = 2,
+                         .blocks = &block};
+    assert_fails(sp_ledger_add(b->ledger, &spec, ++b->now, &c), SP_E_ARG, "1 segments before it, but 2 of its head");
+    assert_null(c);
+    assert_int_equal(n_copies(b), 0);
+    sp_kv_release(b->pool, &block, 1);
+}
+
 /* -- why a chunk is missing ------------------------------------------------------------------ */
 
 static const sp_digest *const other_head = before + 1; /* copies are computed after the first */
@@ -534,6 +556,7 @@ int main(void)
         cmocka_unit_test(of_too_many_variants_the_least_worth_goes),
         cmocka_unit_test(of_too_many_variants_one_that_can_go_goes),
         cmocka_unit_test(a_copy_without_room_is_refused),
+        BENCH_TEST(a_head_is_among_what_came_before),
         BENCH_TEST(a_copy_after_other_chunks_is_unmeasured),
         BENCH_TEST(a_miss_has_a_reason),
         BENCH_TEST(a_forgotten_chunk_leaves_no_trace),

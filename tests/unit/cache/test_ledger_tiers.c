@@ -2,6 +2,7 @@
 #include "support/copy_bench.h"
 #include "support/path_bench.h"
 
+#include "cache/cost.h"
 #include "cache/ledger_int.h"
 
 static sp_adopted name_of(const sp_segment *seg, sp_copy_kind kind, sp_place place)
@@ -105,6 +106,43 @@ static void an_index_says_what_a_copy_has(void **state)
     a.heavy = true;
     adopt(b, &seg, &a);
     assert_true(c->stored.stats && c->stored.heavy && !c->stored.exact);
+}
+
+/* What a FREE copy keeps of its statistics has no numbers of tokens, of which none are left. */
+static void an_evicted_copy_keeps_no_numbers_of_tokens(void **state)
+{
+    static const int32_t heavy[40], order[40];
+    static const float inter[4] = {1, 2};
+    bench *b = *state;
+    sp_segment seg = numbered(0, 40);
+    sp_copy_spec spec = computed_after(SP_COPY_PLACED, 2);
+    spec.facts.heavy = heavy;
+    spec.facts.stats.inter = inter;
+    spec.facts.stats.order = order;
+    assert_true(enter(b, &seg, spec));
+    const sp_copy *c = sp_ledger_next(b->ledger, NULL);
+    sp_ledger_placed(b->ledger, c, SP_AT_DISK);
+    assert_true(c->facts.heavy && c->facts.stats.order && c->stored.heavy);
+    sp_ledger_lose_device(b->ledger);
+    assert_int_equal(c->state, SP_COPY_FREE);
+    assert_true(c->facts.stats.inter && c->facts.stats.inter[1] == 2);
+    assert_true(!c->facts.heavy && !c->facts.stats.order && c->stored.heavy);
+}
+
+/* What computing a copy of another process took, by a profile: times can be compared with its times. */
+static void the_hosts_policy_knows_what_a_record_says(void **state)
+{
+    static const sp_cost profile = {
+        .n_cached = 2, .n_new = 2, .cached = {0, 1000}, .fresh = {1, 1001}, .us = {2, 2002, 4, 4004}};
+    bench b = {.pool = small_pool(20)};
+    assert_ok(sp_ledger_create(&(sp_ledger_opts){.pool = b.pool, .max_blocks = 20, .cost = &profile}, &b.ledger));
+    sp_segment seg = numbered(0, 40);
+    const sp_adopted_path a = {
+        .seg = &seg, .facts.exact = true, .facts.cost_us = 37000, .place = SP_AT_HOST};
+    assert_ok(sp_ledger_adopt_path(b.ledger, &a));
+    const sp_copy *c = sp_by_path_child(b.ledger, NULL, &seg);
+    assert_true(c && c->host && c->host->uses.mean_cost == 37000.0F / 40);
+    bench_end(&b);
 }
 
 /* Each load has a header of its own; only a plain copy is exact. */
@@ -234,6 +272,8 @@ int main(void)
         BENCH_TEST(what_is_continued_on_disk_does_not_leave_the_host_alone),
         BENCH_TEST(a_pinned_child_keeps_its_parent_known),
         BENCH_TEST(an_index_says_what_a_copy_has),
+        BENCH_TEST(an_evicted_copy_keeps_no_numbers_of_tokens),
+        cmocka_unit_test(the_hosts_policy_knows_what_a_record_says),
         BENCH_TEST(a_load_takes_the_facts_of_its_header),
         BENCH_TEST(a_path_that_is_loaded_is_not_computed_beside_it),
         cmocka_unit_test(what_exceeds_the_budget_drops_nothing),

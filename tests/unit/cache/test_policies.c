@@ -405,6 +405,27 @@ static void hazard_keeps_what_saves_time(void **state)
     sp_evict_fini(&e);
 }
 
+/* Of up to 256 copies none is passed over: the cheapest goes, wherever it is. */
+static void hazard_compares_all_of_few_copies(void **state)
+{
+    enum { N = 200 };
+    static sp_copy c[N];
+    sp_evict e = {0};
+    assert_ok(sp_evict_init(&e, &(sp_evict_opts){.name = "hazard", .max_copies = N}));
+    assert_ok(sp_evict_reserve(&e, N));
+    for (int i = 0; i < N; i++) {
+        c[i] = (sp_copy){.facts.kind = SP_COPY_PLAIN, .state = SP_COPY_READY, .n = B, .name = 1 + 2 * (uint64_t)i};
+        sp_evict_add(&e, &c[i], i % 10 == 5 ? 0.1 + 0.001 * i : 1, 1);
+    }
+    for (int i = 5; i < N; i += 10) {
+        assert_ptr_equal(sp_evict_victim(&e), &c[i]);
+        sp_evict_drop(&e, &c[i]);
+    }
+    for (int i = 0; i < N; i++)
+        if (i % 10 != 5) sp_evict_drop(&e, &c[i]);
+    sp_evict_fini(&e);
+}
+
 /* A copy that goes while it is expected, the first or another, is not expected any more. */
 static void what_goes_is_not_expected(void **state)
 {
@@ -676,6 +697,7 @@ int main(void)
         cmocka_unit_test(policies_equal_their_definitions),
         cmocka_unit_test(hazard_learns_what_matters),
         cmocka_unit_test(hazard_keeps_what_saves_time),
+        cmocka_unit_test(hazard_compares_all_of_few_copies),
         cmocka_unit_test(hazard_learns_by_depth),
         cmocka_unit_test(hazard_always_considers_the_oldest),
         cmocka_unit_test(what_goes_is_not_expected),

@@ -210,6 +210,29 @@ static void adopt_path(bench *b, const sp_segment *seg, const sp_copy *parent, i
     assert_ok(sp_ledger_adopt_path(b->ledger, &a));
 }
 
+/* A load that failed leaves nothing to read, but what continues it is still loaded. */
+static void what_is_loaded_is_below_what_was_lost(void **state)
+{
+    bench b;
+    bench_begin(&b, 8, 8);
+    sp_segment s[] = {numbered(1, 16), numbered(100, 16)};
+    adopt_path(&b, &s[0], NULL, 0);
+    const sp_copy *root = sp_by_path_at(b.ledger, &s[0].id, 1);
+    adopt_path(&b, &s[1], root, 16);
+    const sp_copy *end = sp_by_path_at(b.ledger, (sp_digest[]){s[0].id, s[1].id}, 2);
+    assert_ok(sp_ledger_load_begin(b.ledger, root, &s[0], 0));
+    assert_ok(sp_ledger_load_begin(b.ledger, end, &s[1], 0));
+    assert_ok(sp_ledger_load_end(b.ledger, root, NULL, SP_AT_DISK, ++b.now));
+    assert_true(root->state == SP_COPY_FREE && !root->places);
+    page top = list(&b, &nobody, NULL);
+    assert_int_equal(top.n, 1);
+    assert_ptr_equal(top.nodes[0].copy, root);
+    assert_int_equal(top.nodes[0].n_below, 1);
+    assert_ok(sp_ledger_load_end(b.ledger, end, NULL, SP_AT_DISK, ++b.now));
+    assert_int_equal(list(&b, &nobody, NULL).n, 0);
+    bench_end(&b);
+}
+
 /* What a store has from an earlier run says not whose it is: its ids do. */
 static void a_copy_that_only_a_tier_has_is_its_owners(void **state)
 {
@@ -287,6 +310,7 @@ int main(void)
         cmocka_unit_test(a_tenant_sees_its_own_copies_only),
         cmocka_unit_test(equal_ids_do_not_make_a_copy_the_readers),
         cmocka_unit_test(what_no_tier_has_is_not_listed),
+        cmocka_unit_test(what_is_loaded_is_below_what_was_lost),
         cmocka_unit_test(a_copy_that_only_a_tier_has_is_its_owners),
         cmocka_unit_test(a_name_outlives_the_process),
         cmocka_unit_test(without_memory_it_fails),
