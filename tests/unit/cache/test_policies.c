@@ -477,6 +477,31 @@ static void hazard_learns_by_depth(void **state)
     sp_evict_fini(&e);
 }
 
+/* There is room for four copies whose names fall together: 1,000 that pass by do not make the policy forget one that
+ * is always used, and it learns that those that pass by are not used again. */
+static void hazard_forgets_what_was_used_longest_ago(void **state)
+{
+    enum { N = 1000, TOGETHER = 1 << 20 };
+    static sp_copy c[N], always, other;
+    sp_evict e = {0};
+    int64_t now = 0;
+    always = other = (sp_copy){.state = SP_COPY_READY, .n = B, .name = 1};
+    other.name = 5;
+    assert_ok(sp_evict_init(&e, &(sp_evict_opts){.name = "hazard", .max_copies = 8}));
+    assert_ok(sp_evict_reserve(&e, N + 2));
+    sp_evict_add(&e, &always, 1, ++now);
+    for (int i = 0; i < N; i++) {
+        c[i] = (sp_copy){.state = SP_COPY_READY, .n = B, .name = 1 + TOGETHER * (uint64_t)(i + 1), .parent = &always};
+        if (i == N - 12) sp_evict_add(&e, &other, 1, ++now);
+        sp_evict_add(&e, &c[i], 1, ++now);
+        sp_evict_use(&e, &always, ++now);
+    }
+    for (int i = 0; i < N - 1; i++) sp_evict_drop(&e, &c[i]);
+    sp_evict_drop(&e, &always);
+    assert_ptr_equal(sp_evict_victim(&e), &c[N - 1]); /* the newer one */
+    sp_evict_fini(&e);
+}
+
 /* A copy that a request reads or a child continues is no victim, expected or not. */
 static void what_is_in_use_is_no_victim(void **state)
 {
@@ -699,6 +724,7 @@ int main(void)
         cmocka_unit_test(hazard_keeps_what_saves_time),
         cmocka_unit_test(hazard_compares_all_of_few_copies),
         cmocka_unit_test(hazard_learns_by_depth),
+        cmocka_unit_test(hazard_forgets_what_was_used_longest_ago),
         cmocka_unit_test(hazard_always_considers_the_oldest),
         cmocka_unit_test(what_goes_is_not_expected),
         cmocka_unit_test(what_is_in_use_is_no_victim),
