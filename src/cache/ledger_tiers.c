@@ -113,7 +113,6 @@ sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
     } else {
         SP_TRY(learn(c, &a->facts));
     }
-    if (a->place == SP_AT_HOST) enter_host(l, c);
     c->places |= a->place;
     c->stored.stats |= a->measured;
     c->stored.heavy |= a->heavy;
@@ -121,6 +120,7 @@ sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
     if (a->n) c->stored.n = a->n;
     if (a->facts.cost_us > 0) c->facts.cost_us = a->facts.cost_us;
     adopt_uses(c, a->n_uses);
+    if (a->place == SP_AT_HOST) enter_host(l, c);
     l->stats.n_added++;
     sp_ledger_forget_oldest(l);
     return SP_OK;

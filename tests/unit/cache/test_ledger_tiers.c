@@ -142,6 +142,11 @@ static void the_hosts_policy_knows_what_a_record_says(void **state)
     assert_ok(sp_ledger_adopt_path(b.ledger, &a));
     const sp_copy *c = sp_by_path_child(b.ledger, NULL, &seg);
     assert_true(c && c->host && c->host->uses.mean_cost == 37000.0F / 40);
+    sp_segment other = numbered(1000, 40);
+    sp_adopted named = name_of(&other, SP_COPY_PLAIN, SP_AT_HOST);
+    named.n = 40, named.n_uses = 3, named.facts.cost_us = 37000;
+    c = adopt(&b, &other, &named);
+    assert_true(c->host && c->host->facts.cost_us == 37000 && c->host->uses.n == c->uses.n);
     bench_end(&b);
 }
 
