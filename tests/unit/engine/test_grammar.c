@@ -217,6 +217,17 @@ static void texts_are_accepted_or_not(void **state)
         {"{\"type\":\"string\",\"allOf\":[{\"pattern\":\"^a\"},{\"pattern\":\"b$\"}]}", "\"ac\"", false},
         {"{\"enum\":[1,\"x\"],\"type\":\"number\"}", "1", true},
         {"{\"type\":\"string\",\"pattern\":\"^.$\"}", "\"\\u2028\"", false},
+        {"{\"type\":\"string\"}", "\"\xE0\xA0\x80\xED\x9F\xBF\xF4\x8F\xBF\xBF\"", true},
+        {"{\"type\":\"string\"}", "\"\xE0\x9F\xBF\"", false}, /* U+07FF in three bytes */
+        {"{\"type\":\"string\"}", "\"\xED\xA0\x80\"", false}, /* a surrogate */
+        {"{\"type\":\"string\"}", "\"\xF4\x90\x80\x80\"", false}, /* after U+10FFFF */
+        {"{\"enum\":[1e300,2]}", "1e300", true},
+        {"{\"type\":\"string\",\"pattern\":\"^a{2}$\",\"maxLength\":5}", "\"aa\"", true},
+        {"{\"type\":\"string\",\"pattern\":\"^a{2}$\",\"maxLength\":5}", "\"a\"", false},
+        {"{\"type\":\"integer\",\"exclusiveMaximum\":5}", "4", true},
+        {"{\"type\":\"integer\",\"exclusiveMaximum\":5}", "5", false},
+        {"{\"type\":\"integer\",\"exclusiveMaximum\":-5}", "-6", true},
+        {"{\"type\":\"integer\",\"exclusiveMaximum\":-5}", "-5", false},
     };
     for (size_t i = 0; i < SP_COUNT(cases); i++)
         if (accepts(cases[i].schema, cases[i].text) != cases[i].accepted)
@@ -243,6 +254,9 @@ static void patterns_describe_strings(void **state)
         {"^[\\x01-\\x1f]$", "\"\\u000b\"", "\"\\u0000\""},
         {"^\"[^\"]*\"$", "\"\\\"x\\\"\"", "\"\\\"\\\"\\\"\""},
         {"^[\\/\\\\]+$", "\"/\\\\\"", "\"\\/\""},
+        {"^.$", "\"\u20ac\"", "\"\u2028\""},
+        {"^[\\x00-\\x1f]{5}$", "\"\\b\\t\\n\\f\\r\"", "\"\\b\\t\\n\\v\\r\""},
+        {"^a$|^b$", "\"b\"", "\"a$\""},
         {"", "\"any \\u0001\"", "\"\\x\""},
     };
     for (size_t i = 0; i < SP_COUNT(cases); i++) {
@@ -400,6 +414,7 @@ static void refusals_name_keyword_and_path(void **state)
     refuse("{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#\"}]}", SP_E_ARG, "refers to itself");
     refuse("{\"type\":\"array\",\"maxItems\":100000}", SP_E_LIMIT, "4096");
     refuse("{\"type\":\"array\",\"minItems\":4097}", SP_E_LIMIT, "4096");
+    refuse("{\"type\":\"array\",\"items\":false,\"minItems\":1}", SP_E_ARG, "minItems exceeds the most items");
     refuse("{\"multipleOf\":0.1}", SP_E_UNSUPPORTED, "multipleOf is not a whole number");
     refuse("{\"minimum\":\"1\"}", SP_E_ARG, "minimum is not a number");
     refuse("{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"uniqueItems\":true}",

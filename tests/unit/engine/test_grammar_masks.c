@@ -152,6 +152,58 @@ static void texts_of_many_states_are_accepted(void **state)
     tiktoken_close(&v);
 }
 
+/* start -- a state of a grammar over the tokens a, !, "a!", "aaaa" and an end. */
+enum { A, MARK, A_MARK, FOUR, LAST };
+
+static sp_grammar_state *start(const char *gbnf, sp_grammar **g, sp_token_set **v)
+{
+    static const sp_token_piece pieces[] = {{.s = "a", .n = 1}, {.s = "!", .n = 1}, {.s = "a!", .n = 2},
+                                            {.s = "aaaa", .n = 4}, {.end = true}};
+    sp_grammar_state *s;
+    assert_ok(sp_token_set_create(pieces, SP_COUNT(pieces), v));
+    assert_ok(sp_grammar_compile(&(sp_grammar_opts){.gbnf = gbnf}, g));
+    assert_ok(sp_grammar_start(*g, *v, &s));
+    return s;
+}
+
+static void stop(sp_grammar_state *s, sp_grammar *g, sp_token_set *v)
+{
+    sp_grammar_stop(s);
+    sp_grammar_destroy(g);
+    sp_token_set_destroy(v);
+}
+
+/* States are forgotten in the middle of a walk for a mask, or by a token that is then refused. */
+static void masks_are_whole_when_states_are_forgotten(void **state)
+{
+    static const char many[] = "root ::= \"!\" \"a\"{2000} \"a\"{2000} \"a\"{2000}";
+    sp_token_set *v;
+    sp_grammar *g;
+    (void)state;
+    for (int with_masks = 0; with_masks < 2; with_masks++) {
+        sp_grammar_state *s = start(many, &g, &v);
+        assert_int_equal(*sp_grammar_mask(s), 1 << MARK);
+        assert_true(sp_grammar_accept(s, MARK));
+        for (int i = 0; i < 5990; i++) {
+            if (with_masks) assert_int_equal(*sp_grammar_mask(s), 1 << A | 1 << FOUR);
+            assert_false(sp_grammar_allows(s, A_MARK));
+            assert_true(sp_grammar_allows(s, A) && sp_grammar_accept(s, A));
+        }
+        stop(s, g, v);
+    }
+}
+
+static void a_text_ends_where_no_token_goes_on(void **state)
+{
+    sp_token_set *v;
+    sp_grammar *g;
+    (void)state;
+    sp_grammar_state *s = start("root ::= \"ab\"", &g, &v);
+    assert_true(sp_grammar_accept(s, A) && !sp_grammar_complete(s));
+    assert_int_equal(*sp_grammar_mask(s), 1 << LAST);
+    stop(s, g, v);
+}
+
 /* enum_of -- {"enum": ["v0000", ...]} */
 static char *enum_of(int n_values)
 {
@@ -226,6 +278,8 @@ int main(void)
         cmocka_unit_test(masks_are_those_of_single_tokens),
         cmocka_unit_test(masks_of_a_large_vocabulary_are_those_of_single_tokens),
         cmocka_unit_test(texts_of_many_states_are_accepted),
+        cmocka_unit_test(masks_are_whole_when_states_are_forgotten),
+        cmocka_unit_test(a_text_ends_where_no_token_goes_on),
         cmocka_unit_test(long_enums_keep_all_values),
         cmocka_unit_test(the_greedy_token_is_the_best_allowed_one),
     };

@@ -174,6 +174,8 @@ static void expressions_match_whole_texts(void **state)
         {"x{0}", "", "x"},
         {"(a|b*)*c", "babc", "bab"},
         {"((a?){2}b?)+", "aab", "c"},
+        {"^a$|^b$", "a", "a$"},
+        {"\\s{6}", "\t\n\v\f\r ", "\t\n\v\f\x0e "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (!accepts(regex(cases[i].regex), cases[i].yes)) fail_msg("%s", cases[i].regex);

@@ -240,6 +240,46 @@ static void options_are_checked(void **state)
     assert_fails(sp_sparse_create(&(sp_sparse_opts){.share = 1, .eta = -1.5f}, &s), SP_E_ARG, "threshold of -1.5");
 }
 
+/* Candidates are the blocks in sight after the first 4 tokens and up to 64 before the query: here all 16 from token 4
+ * to token 259, where the query is token 323. Keys after the query and out of sight do not count. */
+static void blocks_between_sink_and_recent_are_chosen_from(void **state)
+{
+    enum { SINK = SP_SPARSE_SINK, LONG = 319, SHORT = 64, AT = SINK + LONG };
+    static const int two[] = {LONG, SHORT};
+    static const uint16_t seen[] = {0, 1, 2, 3};
+    static float logits[V];
+    const chunk_lengths c = {two, 2, V};
+    tiny_spec spec = TINY_SPEC_DEFAULT;
+    scene s;
+    sp_plan p;
+    int span, see;
+    (void)state;
+    assert_ok(tiny_open(&s.t, &spec, 21));
+    chunks_compute(&s.t, &c, &s.known);
+    const uint32_t *first = s.known.spans[0].blocks, *other = s.known.spans[1].blocks;
+    sp_plan_init(&p, s.t.pool);
+    assert_ok(sp_plan_add_span(&p, &(sp_span_spec){.n = SINK}, &span));
+    assert_ok(sp_plan_add_span(&p, &(sp_span_spec){.n = LONG, .shift = SINK, .known = first, .n_known = LONG}, &span));
+    assert_ok(sp_plan_add_span(&p, &(sp_span_spec){.room = B, .at = AT}, &span));
+    sp_span_spec more = {.n = SHORT, .shift = 600, .known = other, .n_known = SHORT};
+    assert_ok(sp_plan_add_span(&p, &more, &span));
+    more.shift = SINK;
+    assert_ok(sp_plan_add_span(&p, &more, &span));
+    assert_ok(sp_plan_add_sight(&p, seen, SP_COUNT(seen), &see));
+    for (int k = 0; k < SINK; k++) assert_ok(sp_plan_add_todo(&p, (sp_todo){.token = k + 1, .pos = k, .index = k}));
+    assert_ok(sp_plan_bind(&p));
+    assert_ok(sp_engine_step(s.t.engine, &(sp_slice){&p, 0, SINK, SP_WANT_NONE, NULL}, 1));
+    assert_ok(sp_sparse_create(&(sp_sparse_opts){.share = 0.5f, .min_depth = -1, .refine = 1}, &p.sparse));
+    assert_ok(sp_plan_grow(&p, 2, 2, AT, 0));
+    assert_ok(sp_engine_step(s.t.engine, &(sp_slice){&p, SINK, 1, SP_WANT_LAST, logits}, 1));
+    const sp_sparse_account a = sp_sparse_account_of(p.sparse);
+    assert_int_equal(a.n_summarized, 16);
+    assert_int_equal(a.n_keys - a.n_read, LAYERS * G * 10 * B); /* half of 323 keys: 4 and 63, and 6 blocks */
+    sp_sparse_destroy(p.sparse);
+    sp_plan_fini(&p);
+    scene_close(&s);
+}
+
 /* A source sees every block that is read, and may say where its bytes are. */
 typedef struct watch {
     int n_want, n_wait;
@@ -367,6 +407,7 @@ int main(void)
         cmocka_unit_test(a_batch_equals_each_alone),
         cmocka_unit_test(short_prompts_have_full_attention),
         cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(blocks_between_sink_and_recent_are_chosen_from),
         cmocka_unit_test(the_source_of_summaries_changes_nothing),
         cmocka_unit_test(lists_are_reused_while_queries_are_similar),
         cmocka_unit_test(an_observer_sees_each_layer_of_decode_steps),
