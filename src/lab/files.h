@@ -17,7 +17,8 @@ bool lab_json_lines(const char *path, size_t flags, lab_line_fn *fn, void *user,
 /* lab_hash -- FNV-1a: to notice changed files, not against attackers. */
 uint64_t lab_hash(const void *data, size_t n);
 
-/* lab_json_write -- a value as the whole of a file. False after an error message. */
+/* lab_json_write -- a value as the whole of a file, which may be a pipe or a device: it is written, not replaced as by
+ * cli_write_json. False after an error message. */
 bool lab_json_write(const char *path, const json_t *value, size_t flags);
 
 /* lab_csv_put -- one field, quoted if necessary; control characters become blanks, so a row is one line. */

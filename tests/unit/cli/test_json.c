@@ -1,23 +1,11 @@
 /* test_json.c -- what is printed as JSON is whole, whichever allocation fails, or an error in its place. */
 #include "support/caught.h"
+#include "support/failing_malloc.h"
 
-#include <dlfcn.h>
 #include <sys/stat.h>
 
 #include "cli/cli.h"
 #include "cli/json.h"
-
-typedef void *allocator(size_t);
-
-static int until_failure = -1; /* calls; -1: none fails */
-
-void *malloc(size_t n)
-{
-    static allocator *next;
-    if (!next) next = (allocator *)dlsym(RTLD_NEXT, "malloc");
-    if (until_failure >= 0 && until_failure-- == 0) return NULL;
-    return next(n);
-}
 
 /* print -- builds and prints an object; what came on standard output, and on standard error. */
 static const char *print(int fails_at, char *said, size_t n)

@@ -1,26 +1,13 @@
 /* test_memory.c -- what commands print and ask is whole, whichever allocation fails, or an error in its place. */
 #include "support/caught.h"
+#include "support/failing_malloc.h"
 #include "support/requests.h"
-
-#include <dlfcn.h>
 
 #include "cli/json.h"
 #include "cmd/ask.h"
 #include "cmd/commands.h"
 
 enum { FAR = 1 << 30 };
-
-typedef void *allocator(size_t);
-
-static int until_failure = -1; /* calls; -1: none fails */
-
-void *malloc(size_t n)
-{
-    static allocator *next;
-    if (!next) next = (allocator *)dlsym(RTLD_NEXT, "malloc");
-    if (until_failure >= 0 && until_failure-- == 0) return NULL;
-    return next(n);
-}
 
 /* inspect -- what is printed, and what is said, when the allocation after so many fails. Returns how many of them were
  * not made. */

@@ -1,23 +1,10 @@
 /* test_files.c -- a file of the laboratory is whole, or stays as it is where memory has run out. */
 #include "support/caught.h"
-
-#include <dlfcn.h>
+#include "support/failing_malloc.h"
 
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "lab/files.h"
-
-typedef void *allocator(size_t);
-
-static int until_failure = -1; /* calls; -1: none fails */
-
-void *malloc(size_t n)
-{
-    static allocator *next;
-    if (!next) next = (allocator *)dlsym(RTLD_NEXT, "malloc");
-    if (until_failure >= 0 && until_failure-- == 0) return NULL;
-    return next(n);
-}
 
 static void json_that_lacks_a_part_is_not_written(void **state)
 {

@@ -158,6 +158,23 @@ static void hostile_values_are_left_out(void **state)
     stub_stop(&s);
 }
 
+/* paths_of_heat -- by these replies. Returns how many requests were made. */
+static int paths_of_heat(const char *const *replies, int hops, int max_degree, int n_paths, int n_hubs)
+{
+    stub s;
+    sp_graph *g;
+    sp_graph_answer a;
+    stub_start(&s, replies);
+    assert_ok(sp_graph_open(&(sp_graph_open_opts){.where = s.url}, &g));
+    assert_ok(sp_graph_find_paths(g, "heat", &(sp_graph_paths_opts){.hops = hops, .max_degree = max_degree}, &a));
+    assert_int_equal(a.n_paths, n_paths);
+    assert_int_equal(a.n_hubs, n_hubs);
+    sp_graph_answer_fini(&a);
+    sp_graph_close(g);
+    stub_stop(&s);
+    return s.n_requests;
+}
+
 /* paths_with -- of "heat" over two hops: its year, and Heat -by-> Q2, which is in two more triples. */
 static void paths_with(int max_degree, int n_paths, int n_hubs)
 {
@@ -171,17 +188,7 @@ static void paths_with(int max_degree, int n_paths, int n_hubs)
         ROWS(""),
         NULL,
     };
-    stub s;
-    sp_graph *g;
-    sp_graph_answer a;
-    stub_start(&s, replies);
-    assert_ok(sp_graph_open(&(sp_graph_open_opts){.where = s.url}, &g));
-    assert_ok(sp_graph_find_paths(g, "heat", &(sp_graph_paths_opts){.hops = 2, .max_degree = max_degree}, &a));
-    assert_int_equal(a.n_paths, n_paths);
-    assert_int_equal(a.n_hubs, n_hubs);
-    sp_graph_answer_fini(&a);
-    sp_graph_close(g);
-    stub_stop(&s);
+    paths_of_heat(replies, 2, max_degree, n_paths, n_hubs);
 }
 
 static void a_hub_ends_paths(void **state)
@@ -232,17 +239,7 @@ static void a_full_answer_is_asked_for_in_parts(void **state)
         ROWS(""),
         NULL,
     };
-    stub s;
-    sp_graph *g;
-    sp_graph_answer a;
-    stub_start(&s, replies);
-    assert_ok(sp_graph_open(&(sp_graph_open_opts){.where = s.url}, &g));
-    assert_ok(sp_graph_find_paths(g, "heat", &(sp_graph_paths_opts){.hops = 1, .max_degree = 1}, &a));
-    assert_int_equal(a.n_paths, 2);
-    assert_int_equal(s.n_requests, 6);
-    sp_graph_answer_fini(&a);
-    sp_graph_close(g);
-    stub_stop(&s);
+    assert_int_equal(paths_of_heat(replies, 1, 1, 2, 0), 6);
 }
 
 static void queries_quote_what_users_write(void **state)
