@@ -64,9 +64,7 @@ def test_what_one_computed_the_other_reuses(store, replica):
     assert all(d["reused"] == d["tokens"] for d in again["spolia"]["documents"])
     same = ask(one, "Torin", "Velm")
     assert same["choices"][0]["message"]["content"] == again["choices"][0]["message"]["content"]
-    late = replica() # reads what is there when it starts
-    wait_until_known(late, 2)
-    assert sources(ask(late, "Velm")) == ["remote"]
+    read_by_another(replica, ["Velm"], 2) # the index that is there when it starts
 
 
 def test_smaller_forms_are_read_by_everybody(store, replica):

@@ -7,7 +7,8 @@ import pytest
 
 from conftest import ROOT, refuse, succeed
 from support.ports import free_port
-from test_remote import Redis, ask, replica, sources, wait_for, wait_until_known  # noqa: F401 -- replica is a fixture
+from test_remote import (Redis, ask, load_by_another, replica, sources, wait_for,  # noqa: F401 -- replica is a fixture
+                         wait_until_known)
 
 pytestmark = pytest.mark.skipif(not shutil.which("redis-server") or not shutil.which("openssl"), reason="redis-server or openssl is not installed")
 
@@ -47,9 +48,7 @@ def test_copies_are_shared(redis, replica): # noqa: F811
     wait_for(lambda: redis.copies() == 2)
     wait_until_known(two, 2)
     assert sources(ask(two, "Torin", "Velm")) == ["remote", "remote"]
-    late = replica("--remote-ca", redis.cert)
-    wait_until_known(late, 2)
-    again = ask(late, "Velm", "Torin")
+    _, [again] = load_by_another(lambda: replica("--remote-ca", redis.cert), 2, ("Velm", "Torin"))
     assert sources(again) == ["remote", "remote"]
     assert again["choices"][0]["message"]["content"] == first["choices"][0]["message"]["content"]
 
