@@ -24,6 +24,7 @@ struct sp_kv_pool {
     uint8_t *sealed;          /* [n_blocks] written by the only holder, before others can hold it */
     uint32_t *births;         /* [n_blocks] written by the holder to be */
     _Atomic uint8_t *away;    /* [n_blocks] IN_MEMORY, AWAY or EMPTY; NULL: no block may leave */
+    pthread_mutex_t leaving;  /* held while a block is copied, or marked as away */
     _Atomic int64_t n_of[3];  /* held blocks of each */
     sp_kv_elsewhere elsewhere;
     const sp_kv_notes *notes;
@@ -90,6 +91,7 @@ sp_err sp_kv_pool_create(sp_device *device, const sp_kv_shape *shape, int64_t n_
     p->n_planes = 1;
     p->page = (size_t)sysconf(_SC_PAGESIZE);
     pthread_mutex_init(&p->lock, NULL);
+    pthread_mutex_init(&p->leaving, NULL);
     sp_err err = take_memory(p);
     if (err != SP_OK) {
         sp_kv_pool_destroy(p);
@@ -111,6 +113,7 @@ void sp_kv_pool_destroy(sp_kv_pool *p)
     sp_free(p->away);
     sp_free(p->free_map);
     pthread_mutex_destroy(&p->lock);
+    pthread_mutex_destroy(&p->leaving);
     sp_free(p);
 }
 
@@ -197,22 +200,27 @@ static void copy_block(const sp_kv_pool *p, int layer, uint32_t block, uint8_t *
         memcpy(to + (size_t)i * p->plane_bytes, at(p, layer, i, block), p->plane_bytes);
 }
 
-/* read_near_or_away -- a block may leave while it is read. It is marked away before its memory is given back, so the
- * copied bytes are valid only if it is not away afterwards. */
-static sp_err read_near_or_away(const sp_kv_pool *p, sp_kv_run run, uint8_t *to)
+/* copy_if_near -- a block that leaves is marked as away before its memory is given back: not while it is copied. */
+static bool copy_if_near(sp_kv_pool *p, int layer, uint32_t block, uint8_t *to)
+{
+    pthread_mutex_lock(&p->leaving);
+    const bool near = !sp_kv_is_away(p, block);
+    if (near) copy_block(p, layer, block, to);
+    pthread_mutex_unlock(&p->leaving);
+    return near;
+}
+
+static sp_err read_near_or_away(sp_kv_pool *p, sp_kv_run run, uint8_t *to)
 {
     const size_t n = p->layer_block_bytes;
     for (int32_t i = 0; i < run.n; i++, to += n) {
         const sp_kv_run one = {.layer = run.layer, .first = run.first + (uint32_t)i, .n = 1};
-        const bool near = !sp_kv_is_away(p, one.first);
-        if (near) copy_block(p, run.layer, one.first, to);
-        if (!near || sp_kv_is_away(p, one.first))
-            SP_TRY(p->elsewhere.read(p->elsewhere.user, one, to));
+        if (!copy_if_near(p, run.layer, one.first, to)) SP_TRY(p->elsewhere.read(p->elsewhere.user, one, to));
     }
     return SP_OK;
 }
 
-sp_err sp_kv_pool_read(const sp_kv_pool *p, sp_kv_run run, void *staging, const uint8_t **out)
+sp_err sp_kv_pool_read(sp_kv_pool *p, sp_kv_run run, void *staging, const uint8_t **out)
 {
     const uint8_t *from = run_at(p, run);
     size_t n = (size_t)run.n * p->layer_block_bytes;
@@ -284,10 +292,12 @@ static void put(sp_kv_pool *p, uint32_t block, uint8_t place)
 
 void sp_kv_set_away(sp_kv_pool *p, const uint32_t *blocks, int64_t n, bool away)
 {
+    pthread_mutex_lock(&p->leaving);
     for (int64_t i = 0; i < n; i++) {
         assert(p->sealed[blocks[i]] && atomic_load(&p->refs[blocks[i]]) > 0); /* I4 */
         put(p, blocks[i], away ? AWAY : IN_MEMORY);
     }
+    pthread_mutex_unlock(&p->leaving);
 }
 
 void sp_kv_touch(sp_kv_pool *p, uint32_t block)

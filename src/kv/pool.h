@@ -83,7 +83,7 @@ typedef struct sp_kv_run {
 /* sp_kv_pool_read -- makes the run's bytes readable by the host until the blocks are released:
  * in the pool itself on a unified device, else copied to `staging` [n * layer_block_bytes].
  * Errors: of the device. Thread: any for sealed blocks, the holder for open ones. */
-sp_err sp_kv_pool_read(const sp_kv_pool *p, sp_kv_run run, void *staging,
+sp_err sp_kv_pool_read(sp_kv_pool *p, sp_kv_run run, void *staging,
                        const uint8_t **out) SP_MUST_CHECK;
 /* sp_kv_pool_target -- where the host writes the run's bytes, for sp_kv_pool_write to take from: in
  * the pool itself on a unified device, else `staging`. */
@@ -127,7 +127,7 @@ sp_err sp_kv_pool_let_leave(sp_kv_pool *p, const sp_kv_elsewhere *where) SP_MUST
 /* sp_kv_is_away -- Thread: holders. */
 bool sp_kv_is_away(const sp_kv_pool *p, uint32_t block);
 /* sp_kv_set_away -- the bytes of sealed blocks are elsewhere now, or in memory again. sp_kv_drop_plane releases the
- * memory of those that are away. Thread: the engine's. */
+ * memory of those that are away. Waits while another thread copies a block. Thread: the engine's. */
 void sp_kv_set_away(sp_kv_pool *p, const uint32_t *blocks, int64_t n, bool away);
 /* sp_kv_drop_plane -- releases the memory of the run's blocks that are away, in one plane of the layer: the pages that
  * no other block uses. Thread: the engine's. */

@@ -6,7 +6,7 @@
 #include "compute/kernels.h"
 
 /* A buffer of two parts: the blocks as they are, then the tokens in blocks of their own. */
-static sp_err read_blocks(const sp_kv_pool *p, int layer, const sp_kv_tokens *t, uint8_t *buffer)
+static sp_err read_blocks(sp_kv_pool *p, int layer, const sp_kv_tokens *t, uint8_t *buffer)
 {
     const size_t bytes = sp_kv_pool_layer_block_bytes(p);
     for (int32_t i = 0; i < sp_blocks_for(t->first + t->n); i++) {
@@ -25,7 +25,7 @@ static sp_kv_slot slot_at(int32_t j)
                         .slot = (uint8_t)(j % SP_BLOCK_TOKENS)};
 }
 
-sp_err sp_kv_unpack(const sp_kv_pool *p, int layer, const sp_kv_tokens *t, uint8_t *to)
+sp_err sp_kv_unpack(sp_kv_pool *p, int layer, const sp_kv_tokens *t, uint8_t *to)
 {
     const size_t bytes = sp_kv_pool_layer_block_bytes(p);
     const int32_t n_from = sp_blocks_for(t->first + t->n), n_to = sp_blocks_for(t->n);
@@ -42,7 +42,7 @@ sp_err sp_kv_unpack(const sp_kv_pool *p, int layer, const sp_kv_tokens *t, uint8
     return err;
 }
 
-sp_err sp_kv_merge(const sp_kv_pool *p, int layer, const sp_kv_patch *patch, int32_t n, uint8_t *layer_blocks)
+sp_err sp_kv_merge(sp_kv_pool *p, int layer, const sp_kv_patch *patch, int32_t n, uint8_t *layer_blocks)
 {
     const size_t bytes = sp_kv_pool_layer_block_bytes(p);
     const int32_t n_from = sp_blocks_for(patch->n), n_to = sp_blocks_for(n);

@@ -249,7 +249,7 @@ static inline void tiny_close(tiny *t)
 /* -- stored keys and values, read through copies: on any device ------------------------------- */
 
 /* tiny_block -- one block of one layer in host memory; the caller frees it. */
-static inline uint8_t *tiny_block(const sp_kv_pool *pool, int layer, uint32_t block)
+static inline uint8_t *tiny_block(sp_kv_pool *pool, int layer, uint32_t block)
 {
     size_t n = sp_kv_pool_layer_block_bytes(pool);
     uint8_t *copy = malloc(n);
@@ -260,7 +260,7 @@ static inline uint8_t *tiny_block(const sp_kv_pool *pool, int layer, uint32_t bl
 }
 
 /* tiny_kv_read -- key (as rotated) and value of one token and head: k, v [D]. */
-static inline void tiny_kv_read(const sp_kv_pool *pool, int layer, const sp_kv_slot *at, int head,
+static inline void tiny_kv_read(sp_kv_pool *pool, int layer, const sp_kv_slot *at, int head,
                                 float *k, float *v)
 {
     sp_kv_view kv = sp_kv_pool_layer(pool, layer);

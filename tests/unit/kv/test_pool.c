@@ -4,8 +4,10 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* -- acquiring ------------------------------------------------------------------------------ */
 
@@ -356,19 +358,32 @@ static void each_allocation_of_a_pool_that_fails_is_an_error(void **state)
 
 enum { STAGING = 1 << 16 };
 
-/* A block that leaves while it is read: when the first of its bytes has been read, and is written to `staging`. */
+/* A block that leaves, and perhaps comes back, while it is read: when the first of its bytes has been read, and is
+ * written to `staging`, another thread begins, and gets up to 50 ms. */
 static struct {
     sp_kv_pool *pool;
     uint32_t block;
     uint8_t *staging; /* [STAGING] no access */
+    bool returns;
+    atomic_bool begins, done;
 } leaving;
 
 static void leave_now(int signal)
 {
     SP_UNUSED(signal);
     if (mprotect(leaving.staging, STAGING, PROT_READ | PROT_WRITE) != 0) abort();
+    atomic_store(&leaving.begins, true);
+    for (int i = 0; i < 50 && !atomic_load(&leaving.done); i++) usleep(1000);
+}
+
+static void *leave(void *user)
+{
+    while (!atomic_load(&leaving.begins)) usleep(100);
     sp_kv_set_away(leaving.pool, &leaving.block, 1, true);
     memset(sp_kv_pool_bytes_at(leaving.pool, 0, 0, leaving.block), 0, sp_kv_pool_layer_block_bytes(leaving.pool));
+    if (leaving.returns) sp_kv_set_away(leaving.pool, &leaving.block, 1, false);
+    atomic_store(&leaving.done, true);
+    return user;
 }
 
 static sp_err read_sevens(void *user, sp_kv_run run, uint8_t *to)
@@ -377,33 +392,48 @@ static sp_err read_sevens(void *user, sp_kv_run run, uint8_t *to)
     return SP_OK;
 }
 
-static void a_block_that_leaves_while_it_is_read_is_read_elsewhere(void **state)
+static void is_read_while_it_leaves(bool returns)
 {
     static uint8_t sevens[STAGING];
     const sp_kv_shape shape = {.n_layers = 1, .n_heads = 4, .head = 64, .type = SP_F16};
-    const struct sigaction leave = {.sa_handler = leave_now};
+    const struct sigaction on_write = {.sa_handler = leave_now};
     struct sigaction before;
     sp_kv_pool *pool = NULL;
     const uint8_t *from;
+    pthread_t thread;
     assert_ok(sp_kv_pool_create(small_device(), &shape, 8, &pool));
     const size_t n = sp_kv_pool_layer_block_bytes(pool); /* more than is in registers at a time */
     assert_in_range(n, 8192, STAGING);
     memset(sevens, 7, n);
     assert_ok(sp_kv_pool_let_leave(pool, &(sp_kv_elsewhere){.read = read_sevens, .user = pool}));
     leaving.pool = pool;
+    leaving.returns = returns;
+    leaving.begins = leaving.done = false;
     leaving.staging = mmap(NULL, STAGING, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(leaving.staging, MAP_FAILED);
     assert_ok(sp_kv_acquire(pool, 1, &leaving.block));
     assert_ok(sp_kv_pool_write(pool, (sp_kv_run){.first = leaving.block, .n = 1}, sevens));
     sp_kv_seal(pool, &leaving.block, 1);
-    assert_int_equal(sigaction(SIGSEGV, &leave, &before), 0);
+    assert_int_equal(pthread_create(&thread, NULL, leave, NULL), 0);
+    assert_int_equal(sigaction(SIGSEGV, &on_write, &before), 0);
     assert_ok(sp_kv_pool_read(pool, (sp_kv_run){.first = leaving.block, .n = 1}, leaving.staging, &from));
     assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
-    assert_true(sp_kv_is_away(pool, leaving.block));
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(sp_kv_is_away(pool, leaving.block) == !returns);
     assert_memory_equal(from, sevens, n);
     sp_kv_release(pool, &leaving.block, 1);
     assert_int_equal(munmap(leaving.staging, STAGING), 0);
     small_pool_end(pool);
+}
+
+static void a_block_is_read_whole_while_it_leaves(void **state)
+{
+    is_read_while_it_leaves(false);
+}
+
+static void a_block_is_read_whole_while_it_leaves_and_comes_back(void **state)
+{
+    is_read_while_it_leaves(true);
 }
 
 static sp_err read_nothing(void *user, sp_kv_run run, uint8_t *to)
@@ -631,7 +661,8 @@ int main(void)
         cmocka_unit_test(shapes_that_cannot_be_are_refused),
         cmocka_unit_test(more_than_there_is_cannot_be_had),
         cmocka_unit_test(each_allocation_of_a_pool_that_fails_is_an_error),
-        cmocka_unit_test(a_block_that_leaves_while_it_is_read_is_read_elsewhere),
+        cmocka_unit_test(a_block_is_read_whole_while_it_leaves),
+        cmocka_unit_test(a_block_is_read_whole_while_it_leaves_and_comes_back),
         cmocka_unit_test(a_run_with_a_block_that_is_away_is_written_elsewhere),
         cmocka_unit_test(memory_of_blocks_that_are_away_is_given_back),
         cmocka_unit_test(a_pool_whose_blocks_may_leave_gives_back_the_memory_of_free_ones),
