@@ -112,6 +112,20 @@ static bool hear(const char *text, size_t n, void *user)
 
 /* What may be the beginning of a stop string is handed over when the length limit ends the
  * answer. */
+/* Its keys and values come from steps that did not read all. */
+static void a_sparse_answer_is_not_kept(void **state)
+{
+    int n[2];
+    for (int sparse = 0; sparse < 2; sparse++) {
+        sp_context *c = open_with((sp_context_opts){.reuse.policy = "prefix",
+                                                    .decode.how = sparse ? "sparse:50%,depth=0" : "exact"});
+        sp_request_destroy(ask(c, "0123", "Which?", 40));
+        n[sparse] = count_copies(c).n_path;
+        close_clean(c);
+    }
+    assert_int_equal(n[1], n[0] - 1);
+}
+
 static void held_back_text_comes_at_the_length_limit(void **state)
 {
     sp_context *c = open_policy(&off);
@@ -305,6 +319,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_turn_after_a_canceled_answer_reuses_it),
+        cmocka_unit_test(a_sparse_answer_is_not_kept),
         cmocka_unit_test(held_back_text_comes_at_the_length_limit),
         cmocka_unit_test(the_guard_measures_divergence),
         cmocka_unit_test(the_mean_of_the_guard_forgets),

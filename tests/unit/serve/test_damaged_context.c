@@ -124,6 +124,66 @@ static void a_damaged_head_is_computed_again(void **state)
     }
 }
 
+/* A chunk is computed after the head alone once more, as when the request came. */
+static void a_reader_fills_in_its_own_chunk_again(void **state)
+{
+    const char *dir = *state;
+    sp_context *c = open_file(dir, &full, NULL);
+    sp_request *r = submit(c, "01", "Which?", 40);
+    while (r->answer.tokens.n < 3) step(c);
+    damage(c, dir, copy_of(c, r, 2));
+    run(c, r);
+    assert_int_equal(r->n_restarts, 1);
+    sp_request *again = ask(c, "01", "Which?", 2);
+    assert_int_equal(sp_request_result(again)->segments[2].n_reused, sp_request_result(again)->segments[2].n_tokens);
+    assert_int_equal(again->n_restarts, 0);
+    sp_request_destroy(r);
+    sp_request_destroy(again);
+    sp_context_close(c);
+}
+
+static void pass_all(void *user, const sp_gate_view *view)
+{
+    SP_UNUSED(user);
+    SP_UNUSED(view);
+}
+
+/* The step is repeated, and what a gate or an observer has seen of it would count twice. */
+static void who_is_measured_starts_again_too(void **state)
+{
+    const char *dir = *state;
+    for (int gate = 0; gate < 2; gate++) {
+        sp_context *c = open_file(dir, &full, NULL);
+        sp_request *reader = submit(c, "3", "Why?", 40);
+        while (reader->answer.tokens.n < 3) step(c);
+        sp_request *other = submit(c, "012", "Which of them?", 4);
+        step(c);
+        assert_int_equal(other->state, SP_REQ_PREFILL);
+        damage(c, dir, copy_of(c, reader, 1)); /* of a chunk that only one reads */
+        if (gate) other->plans.now.gate.after_layer = pass_all;
+        while (!reader->n_restarts) step(c);
+        assert_int_equal(other->n_restarts, gate);
+        sp_request_destroy(run(c, reader));
+        sp_request_destroy(run(c, other));
+        sp_context_close(c);
+    }
+}
+
+static void who_came_first_starts_first_again(void **state)
+{
+    const char *dir = *state;
+    sp_context *c = open_file(dir, &full, NULL);
+    sp_request *r[2] = {submit(c, "3", "Why?", 40), submit(c, "2", "Why?", 40)};
+    while (r[0]->answer.tokens.n < 3 || r[1]->answer.tokens.n < 3) step(c);
+    damage(c, dir, copy_of(c, r[0], 0)); /* both read it */
+    while (!r[0]->n_restarts) step(c);
+    assert_int_equal(r[1]->n_restarts, 1);
+    assert_ptr_equal(c->waiting.first, r[0]);
+    assert_ptr_equal(r[0]->next, r[1]);
+    for (int i = 0; i < 2; i++) sp_request_destroy(run(c, r[i]));
+    sp_context_close(c);
+}
+
 /* After the answer so far, sparse decoding starts again. */
 static void a_sparse_reader_continues(void **state)
 {
@@ -147,6 +207,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(a_damaged_chunk_is_computed_again),
         cmocka_unit_test(a_damaged_head_is_computed_again),
+        FOLDER_TEST(a_reader_fills_in_its_own_chunk_again),
+        FOLDER_TEST(who_is_measured_starts_again_too),
+        FOLDER_TEST(who_came_first_starts_first_again),
         FOLDER_TEST(a_sparse_reader_continues),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

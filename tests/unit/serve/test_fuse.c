@@ -364,6 +364,30 @@ static void another_kv_type_has_it(void **state)
     assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
+/* What the store has of the context's own tenant is no other's business. */
+static void another_tenants_request_is_not_told(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    sp_context_opts o = {
+        .tiers.store = dir, .salt = "us", .reuse.policy = "full", .cache.kv_type = "f16"};
+    sp_context *c = open_with(o);
+    assert_true(fuse(c, "01"));
+    close_clean(c);
+    o.cache.kv_type = "q8_0";
+    c = open_with(o);
+    sp_prompt *p;
+    assert_ok(sp_prompt_create_for(c, "them", &p));
+    assert_ok(sp_prompt_system(p, "Be brief."));
+    assert_ok(sp_prompt_chunk(p, "T", texts[1]));
+    assert_ok(sp_prompt_question(p, "Which?"));
+    sp_request *r = run(c, submit_prompt(c, p, 2));
+    assert_from(r, 1, "", "never seen");
+    sp_request_destroy(r);
+    close_clean(c);
+    assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
 static void a_store_that_cannot_be_written_costs_only_the_copy(void **state)
 {
     static const char *const orders[] = {"01", "0"}; /* among similar chunks, and alone */
@@ -440,6 +464,7 @@ int main(void)
         cmocka_unit_test(another_context_finds_it),
         cmocka_unit_test(another_tenant_does_not_find_it),
         cmocka_unit_test(another_kv_type_has_it),
+        cmocka_unit_test(another_tenants_request_is_not_told),
         cmocka_unit_test(a_store_that_cannot_be_written_costs_only_the_copy),
         cmocka_unit_test(little_memory_is_enough),
         cmocka_unit_test(every_allocation_may_fail),

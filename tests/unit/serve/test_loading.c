@@ -514,7 +514,9 @@ static void who_is_next_is_loaded_first(void **state)
     sp_context *c = begin(&s, &full, (sp_context_opts){.max_requests = 1, .queue.order = "fcfs"});
     const int n_layers = c->model->hp.n_layers;
     sp_request *next = submit(c, "0", "Which?", 4), *later = submit(c, "1", "Why?", 4);
+    const int64_t n_before = sp_ledger_stats_of(c->ledger).n_lookups;
     step(c); /* the loads of both begin */
+    assert_int_equal(sp_ledger_stats_of(c->ledger).n_lookups - n_before, next->prompt.n_segs); /* not of the other */
     assert_int_equal(next->state, SP_REQ_LOADING);
     assert_int_equal(later->state, SP_REQ_QUEUED);
     const int n = n_copies_in(c, SP_COPY_LOADING);

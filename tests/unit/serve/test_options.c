@@ -2,6 +2,7 @@
  * units, and what is copied of them. */
 #include <limits.h>
 
+#include "base/clock.h"
 #include "support/folder.h"
 #include "support/requests.h"
 
@@ -145,6 +146,33 @@ static void a_request_has_lists_of_its_own(void **state)
     close_clean(c);
 }
 
+/* Of four segments of a prompt the first two, or all of them; and each for so long. */
+static void the_first_segments_of_a_prompt_are_retained(void **state)
+{
+    for (int n = 0; n <= 2; n += 2) {
+        sp_context *c = open_with((sp_context_opts){.reuse.policy = "prefix"});
+        sp_request_opts o = sampled(1);
+        o.retain_ms = 3600000;
+        o.n_retain = n;
+        sp_prompt *p = prompt_of(c, "01", "Which?");
+        sp_request *r;
+        const int64_t hour_us = INT64_C(3600000000), before = sp_clock_us();
+        assert_ok(sp_generate(c, p, &o, &r));
+        sp_prompt_destroy(p);
+        int n_retained = 0;
+        for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+            for (int i = 0; i < r->prompt.n_segs; i++) {
+                if (!sp_digest_eq(&v->facts.id, &r->prompt.ids[i])) continue;
+                assert_int_equal(v->retained_until > 0, !n || i < n);
+                if (v->retained_until) assert_in_range(v->retained_until - hour_us, before, sp_clock_us());
+                n_retained += v->retained_until > 0;
+            }
+        assert_int_equal(n_retained, n ? n : r->prompt.n_segs);
+        sp_request_destroy(r);
+        close_clean(c);
+    }
+}
+
 /* Its answer differs from full attention on purpose. */
 static void an_answer_with_a_window_is_not_checked(void **state)
 {
@@ -168,6 +196,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_namespace_is_of_model_and_type, folder_setup, folder_teardown),
         cmocka_unit_test(a_request_has_limits),
         cmocka_unit_test(a_request_has_lists_of_its_own),
+        cmocka_unit_test(the_first_segments_of_a_prompt_are_retained),
         cmocka_unit_test(an_answer_with_a_window_is_not_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -413,7 +413,40 @@ static void priorities_and_tenants_come_first(void **state)
                        submit_as(c, "3", (sp_request_opts){.max_tokens = 1, .tenant = "b"}),
                        submit_as(c, "3", (sp_request_opts){.max_tokens = 4, .tenant = "a", .priority = -2})};
     assert_string_equal(order_they_start_in(c, r, 5), "43012");
+    assert_int_equal(c->waiting.shares.n_idle, 2); /* none of the tenants has a request any more */
     close_all(c, r, 5);
+}
+
+/* The first token of an answer comes with the prompt. */
+static void tokens_of_an_answer_count_twice(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){.reuse.policy = "off"});
+    sp_request *r = submit_as(c, "0", (sp_request_opts){.max_tokens = 5, .tenant = "a"});
+    run(c, r);
+    assert_true(served_of(&c->waiting.shares, "a") == sp_request_result(r)->n_prompt + 2 * 4);
+    close_all(c, &r, 1);
+}
+
+/* Something else holds a block for now: with all of the memory it would begin, with more it never would. */
+static void what_needs_all_of_the_memory_may_begin_later(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){.reuse.policy = "off", .cache.kv_bytes = 1 << 17});
+    const int64_t all = sp_kv_pool_n_blocks(c->pool);
+    uint32_t held;
+    sp_request *r;
+    assert_ok(sp_kv_acquire(c->pool, 1, &held));
+    char most[64] = "", says[64];
+    for (int n = SP_BLOCK_TOKENS; (r = submit_if_it_fits(c, "0", "Why?", n)); n += SP_BLOCK_TOKENS) {
+        const sp_result *got = sp_request_result(run(c, r));
+        if (got->err == SP_E_NOKV) snprintf(most, sizeof most, "%s", strstr(got->detail, "need"));
+        const bool never = got->err == SP_E_CONTEXT;
+        sp_request_destroy(r);
+        if (never) break;
+    }
+    snprintf(says, sizeof says, "need %lld blocks of KV memory; %lld", (long long)all, (long long)all - 1);
+    assert_int_equal(strncmp(most, says, strlen(says)), 0);
+    sp_kv_release(c->pool, &held, 1);
+    close_clean(c);
 }
 
 static void a_request_that_cannot_begin_in_time_fails(void **state)
@@ -506,6 +539,8 @@ int main(void)
         cmocka_unit_test(a_wait_ends_overtaking),
         cmocka_unit_test(lsp_keeps_those_together_that_begin_alike),
         cmocka_unit_test(priorities_and_tenants_come_first),
+        cmocka_unit_test(tokens_of_an_answer_count_twice),
+        cmocka_unit_test(what_needs_all_of_the_memory_may_begin_later),
         cmocka_unit_test(a_request_that_cannot_begin_in_time_fails),
         cmocka_unit_test(a_long_queue_loses_no_request),
         cmocka_unit_test(the_first_to_expire_is_looked_at),

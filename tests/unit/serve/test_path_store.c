@@ -8,6 +8,7 @@
 #include "cache/by_path.h"
 #include "serve/documents/erase.h"
 #include "support/folder.h"
+#include "retrieve/texts.h"
 #include "support/requests.h"
 #include "support/stored.h"
 #include "support/tiers.h"
@@ -552,6 +553,50 @@ static void retaining_drops_what_is_not_wanted(void **state)
     close_clean(c);
 }
 
+/* index_of -- of chunks named by digits. */
+static sp_index *index_of(const char *chunks)
+{
+    sp_index *ix;
+    sp_index_text v[8];
+    int n = 0;
+    for (; *chunks; chunks++) v[n++] = (sp_index_text){"T", texts[*chunks - '0']};
+    assert_ok(sp_texts_index(v, n, &ix));
+    return ix;
+}
+
+static void what_an_index_has_no_more_leaves_with_its_paths(void **state)
+{
+    const char *dir = *state;
+    fill_store(dir, "03");
+    sp_context *c =
+        open_with((sp_context_opts){.tiers.store = dir, .reuse.policy = "full", .n_batch = 40});
+    sp_request_destroy(ask(c, "3", question, 2));
+    tiers_rest(c->tiers);
+    for (int gone = 0; gone < 2; gone++) {
+        int64_t n = -1;
+        sp_index *ix = index_of(gone ? "01" : "013");
+        assert_ok(sp_store_retain(c, ix, &n));
+        sp_index_close(ix);
+        assert_int_equal(n, gone ? 2 : 0); /* its copy, and the path through it */
+    }
+    assert_int_equal(n_stored(dir), 2); /* the head, and a path that goes on */
+    close_clean(c);
+}
+
+static void equal_chunks_need_one_copy(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){.tiers.store = *state, .reuse.policy = "full"});
+    sp_store_need need[2];
+    for (int twice = 0; twice < 2; twice++) {
+        sp_index *ix = index_of(twice ? "0131" : "013");
+        assert_ok(sp_store_estimate(c, ix, "Be brief.", &need[twice]));
+        sp_index_close(ix);
+    }
+    assert_int_equal(need[0].n_chunks, 3);
+    assert_memory_equal(&need[0], &need[1], sizeof *need);
+    close_clean(c);
+}
+
 /* -- faults --------------------------------------------------------------------------------- */
 
 static char fault_dir[128];
@@ -598,6 +643,8 @@ int main(void)
         FOLDER_TEST(a_reader_finds_what_the_writer_stores),
         FOLDER_TEST(erasing_a_chunk_erases_paths_through_it),
         FOLDER_TEST(retaining_drops_what_is_not_wanted),
+        FOLDER_TEST(what_an_index_has_no_more_leaves_with_its_paths),
+        FOLDER_TEST(equal_chunks_need_one_copy),
         cmocka_unit_test(opening_may_fail_at_every_allocation),
     };
     if (getenv("SPOLIA_CRASHES")) cmocka_set_test_filter("a_killed_writer_leaves_whole_copies"); /* make crash */

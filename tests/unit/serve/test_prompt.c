@@ -1,6 +1,7 @@
 /* Conversations as segments: the tokens are those of the rendered template, an earlier answer is found again. */
 #include <stdio.h>
 
+#include "../model/tiny_vocab.h"
 #include "model/tokenizer/tokenizer_int.h"
 #include "support/requests.h"
 
@@ -309,6 +310,21 @@ static void thoughts_that_have_begun_are_continued(void **state)
     close_clean(c);
 }
 
+static void white_space_after_a_tag_does_not_end_thoughts(void **state)
+{
+    static const char *const ends[] = {"", "\n", " ", " \n\n ", "x"};
+    sp_context *c = open_with((sp_context_opts){0});
+    for (size_t i = 0; i < SP_COUNT(ends); i++) {
+        char text[32];
+        sp_prompt *p = new_prompt(c);
+        snprintf(text, sizeof text, "So: <think>%s", ends[i]);
+        assert_ok(sp_prompt_text(p, text, true));
+        assert_int_equal(sp_prompt_thinks(p), i < 4);
+        sp_prompt_destroy(p);
+    }
+    close_clean(c);
+}
+
 /* An answer that was cut is found, and what follows it begins where it ends. */
 static void an_answer_that_was_cut_is_continued_from_the_cache(void **state)
 {
@@ -454,6 +470,48 @@ static void empty_text_after_a_chunk_leaves_it_alone(void **state)
     close_clean(c);
 }
 
+/* As the models' own descriptions say: what comes before the gap, what comes after it, and the gap. */
+static void each_family_has_its_marks_of_a_gap(void **state)
+{
+    static const char *const marks[][3] = {
+        {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
+        {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
+        {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},
+        {"<\uff5cfim\u2581begin\uff5c>", "<\uff5cfim\u2581hole\uff5c>", "<\uff5cfim\u2581end\uff5c>"},
+    };
+    sp_context *c = open_with((sp_context_opts){0});
+    for (size_t i = 0; i < SP_COUNT(marks); i++) {
+        int32_t id[3];
+        tiny_vocab *v = malloc(sizeof *v);
+        tv_begin(v, false);
+        tv_bytes(v);
+        for (int k = 0; k < 3; k++) id[k] = tv_add(v, marks[i][k], SP_TOKEN_CONTROL, 0);
+        sp_tokenizer *t = tv_create(v);
+        sp_prompt *p = new_prompt(c);
+        sp_prompt_space space = *p->space;
+        space.tokenizer = t;
+        p->space = &space;
+        assert_ok(sp_prompt_fill(p, "ab", "c"));
+        const int32_t want[] = {id[0], 'a', 'b', id[1], 'c', id[2]};
+        assert_int_equal(p->n_tokens, SP_COUNT(want));
+        assert_memory_equal(p->segs.v[0].tokens, want, sizeof want);
+        sp_prompt_destroy(p);
+        sp_tokenizer_destroy(t);
+        free(v);
+    }
+    close_clean(c);
+}
+
+static void a_prompt_has_as_many_segments_as_a_plan_has_spans(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){0});
+    sp_prompt *p = new_prompt(c);
+    for (int32_t i = 0; i < SP_PROMPT_MAX_SEGMENTS; i++) assert_ok(sp_prompt_tokens(p, &(int32_t){i % 100}, 1));
+    assert_fails(sp_prompt_tokens(p, &(int32_t){1}, 1), SP_E_LIMIT, "65500 segments");
+    sp_prompt_destroy(p);
+    close_clean(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -462,6 +520,9 @@ int main(void)
         cmocka_unit_test(an_answer_that_has_begun_ends_the_prompt),
         cmocka_unit_test(after_documents_a_begun_answer_is_part_of_the_question),
         cmocka_unit_test(thoughts_that_have_begun_are_continued),
+        cmocka_unit_test(white_space_after_a_tag_does_not_end_thoughts),
+        cmocka_unit_test(each_family_has_its_marks_of_a_gap),
+        cmocka_unit_test(a_prompt_has_as_many_segments_as_a_plan_has_spans),
         cmocka_unit_test(an_answer_that_was_cut_is_continued_from_the_cache),
         cmocka_unit_test(an_answer_that_is_continued_keeps_its_first_blank),
         cmocka_unit_test(tools_are_data),

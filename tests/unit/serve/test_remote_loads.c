@@ -1,4 +1,5 @@
 /* test_remote_loads.c -- loads from a tier that is far away: when it is left alone, and that it is used again. */
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -108,11 +109,22 @@ static sp_context *open_store(const char *dir)
     return c;
 }
 
-/* open_remote -- a context with these chunks in its store, and others in the remote tier. */
-static sp_context *open_remote(const char *dir, const char *in_store, const char *in_remote, remote *r)
+/* give_remote -- the context has this remote tier from now on. */
+static void give_remote(sp_context *c, remote *r, const char *there)
 {
     static const sp_tier_type type = {
         .name = "remote", .queue_of = queue_of, .knows = knows, .stats = stats_of, .close = close_tier};
+    *r = (remote){.base.type = &type, .c = open_store(there)};
+    assert_ok(sp_op_queue_init(&r->queue));
+    assert_int_equal(pthread_create(&r->thread, NULL, work, r), 0);
+    sp_level *l = sp_tiers_level(c->tiers, SP_AT_REMOTE);
+    l->tier = &r->base;
+    l->name = "remote";
+}
+
+/* open_remote -- a context with these chunks in its store, and others in the remote tier. */
+static sp_context *open_remote(const char *dir, const char *in_store, const char *in_remote, remote *r)
+{
     char here[160], there[160];
     snprintf(here, sizeof here, "%s/here", dir);
     snprintf(there, sizeof there, "%s/there", dir);
@@ -122,13 +134,8 @@ static sp_context *open_remote(const char *dir, const char *in_store, const char
         if (*orders[i]) sp_request_destroy(ask(c, orders[i], question, 2));
         close_clean(c);
     }
-    *r = (remote){.base.type = &type, .c = open_store(there)};
-    assert_ok(sp_op_queue_init(&r->queue));
-    assert_int_equal(pthread_create(&r->thread, NULL, work, r), 0);
     sp_context *c = open_store(here);
-    sp_level *l = sp_tiers_level(c->tiers, SP_AT_REMOTE);
-    l->tier = &r->base;
-    l->name = "remote";
+    give_remote(c, r, there);
     return c;
 }
 
@@ -360,6 +367,35 @@ static void what_is_shared_at_a_time_is_bounded(void **state)
     close_clean(c);
 }
 
+/* With a store of its own or without one, a chunk that is computed ahead is there for others when it is done. */
+static void a_fused_copy_waits_until_the_tier_has_it(void **state)
+{
+    for (int stores = 0; stores < 2; stores++) {
+        remote r;
+        char there[160];
+        snprintf(there, sizeof there, "%s/%d", (char *)*state, stores);
+        assert_int_equal(mkdir(there, 0700), 0);
+        sp_context *c = stores ? open_remote(there, "", "", &r)
+                               : open_with((sp_context_opts){.reuse.policy = "full", .tiers.host_bytes = 1 << 20});
+        if (!stores) give_remote(c, &r, there);
+        r.holds = true;
+        sp_request *q;
+        sp_prompt *p = prompt_of(c, "01", NULL);
+        assert_ok(sp_request_create(c, p, &(sp_request_opts){.sampling = sp_sampling_default()}, &sp_reuse_fuse, &q));
+        sp_prompt_destroy(p);
+        sp_driver_submit(c, q);
+        while (q->state == SP_REQ_QUEUED || q->state == SP_REQ_PREFILL) step(c);
+        assert_int_equal(q->state, SP_REQ_STORING);
+        for (; sp_tiers_is_storing(c->tiers, q->must); usleep(1000)) sp_tiers_poll(c->tiers);
+        sp_request_settle(q);
+        assert_int_equal(q->state, SP_REQ_STORING);
+        r.holds = false;
+        assert_int_equal(sp_request_result(run(c, q))->finish, SP_FINISH_LENGTH);
+        sp_request_destroy(q);
+        close_clean(c);
+    }
+}
+
 static void what_is_left_is_shared_unless_the_tier_fails(void **state)
 {
     remote r;
@@ -409,6 +445,7 @@ int main(void)
         FOLDER_TEST(nothing_is_shared_while_it_is_erased),
         FOLDER_TEST(its_options_are_checked),
         FOLDER_TEST(what_is_shared_at_a_time_is_bounded),
+        FOLDER_TEST(a_fused_copy_waits_until_the_tier_has_it),
         FOLDER_TEST(what_is_left_is_shared_unless_the_tier_fails),
         FOLDER_TEST(one_that_was_slow_for_hours_is_used_again),
         FOLDER_TEST(one_that_is_slow_is_left_alone_after_one_load),

@@ -111,6 +111,25 @@ static void bad_tokens_are_named(void **state)
     close_clean(c);
 }
 
+static sp_err look_at_none(int position, const float *logits, int n_vocab, void *user)
+{
+    *(int *)user += position >= 0 && logits && n_vocab > 0;
+    return SP_OK;
+}
+
+static void a_text_may_fill_the_context(void **state)
+{
+    enum { N = 64 };
+    int32_t ids[N + 1];
+    int n_rows = 0;
+    fill(ids, N + 1);
+    sp_context *c = open_with((sp_context_opts){.n_ctx = N});
+    assert_ok(sp_tokens_score(c, ids, N, 0, look_at_none, &n_rows));
+    assert_int_equal(n_rows, N);
+    assert_fails(sp_tokens_score(c, ids, N + 1, 0, look_at_none, &n_rows), SP_E_CONTEXT, "65 tokens");
+    close_clean(c);
+}
+
 /* -- the background ---------------------------------------------------------------------------- */
 
 /* steps_until -- how many steps a request takes while others run. */
@@ -169,6 +188,7 @@ int main(void)
         cmocka_unit_test(the_score_is_that_of_a_prescribed_answer),
         cmocka_unit_test(many_at_once_have_their_own_scores),
         cmocka_unit_test(bad_tokens_are_named),
+        cmocka_unit_test(a_text_may_fill_the_context),
         cmocka_unit_test(who_comes_later_in_the_foreground_is_first),
         cmocka_unit_test(an_answer_in_the_background_is_the_same),
     };

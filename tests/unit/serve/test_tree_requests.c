@@ -241,10 +241,25 @@ static void bad_trees_are_refused(void **state)
     sp_prompt_node *many = malloc(MANY * sizeof *many);
     for (int i = 0; i < MANY; i++) many[i] = (sp_prompt_node){"x", i - 1};
     refuse_tree(c, many, MANY, SP_E_LIMIT, "70000 nodes");
-    refuse_tree(c, many, 300, SP_E_LIMIT, "levels");
+    refuse_tree(c, many, 257, SP_E_LIMIT, "levels");
+    sp_prompt *p = tree_prompt(c, many, 256, NULL);
+    sp_prompt_destroy(p);
     free(many);
-    sp_prompt *p = tree_prompt(c, bob, SP_COUNT(bob), "What?");
+    p = tree_prompt(c, bob, SP_COUNT(bob), "What?");
     assert_int_equal(sp_prompt_tree(p, bob, SP_COUNT(bob)), SP_E_ARG); /* after the question */
+    sp_prompt_destroy(p);
+    close_clean(c);
+}
+
+/* Otherwise the node would have tokens that it has in no other prompt. */
+static void the_last_node_does_not_grow(void **state)
+{
+    sp_context *c = open_policy(&prefix);
+    sp_prompt *p = tree_prompt(c, bob, SP_COUNT(bob), NULL);
+    const int32_t n = p->segs.v[p->segs.n - 1].n;
+    assert_ok(sp_prompt_answer(p));
+    assert_int_equal(p->segs.n, SP_COUNT(bob) + 2);
+    assert_int_equal(p->segs.v[SP_COUNT(bob)].n, n);
     sp_prompt_destroy(p);
     close_clean(c);
 }
@@ -359,6 +374,7 @@ int main(void)
         cmocka_unit_test(nodes_stay_apart_without_memory),
         cmocka_unit_test(nodes_are_computed_ahead),
         cmocka_unit_test(trees_are_exact_under_any_policy),
+        cmocka_unit_test(the_last_node_does_not_grow),
         cmocka_unit_test(bad_trees_are_refused),
         cmocka_unit_test(an_empty_node_adds_no_segment),
         cmocka_unit_test(a_hub_that_does_not_fit_is_refused),
