@@ -52,6 +52,19 @@ json_t *sp_json_load_file(const char *path, size_t flags, json_error_t *why)
     return checked(json_load_file(path, flags, why), before, why);
 }
 
+unsigned sp_json_n_lost(void)
+{
+    return n_lost;
+}
+
+char *sp_json_dump(const json_t *value, size_t flags, unsigned before)
+{
+    char *text = value ? json_dumps(value, flags) : NULL;
+    if (n_lost == before) return text;
+    free(text);
+    return NULL;
+}
+
 sp_err sp_json_code(const json_error_t *why, sp_err code)
 {
     return lacked_memory(why) ? SP_E_NOMEM : code;

@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -108,13 +110,18 @@ static json_t *table_json(const sp_heads *h, const float *v)
 
 sp_err sp_heads_write(const char *path, const sp_heads *h)
 {
+    const unsigned before = sp_json_n_lost();
     json_t *root =
         json_pack("{s:i, s:o, s:o}", "version", VERSION, "importance", table_json(h, h->importance),
                   "similarity", table_json(h, h->similarity));
-    if (!root) return sp_fail_nomem("heads");
-    int failed = json_dump_file(root, path, JSON_COMPACT | JSON_REAL_PRECISION(5));
+    char *text = sp_json_dump(root, JSON_COMPACT | JSON_REAL_PRECISION(5), before);
     json_decref(root);
-    return failed ? sp_fail(SP_E_IO, "%s: cannot be written: %s", path, strerror(errno)) : SP_OK;
+    if (!text) return sp_fail_nomem("heads");
+    FILE *f = fopen(path, "w");
+    bool good = f && fputs(text, f) >= 0;
+    if (f && fclose(f) != 0) good = false;
+    free(text);
+    return good ? SP_OK : sp_fail(SP_E_IO, "%s: cannot be written: %s", path, strerror(errno));
 }
 
 /* -- thresholds ------------------------------------------------------------------------------ */

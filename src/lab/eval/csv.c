@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "cli/alloc.h"
 #include "cli/cli.h"
 #include "cli/json.h"
@@ -194,9 +195,13 @@ static bool resume(eval_csv *c, json_t *settings)
     char *line = NULL;
     size_t cap = 0, n = strlen(MARK);
     ssize_t len = getline(&line, &cap, c->file);
-    json_t *old = len > 0 && strncmp(line, MARK, n) == 0 ? json_loads(line + n, 0, NULL) : NULL;
+    const bool is_ours = len > 0 && strncmp(line, MARK, n) == 0;
+    json_error_t why;
+    json_t *old = is_ours ? sp_json_load(line + n, (size_t)len - n, 0, &why) : NULL;
     bool good = old != NULL;
-    if (!good)
+    if (!good && is_ours && sp_json_code(&why, SP_OK) != SP_OK)
+        cli_fail_with("%s: %s", c->path, why.text);
+    else if (!good)
         cli_fail_with("%s: is not a file of spolia eval; give another --out", c->path);
     else
         good = same_settings(c->path, old, settings);

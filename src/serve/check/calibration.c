@@ -225,12 +225,13 @@ static json_t *add(json_t *root, const char *section, const char *name, json_t *
 
 sp_err sp_calibration_write(const char *model, const char *section, const char *name, json_t *entry)
 {
+    const unsigned before = sp_json_n_lost();
     char *path = sp_calibration_path(model), *body = NULL;
     json_t *root = NULL;
     sp_err err = path && entry ? load(path, &root) : sp_fail_nomem("a path");
     if (err == SP_OK) {
         root = add(root, section, name, entry);
-        body = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6) | JSON_SORT_KEYS) : NULL;
+        body = sp_json_dump(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6) | JSON_SORT_KEYS, before);
         char *text = body ? joined(body, strlen(body), "\n") : NULL;
         err = text ? replace(path, text) : sp_fail_nomem("a calibration");
         sp_free(text);

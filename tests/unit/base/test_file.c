@@ -1,13 +1,29 @@
 /* test_file.c -- reading files, mapped and copied. */
 #include "support/check.h"
 
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
 #include "unit/model/temp_folder.h"
 
 static temp_folder folder;
+static int until_error = -1; /* reads; -1: none fails */
+
+/* read -- of the whole program: at most 4 bytes while a failure is to come. */
+ssize_t read(int fd, void *to, size_t n)
+{
+    typedef ssize_t reader(int, void *, size_t);
+    static reader *next;
+    if (!next) next = (reader *)dlsym(RTLD_NEXT, "read");
+    if (until_error < 0) return next(fd, to, n);
+    if (until_error-- > 0) return next(fd, to, SP_MIN(n, (size_t)4));
+    errno = EIO;
+    return -1;
+}
 
 static int make_folder(void **state)
 {
@@ -125,6 +141,46 @@ static void reading_survives_faults(void **state)
     sp_vec_fini(&b);
 }
 
+/* A disk that fails in the middle of a file: nothing of it stays. */
+static void a_failing_read_changes_nothing(void **state)
+{
+    temp_folder_text(&folder, "bad sector", "0123456789");
+    const char *path = temp_folder_file(&folder, "bad sector");
+    sp_bytes b = {0};
+    assert_ok(sp_bytes_add(&b, "x", 1));
+    until_error = 1;
+    const sp_err err = sp_file_read(path, 100, &b);
+    until_error = -1;
+    assert_int_equal(err, SP_E_IO);
+    assert_int_equal(b.n, 1);
+    assert_ok(sp_file_read(path, 100, &b));
+    assert_memory_equal(b.v, "x0123456789", b.n);
+    sp_vec_fini(&b);
+}
+
+static long n_faults(void)
+{
+    struct rusage r;
+    getrusage(RUSAGE_SELF, &r);
+    return r.ru_minflt + r.ru_majflt;
+}
+
+/* A range may end where the map ends. */
+static void all_pages_may_be_let_go(void **state)
+{
+    static char text[1 << 20];
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)(i * 7 + 1);
+    temp_folder_write(&folder, "all", text, sizeof text);
+    sp_file_map map;
+    assert_ok(sp_file_map_open(temp_folder_file(&folder, "all"), &map));
+    assert_memory_equal(map.data, text, sizeof text);
+    sp_file_map_let_go(&map, map.data, map.size);
+    const long before = n_faults();
+    assert_memory_equal(map.data, text, sizeof text);
+    assert_true(n_faults() - before >= 8); /* the system maps up to 16 pages for one */
+    sp_file_map_close(&map);
+}
+
 /* Dropped pages are read again on access; memory outside the map, which the system would clear, is
  * not touched. */
 static void pages_let_go_come_back(void **state)
@@ -169,7 +225,9 @@ int main(void)
         cmocka_unit_test(what_is_no_readable_file_is_refused),
         cmocka_unit_test(files_over_the_limit_are_refused),
         cmocka_unit_test(reading_survives_faults),
+        cmocka_unit_test(a_failing_read_changes_nothing),
         cmocka_unit_test(pages_let_go_come_back),
+        cmocka_unit_test(all_pages_may_be_let_go),
         cmocka_unit_test(folders_are_told_from_files),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -52,6 +52,9 @@ static void zeroed_means_zeroed(void **state)
         unsigned char *dirty = sp_alloc(n, 1); /* may be reused below */
         memset(dirty, 0xff, n);
         sp_free(dirty);
+        dirty = sp_alloc_aligned(n);
+        memset(dirty, 0xff, n);
+        sp_free(dirty);
         unsigned char *z = sp_alloc_zero(n, 1), *a = sp_alloc_aligned(n), *p = sp_pages_alloc(n);
         assert_true(all_zero(z, n) && all_zero(a, n) && all_zero(p, n));
         assert_int_equal((uintptr_t)a % SP_CACHE_LINE, 0);

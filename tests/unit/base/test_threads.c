@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -462,6 +463,28 @@ static void sizes_out_of_range_are_refused(void **state)
     assert_ptr_equal(team, &team);
 }
 
+/* A limit of the process allows some threads of a team: those are ended. */
+static void threads_that_cannot_start_are_an_error(void **state)
+{
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    skip(); /* they need more memory than the limit */
+#endif
+    int status;
+    const pid_t child = fork();
+    if (child == 0) {
+        long pages = 0;
+        FILE *f = fopen("/proc/self/statm", "r");
+        const bool read = f && fscanf(f, "%ld", &pages) == 1;
+        const rlim_t most = (rlim_t)pages * 4096 + ((rlim_t)40 << 20);
+        const struct rlimit limit = {.rlim_cur = most, .rlim_max = most};
+        sp_team *team = NULL;
+        if (!read || setrlimit(RLIMIT_AS, &limit) != 0) _exit(1);
+        _exit(sp_team_create(&team, 200) == SP_E_NOMEM && !team ? 0 : 2);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 static void a_team_survives_faults(void **state)
 {
     sp_team *team = NULL;
@@ -495,6 +518,7 @@ int main(void)
         cmocka_unit_test(a_piece_that_calls_its_team_is_caught),
         cmocka_unit_test(zero_threads_means_the_cores_there_are),
         cmocka_unit_test(sizes_out_of_range_are_refused),
+        cmocka_unit_test(threads_that_cannot_start_are_an_error),
         cmocka_unit_test(a_team_survives_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -169,6 +169,32 @@ static void the_budget_counts_blocks(void **state)
     }
 }
 
+/* An account has the summaries of the blocks that are chosen from: of this plan, not of one before. */
+static void an_account_counts_the_summaries_of_its_plan(void **state)
+{
+    static float logits[V];
+    const sp_sparse_opts some = {.tokens = 160, .min_depth = -1, .refine = 1};
+    const size_t record = sp_summary_bytes(some.kind, 32) + sizeof(float);
+    scene s;
+    sp_plan p[2];
+    sp_sparse *sparse;
+    scene_open(&s, NULL, NULL, SP_Q16);
+    assert_ok(sp_sparse_create(&some, &sparse));
+    for (int k = 0; k < 2; k++) {
+        prompt(&s, &p[k]);
+        p[k].sparse = sparse;
+        grow(&p[k], 0);
+        assert_ok(sp_engine_step(s.t.engine, &(sp_slice){&p[k], p[k].n_todo - 1, 1, SP_WANT_LAST, logits}, 1));
+        p[k].sparse = NULL;
+        const sp_sparse_account a = sp_sparse_account_of(sparse);
+        assert_in_range(a.summary_bytes / record, 15 * LAYERS * G, 25 * LAYERS * G); /* of 25 blocks in chunks */
+        assert_int_equal(a.choice_bytes, a.summary_bytes);
+    }
+    for (int k = 0; k < 2; k++) sp_plan_fini(&p[k]);
+    sp_sparse_destroy(sparse);
+    scene_close(&s);
+}
+
 static void a_batch_equals_each_alone(void **state)
 {
     static float full[STEPS * V], sparse[STEPS * V], both[2 * STEPS * V];
@@ -404,6 +430,7 @@ int main(void)
         cmocka_unit_test(a_budget_of_all_is_full_attention),
         cmocka_unit_test(a_long_answer_reads_its_own_tokens),
         cmocka_unit_test(the_budget_counts_blocks),
+        cmocka_unit_test(an_account_counts_the_summaries_of_its_plan),
         cmocka_unit_test(a_batch_equals_each_alone),
         cmocka_unit_test(short_prompts_have_full_attention),
         cmocka_unit_test(options_are_checked),

@@ -2,6 +2,8 @@
 #include "support/caught.h"
 #include "support/failing_malloc.h"
 
+#include <math.h>
+
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "lab/files.h"
@@ -32,8 +34,24 @@ static void json_that_lacks_a_part_is_not_written(void **state)
     unlink(path);
 }
 
+static void a_number_that_is_not_finite_is_an_empty_field(void **state)
+{
+    char *text = NULL;
+    size_t n;
+    FILE *f = open_memstream(&text, &n);
+    const double v[] = {1.5, INFINITY, NAN, -INFINITY, -2};
+    for (size_t i = 0; i < 5; i++) {
+        if (i) fputc(',', f);
+        lab_csv_number(f, v[i]);
+    }
+    fclose(f);
+    assert_string_equal(text, "1.5,,,,-2");
+    free(text);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(json_that_lacks_a_part_is_not_written)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(json_that_lacks_a_part_is_not_written),
+                                       cmocka_unit_test(a_number_that_is_not_finite_is_an_empty_field)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,6 +96,20 @@ static void the_best_and_the_median_are_kept(void **state)
     assert_true(isnan(lab_quantile(odd, 0, 0.5)));
 }
 
+/* Every order is possible, also the one that there was. */
+static void a_shuffle_may_be_any_order(void **state)
+{
+    uint64_t seed = 1;
+    int n_same = 0;
+    for (int i = 0; i < 100; i++) {
+        int v[2] = {7, 9};
+        lab_shuffle(v, 2, &seed);
+        assert_int_equal(v[0] + v[1], 16);
+        n_same += v[0] == 7;
+    }
+    assert_in_range(n_same, 30, 70);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -105,6 +119,7 @@ int main(void)
         cmocka_unit_test(each_measure_takes_its_best_answer),
         cmocka_unit_test(kl_is_that_of_the_distributions),
         cmocka_unit_test(the_best_and_the_median_are_kept),
+        cmocka_unit_test(a_shuffle_may_be_any_order),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
 }

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "support/check.h"
+#include "support/caught.h"
+#include "support/failing_json.h"
 
 static const double near = 1e-12;
 
@@ -180,6 +181,32 @@ static void rows_come_back(void **state)
     unlink(path);
 }
 
+/* A run that goes on without the memory for its settings says so, and not that the file is another's. */
+static void settings_need_memory(void **state)
+{
+    char path[] = "/tmp/spolia-rows-XXXXXX";
+    int n_lost = 0, fd = mkstemp(path);
+    eval_csv c;
+    json_t *settings = json_pack("{s:s}", "model", "a model whose name is longer than a few letters");
+    sp_json_watch(json_allocate);
+    assert_true(fd >= 0 && close(fd) == 0);
+    assert_true(eval_csv_open(path, settings, 1, true, &c));
+    eval_csv_close(&c);
+    for (int i = 0; i < 40; i++) {
+        caught err = catch_begin(stderr);
+        until_failure = i;
+        const bool good = eval_csv_open(path, settings, 1, false, &c);
+        until_failure = -1;
+        const char *said = catch_end(&err);
+        if (good) eval_csv_close(&c);
+        if (!good) assert_non_null(strstr(said, "out of memory"));
+        n_lost += !good;
+    }
+    assert_in_range(n_lost, 5, 39);
+    json_decref(settings);
+    unlink(path);
+}
+
 /* A run goes on: 40 of 100 questions have rows, and computing 5 of these again took 30 s, ten new ones 20 s. */
 static void time_left_is_that_of_new_questions(void **state)
 {
@@ -204,6 +231,7 @@ int main(void)
         cmocka_unit_test(the_cheapest_sufficient_setting_is_chosen),
         cmocka_unit_test(texts_are_quoted),
         cmocka_unit_test(rows_come_back),
+        cmocka_unit_test(settings_need_memory),
         cmocka_unit_test(time_left_is_that_of_new_questions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "serve/check/calibration.h"
 #include "spolia_quality.h"
+#include "support/failing_json.h"
 #include "support/folder.h"
 
 static const char *model_in(const char *dir)
@@ -84,6 +85,28 @@ static void what_is_written_is_read(void **state)
     sp_free(path);
 }
 
+/* An entry is in the file, or writing it is an error and the file stays. */
+static void without_memory_the_file_stays(void **state)
+{
+    const char *model = model_in(*state);
+    int n_errors = 0;
+    sp_json_watch(json_allocate);
+    for (int i = 0; i < 200; i++) {
+        char *path = sp_calibration_path(model);
+        unlink(path);
+        sp_free(path);
+        entry(model, SP_CALIBRATED_POLICIES, "fusion", json_pack("{s:f, s:f}", "recompute", 0.9, "alpha", 0.0));
+        json_t *e = json_pack("{s:f, s:f}", "recompute", 0.25, "alpha", 0.0);
+        until_failure = i;
+        const sp_err err = sp_calibration_write(model, SP_CALIBRATED_POLICIES, "flow", e);
+        until_failure = -1;
+        of_policy("fusion", model, "fusion", 0.9f, true);
+        of_policy("flow", model, "flow", err == SP_OK ? 0.25f : SP_DEFAULT_SHARE, err == SP_OK);
+        n_errors += err != SP_OK;
+    }
+    assert_true(n_errors > 20 && n_errors < 200);
+}
+
 static void a_damaged_file_is_an_error(void **state)
 {
     static const char *const texts[] = {
@@ -119,6 +142,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(without_a_file_there_are_defaults, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(what_is_written_is_read, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(without_memory_the_file_stays, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_damaged_file_is_an_error, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_quality_has_a_policy_that_exists, folder_setup, folder_teardown),
     };
