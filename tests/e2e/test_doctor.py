@@ -59,6 +59,11 @@ def test_a_model(tmp_path):
     assert few["state"] == "warning" and "--kv-memory" in few["advice"]
 
 
+def test_a_context_is_not_as_long_as_a_model_allows(make_model):
+    told = doctor("-m", make_model("tiny-llama", n_ctx=16384))["model", "KV memory"]
+    assert told["value"].endswith("context 8192")
+
+
 def test_the_speed_is_about_what_bench_measures(tmp_path):
     told = doctor("-m", MODEL)["model", "prefill"]["tokens_per_second"]
     succeed("bench", "prefill", "-m", MODEL, "--sizes", 2048, "--rounds", 3, "--csv", tmp_path / "csv")

@@ -1,11 +1,29 @@
 /* test_doctor.c -- `spolia doctor` without a model: findings as text and as JSON, and its exit codes. */
 #include "doctor/doctor.h"
 
+#include <dlfcn.h>
 #include <jansson.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "support/caught.h"
 
 static int code;
+static const char *group; /* a folder in place of /sys/fs/cgroup */
+
+/* fopen -- of the whole program. */
+FILE *fopen(const char *path, const char *mode)
+{
+    typedef FILE *opener(const char *, const char *);
+    static const char real[] = "/sys/fs/cgroup/";
+    static opener *next;
+    char other[200];
+    if (!next) next = (opener *)dlsym(RTLD_NEXT, "fopen");
+    if (!group || strncmp(path, real, strlen(real)) != 0) return next(path, mode);
+    snprintf(other, sizeof other, "%s/%s", group, path + strlen(real));
+    return next(other, mode);
+}
 
 /* doctor -- what it prints to `of`; its exit code is in `code`. */
 static const char *doctor(FILE *of, char *a, char *b)
@@ -80,6 +98,93 @@ static void other_words_are_refused(void **state)
     assert_int_equal(code, 2);
 }
 
+static void put(const char *folder, const char *name, const char *text)
+{
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    assert_true(f && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+/* available -- bytes of memory; *cores is what is said of CPUs, which the caller frees. */
+static double available(char **cores)
+{
+    char flag[] = "--json";
+    size_t i;
+    double bytes = -1;
+    const json_t *f;
+    json_t *told = json_loads(doctor(stdout, flag, NULL), 0, NULL);
+    json_array_foreach(json_object_get(told, "findings"), i, f)
+    {
+        const char *name = json_string_value(json_object_get(f, "name"));
+        if (strcmp(name, "memory") == 0) bytes = json_number_value(json_object_get(f, "available_bytes"));
+        if (strcmp(name, "cores") == 0) *cores = strdup(json_string_value(json_object_get(f, "value")));
+    }
+    json_decref(told);
+    return bytes;
+}
+
+/* A control group allows one CPU and a half, and has left 32 MB of its memory; or it has no limits. */
+static void limits_of_a_control_group_count(void **state)
+{
+    static const char *const names[] = {"cpu.max", "memory.max", "memory.current"};
+    char folder[] = "/tmp/spolia-group-XXXXXX", *cores, path[200];
+    assert_non_null(mkdtemp(folder));
+    put(folder, names[0], "150000 100000\n");
+    put(folder, names[1], "64000000\n");
+    put(folder, names[2], "32000000\n");
+    group = folder;
+    assert_true(available(&cores) == 32e6);
+    assert_non_null(strstr(cores, "; the control group allows 1.5"));
+    free(cores);
+    put(folder, names[0], "max 100000\n");
+    put(folder, names[1], "max\n");
+    assert_true(available(&cores) > 32e6);
+    assert_null(strstr(cores, "control group"));
+    free(cores);
+    group = NULL;
+    for (size_t i = 0; i < SP_COUNT(names); i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(rmdir(folder), 0);
+}
+
+/* doctor_for -- what it prints of a store to a user who is not root. */
+static const char *doctor_for(char *store)
+{
+    static char said[4096];
+    int ends[2];
+    char option[] = "--store";
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        if (geteuid() == 0 && setuid(65534) != 0) _exit(1);
+        const char *text = doctor(stdout, option, store);
+        _exit(write(ends[1], text, strlen(text)) < 0);
+    }
+    close(ends[1]);
+    size_t n = 0;
+    for (ssize_t got; (got = read(ends[0], said + n, sizeof said - 1 - n)) > 0;) n += (size_t)got;
+    said[n] = '\0';
+    close(ends[0]);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    return said;
+}
+
+/* A folder that may be read only, and one that does not exist: then the nearest above it counts. */
+static void a_store_must_be_writable(void **state)
+{
+    char folder[] = "/tmp/spolia-doctor-XXXXXX", none[] = "/none/of/these", said[200];
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(chmod(folder, 0555), 0);
+    snprintf(said, sizeof said, "%s: Permission denied", folder);
+    assert_non_null(strstr(doctor_for(folder), said));
+    assert_int_equal(rmdir(folder), 0);
+    if (access("/", W_OK) == 0 && geteuid() != 0) skip();
+    assert_non_null(strstr(doctor_for(none), " /: Permission denied"));
+}
+
 int main(void)
 {
     setenv("SPOLIA_CONFIG", "", 1);
@@ -88,6 +193,8 @@ int main(void)
         cmocka_unit_test(the_cpu_is_described),
         cmocka_unit_test(other_words_are_refused), /* from --json on, errors are JSON, too */
         cmocka_unit_test(findings_are_json),
+        cmocka_unit_test(limits_of_a_control_group_count),
+        cmocka_unit_test(a_store_must_be_writable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

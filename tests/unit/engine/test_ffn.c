@@ -3,7 +3,9 @@
 
 #include <malloc.h>
 
+#include "engine/state.h"
 #include "support/check.h"
+#include "support/tiny_model.h"
 
 enum { ROWS = 512, MOST_ALLOCATIONS = 100 };
 
@@ -46,8 +48,36 @@ static void all_scratch_is_given_back(void **state)
     sp_device_close(d);
 }
 
+/* Of experts with equal scores the first are chosen. */
+static void equal_experts_are_chosen_in_order(void **state)
+{
+    enum { N_TOKENS = 5, N_EXPERTS = 8 };
+    tiny t;
+    sp_plan p;
+    tiny_spec spec = TINY_SPEC_DEFAULT;
+    int span, see;
+    spec.n_experts = N_EXPERTS;
+    spec.n_layers = 1;
+    assert_ok(tiny_open(&t, &spec, 3));
+    const sp_mat *router = &t.model.layers[0].router;
+    for (int64_t i = 0; i < router->n_rows * router->n_cols; i++) ((float *)router->data)[i] = 0;
+    sp_plan_init(&p, t.pool);
+    assert_ok(sp_plan_add_span(&p, &(sp_span_spec){.n = N_TOKENS}, &span));
+    assert_ok(sp_plan_add_sight(&p, NULL, 1, &see));
+    for (int i = 0; i < N_TOKENS; i++) assert_ok(sp_plan_add_todo(&p, (sp_todo){.token = i, .pos = i, .index = i}));
+    assert_ok(sp_plan_bind(&p));
+    static float logits[N_TOKENS * 101];
+    assert_ok(sp_engine_step(t.engine, &(sp_slice){&p, 0, N_TOKENS, SP_WANT_ALL, logits}, 1));
+    const sp_ffn_experts *x = &t.engine->ffn.experts;
+    for (int i = 0; i < 2 * N_TOKENS; i++) assert_int_equal(x->chosen[i], i % 2);
+    for (int i = 0; i < 2 * N_TOKENS; i++) assert_float_equal(x->weight[i], 1.0f / N_EXPERTS, 1e-6f);
+    sp_plan_fini(&p);
+    tiny_close(&t);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_scratch_is_given_back)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_scratch_is_given_back),
+                                       cmocka_unit_test(equal_experts_are_chosen_in_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include "support/check.h"
 
 #include "engine/sparse/sparse.h"
+#include "engine/sparse/steps.h"
 #include "support/known_chunks.h"
 
 enum { B = SP_BLOCK_TOKENS, V = 101, N_CHUNKS = 4, STEPS = 7, ROOM = 120, QUESTION = 21, LAYERS = 3, G = 2 };
@@ -167,6 +168,73 @@ static void the_budget_counts_blocks(void **state)
         if (!(nmse < 1e-5)) fail_msg("%s: NMSE %g to ref", where[w].device, nmse);
         scene_close(&s);
     }
+}
+
+/* same_keys -- `read` has blocks of `all`, in order, with their keys, of which the same are stale. */
+static void same_keys(const sp_span *read, const sp_span *all)
+{
+    const int32_t n_all = sp_blocks_for(all->n);
+    int32_t keys = 0;
+    for (int32_t i = 0, b = 0; i < sp_blocks_for(read->n); i++, b++) {
+        while (b < n_all && all->blocks[b] != read->blocks[i]) b++;
+        if (b == n_all) fail_msg("block %d is none of the span's, or not in order", i);
+        keys += b == n_all - 1 ? all->n - b * B : B;
+        assert_int_equal(!read->stale, !all->stale);
+        if (all->stale)
+            assert_int_equal(read->stale[i / 4] >> (i % 4 * B) & 0xffff, all->stale[b / 4] >> (b % 4 * B) & 0xffff);
+    }
+    assert_int_equal(read->n, keys);
+}
+
+/* Lists of all layers and heads, one after another in the same memory. */
+static void a_list_has_the_keys_of_its_blocks(void **state)
+{
+    static float logits[V];
+    const sp_sparse_opts some = {.tokens = 160, .min_depth = -1};
+    scene s;
+    sp_plan p;
+    sp_span read[16];
+    int n_less = 0;
+    scene_open(&s, NULL, NULL, SP_Q16);
+    prompt(&s, &p);
+    assert_ok(sp_sparse_create(&some, &p.sparse));
+    grow(&p, 0);
+    assert_ok(sp_engine_step(s.t.engine, &(sp_slice){&p, p.n_todo - 1, 1, SP_WANT_LAST, logits}, 1));
+    for (int l = 0; l < LAYERS * G; l++) {
+        memcpy(read, p.spans, (size_t)p.n_spans * sizeof *read);
+        sp_sparse_rewrite(p.sparse, l / G, l % G, read);
+        for (int i = 0; i < p.n_spans; i++) same_keys(&read[i], &p.spans[i]);
+        for (int i = 0; i < p.n_spans; i++) n_less += read[i].n < p.spans[i].n;
+    }
+    assert_true(n_less > LAYERS * G);
+    sp_sparse_destroy(p.sparse);
+    sp_plan_fini(&p);
+    scene_close(&s);
+}
+
+/* An answer that began with full attention has blocks that are chosen from, and further ones. */
+static void an_answer_may_begin_with_full_attention(void **state)
+{
+    static float full[V], got[V];
+    scene s;
+    sp_plan p[2];
+    scene_open(&s, NULL, NULL, SP_Q16);
+    for (int k = 0; k < 2; k++) prompt(&s, &p[k]);
+    for (int i = 0; i < 3 * B; i++) {
+        for (int k = 0; k < 2; k++) grow(&p[k], i);
+        if (i == B + 3)
+            assert_ok(sp_sparse_create(&(sp_sparse_opts){.share = 1, .min_depth = -1}, &p[1].sparse));
+        const sp_slice slices[] = {{&p[0], p[0].n_todo - 1, 1, SP_WANT_LAST, full},
+                                   {&p[1], p[1].n_todo - 1, 1, SP_WANT_LAST, got}};
+        assert_ok(sp_engine_step(s.t.engine, slices, 2));
+        same_logits(got, full, 1, V, "after full attention");
+    }
+    const sp_sparse_account a = sp_sparse_account_of(p[1].sparse);
+    assert_int_equal(a.n_steps, 3 * B - B - 3);
+    assert_int_equal(a.n_read, a.n_keys);
+    sp_sparse_destroy(p[1].sparse);
+    for (int k = 0; k < 2; k++) sp_plan_fini(&p[k]);
+    scene_close(&s);
 }
 
 /* An account has the summaries of the blocks that are chosen from: of this plan, not of one before. */
@@ -430,6 +498,8 @@ int main(void)
         cmocka_unit_test(a_budget_of_all_is_full_attention),
         cmocka_unit_test(a_long_answer_reads_its_own_tokens),
         cmocka_unit_test(the_budget_counts_blocks),
+        cmocka_unit_test(a_list_has_the_keys_of_its_blocks),
+        cmocka_unit_test(an_answer_may_begin_with_full_attention),
         cmocka_unit_test(an_account_counts_the_summaries_of_its_plan),
         cmocka_unit_test(a_batch_equals_each_alone),
         cmocka_unit_test(short_prompts_have_full_attention),

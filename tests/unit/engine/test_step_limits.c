@@ -2,6 +2,7 @@
 #include "support/check.h"
 #include "support/tiny_model.h"
 
+#include "engine/pack.h"
 #include "kv/plan.h"
 
 enum { ROWS = 8, CONTEXT = 32, SLICES = 8, V = 101 };
@@ -98,6 +99,48 @@ static void tokens_and_positions_have_ends(void **state)
     }
 }
 
+/* More tokens than a step has rows move together, each to its own place. */
+static void nodes_longer_than_a_step_are_packed(void **state)
+{
+    enum { NODE = 10 };
+    tiny t;
+    sp_plan known, p;
+    float logits[2][V];
+    tiny_spec spec = TINY_SPEC_DEFAULT;
+    int span, see;
+    spec.max_rows = ROWS;
+    spec.n_ctx = CONTEXT;
+    assert_ok(tiny_open(&t, &spec, 5));
+    sp_plan_init(&known, t.pool);
+    for (int i = 0; i < 2; i++) assert_ok(sp_plan_add_span(&known, &(sp_span_spec){.n = NODE, .at = i * NODE}, &span));
+    assert_ok(sp_plan_add_sight(&known, NULL, 2, &see));
+    for (int i = 0; i < 2 * NODE; i++)
+        assert_ok(sp_plan_add_todo(&known, (sp_todo){.token = i * 5, .pos = i, .span = (uint16_t)(i / NODE),
+                                                     .index = i % NODE}));
+    assert_ok(sp_plan_bind(&known));
+    for (int i = 0; i < 2 * NODE; i += 5)
+        assert_ok(sp_engine_step(t.engine, &(sp_slice){&known, i, 5, SP_WANT_NONE, NULL}, 1));
+    for (int i = 0; i < 2; i++) sp_kv_seal(t.pool, known.spans[i].blocks, 1);
+    for (int packs = 0; packs < 2; packs++) {
+        sp_plan_init(&p, t.pool);
+        for (int i = 0; i < 2; i++)
+            assert_ok(sp_plan_add_span(&p, &(sp_span_spec){.n = NODE, .at = i * NODE, .known = known.spans[i].blocks,
+                                                           .n_known = NODE, .joined = true}, &span));
+        assert_ok(sp_plan_add_span(&p, &(sp_span_spec){.room = 1, .at = 2 * NODE}, &span));
+        assert_ok(sp_plan_add_sight(&p, NULL, 3, &see));
+        assert_ok(sp_plan_bind(&p));
+        const sp_packing what = sp_plan_packing(&p);
+        assert_true(what.n_tokens > ROWS);
+        if (packs) assert_ok(sp_engine_pack(t.engine, &p, &what));
+        assert_ok(sp_plan_grow(&p, 2, 3, 2 * NODE, 0));
+        assert_ok(sp_engine_step(t.engine, &(sp_slice){&p, 0, 1, SP_WANT_LAST, logits[packs]}, 1));
+        sp_plan_fini(&p);
+    }
+    assert_memory_equal(logits[0], logits[1], sizeof logits[0]);
+    sp_plan_fini(&known);
+    tiny_close(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -105,6 +148,7 @@ int main(void)
         cmocka_unit_test(slices_are_parts_of_their_plans),
         cmocka_unit_test(a_plan_is_bound_first),
         cmocka_unit_test(tokens_and_positions_have_ends),
+        cmocka_unit_test(nodes_longer_than_a_step_are_packed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
