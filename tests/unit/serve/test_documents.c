@@ -4,6 +4,8 @@
 #include <time.h>
 
 #include "registered.h"
+#include "retrieve/texts.h"
+#include "serve/search/search.h"
 
 static int64_t clock_ahead_s; /* of the kernel's */
 
@@ -394,17 +396,22 @@ static void null_is_allowed(void **state)
 
 /* -- search ------------------------------------------------------------------------------------- */
 
-/* found -- ids of the documents whose chunks answer, best first, a blank after each. */
-static const char *found(bench *b, const char *salt, const sp_retrieve_query *q)
+/* found_in -- ids of the documents whose chunks answer, best first, a blank after each. */
+static const char *found_in(bench *b, const char *salt, const char *collection, const sp_retrieve_query *q)
 {
     static char ids[256];
     sp_hits hits;
-    assert_ok(sp_documents_search(b->d, salt, NULL, q, &hits));
+    assert_ok(sp_documents_search(b->d, salt, collection, q, &hits));
     size_t n = 0;
     ids[0] = '\0';
     for (int i = 0; i < hits.n; i++) n += (size_t)snprintf(ids + n, sizeof ids - n, "%s ", hits.v[i].file);
     sp_hits_fini(&hits);
     return ids;
+}
+
+static const char *found(bench *b, const char *salt, const sp_retrieve_query *q)
+{
+    return found_in(b, salt, NULL, q);
 }
 
 static void a_search_sees_what_is_registered_now(void **state)
@@ -440,6 +447,43 @@ static void a_search_stays_with_its_tenant_and_its_documents(void **state)
     assert_string_equal(found(&b, "bert", &boats), "");
     assert_string_equal(found(&b, NULL, &boats), "story other ");
     assert_string_equal(found(&b, NULL, &among), "other ");
+    bench_end(&b);
+}
+
+static void a_search_is_in_files_and_folders(void **state)
+{
+    static const struct {
+        const char *of, *found;
+    } cases[] = {{"notes", "in "},  {"notes/", "in "},        {"notes//", "in "},
+                 {"note", ""},      {"notes/boats.txt", "in "}, {"notes-old.txt", "beside "},
+                 {"beside", "beside "}, {"/", ""}};
+    static const char text[] = "Boats and more boats.";
+    bench b;
+    bench_begin(&b);
+    sp_document_new n = {.collection = "c", .data = text, .n_data = strlen(text)};
+    assert_ok(sp_collection_create(b.d, NULL, "c"));
+    n.id = "in", n.file = "notes/boats.txt";
+    assert_ok(put_new(&b, &n));
+    n.id = "beside", n.file = "notes-old.txt";
+    assert_ok(put_new(&b, &n));
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        const sp_retrieve_query q = {.text = "boats", .k = 5, .files = &cases[i].of, .n_files = 1};
+        assert_string_equal(found_in(&b, NULL, "c", &q), cases[i].found);
+    }
+    bench_end(&b);
+}
+
+/* They would have the places of others. */
+static void near_duplicates_give_way_to_other_hits(void **state)
+{
+    bench b;
+    bench_begin(&b);
+    put(&b, NULL, "one", "Boats, boats and more boats lie in the harbour of Velm.");
+    put(&b, NULL, "two", "Boats, boats and more boats lie in the harbour of Velm.");
+    put(&b, NULL, "three", "The ferry of the island is one of many boats that leave the pier at nine every day.");
+    const sp_retrieve_query q = {.text = "boats", .k = 2}, distinct = {.text = "boats", .k = 2, .distinct = true};
+    assert_string_equal(found(&b, NULL, &q), "one two ");
+    assert_string_equal(found(&b, NULL, &distinct), "one three ");
     bench_end(&b);
 }
 
@@ -520,6 +564,61 @@ static void counts_are_written(void **state)
     bench_end(&b);
 }
 
+/* A shelf that cannot be written, or a process that never ticks. */
+static void counts_that_wait_have_a_limit(void **state)
+{
+    bench b;
+    sp_hit one = {.title = "T", .text = story};
+    const sp_hits hits = {.v = &one, .n = 1};
+    bench_begin(&b);
+    for (int i = 0; i < 4100; i++) assert_ok(sp_collection_count(b.d, NULL, "c", &hits));
+    assert_int_equal(b.d->counts.n, 4096);
+    bench_end(&b);
+}
+
+/* Not those of whoever asks. */
+static void passages_of_an_index_have_counts_of_their_own(void **state)
+{
+    bench b;
+    sp_index *ix;
+    sp_retriever *of;
+    sp_hit counted = {.title = "T", .text = other};
+    sp_hits hits = {.v = &counted, .n = 1};
+    const sp_index_text v[] = {{"T", story}, {"T", other}};
+    bench_begin(&b);
+    assert_ok(sp_texts_index(v, 2, &ix));
+    assert_ok(sp_retriever_of(ix, NULL, NULL, &of));
+    assert_ok(sp_collection_count(b.d, NULL, "c", &hits));
+    assert_ok(sp_collection_ahead(b.d, "red", "c", of, 2, &hits));
+    assert_int_equal(hits.n, 2);
+    assert_string_equal(hits.v[0].text, other);
+    sp_hits_fini(&hits);
+    sp_retriever_close(of);
+    bench_end(&b);
+}
+
+/* Keys of a set that is half full are often beside each other. */
+static void a_text_that_goes_takes_no_other_with_it(void **state)
+{
+    enum { N = 31 };
+    for (int gone = 0; gone < N; gone++) {
+        sp_forms f = {0};
+        char text[16];
+        size_t n = 0;
+        sp_forms_init(&f);
+        for (int i = 0; i < N; i++) {
+            snprintf(text, sizeof text, "text %d", i);
+            assert_ok(sp_forms_add(&f, 0, text));
+        }
+        snprintf(text, sizeof text, "text %d", gone);
+        sp_forms_drop(&f, sp_forms_n_published(&f), 0, text);
+        for (size_t i = 0; i < f.texts.cap; i++) n += f.texts.v[i] != 0;
+        assert_int_equal(n, N - 1);
+        assert_int_equal(f.texts.n, N - 1);
+        sp_forms_fini(&f);
+    }
+}
+
 static int64_t n_documents(const bench *b)
 {
     sp_collection_list l;
@@ -576,8 +675,13 @@ int main(void)
         cmocka_unit_test(null_is_allowed),
         cmocka_unit_test(a_search_sees_what_is_registered_now),
         cmocka_unit_test(a_search_stays_with_its_tenant_and_its_documents),
+        cmocka_unit_test(a_search_is_in_files_and_folders),
+        cmocka_unit_test(near_duplicates_give_way_to_other_hits),
         cmocka_unit_test(counts_of_passages_are_its_tenants_and_end_with_them),
         cmocka_unit_test(counts_are_written),
+        cmocka_unit_test(counts_that_wait_have_a_limit),
+        cmocka_unit_test(passages_of_an_index_have_counts_of_their_own),
+        cmocka_unit_test(a_text_that_goes_takes_no_other_with_it),
         cmocka_unit_test(a_document_that_waits_for_its_end_is_not_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

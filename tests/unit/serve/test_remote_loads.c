@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "serve/tiers/posts.h"
 #include "store/tier_type.h"
 #include "support/folder.h"
 #include "support/requests.h"
@@ -418,6 +419,20 @@ static void what_is_left_is_shared_unless_the_tier_fails(void **state)
     close_clean(c);
 }
 
+static void a_poke_ends_one_wait(void **state)
+{
+    sp_posts *p;
+    assert_ok(sp_posts_create(&p));
+    sp_posts_poke(p);
+    const int64_t from = sp_clock_us();
+    sp_posts_wait_for(p, 60000000);
+    const int64_t poked = sp_clock_us();
+    assert_true(poked - from < 60000000);
+    sp_posts_wait_for(p, 20000);
+    assert_true(sp_clock_us() - poked >= 20000);
+    sp_posts_destroy(p);
+}
+
 static void its_options_are_checked(void **state)
 {
     static const struct {
@@ -444,6 +459,7 @@ int main(void)
         FOLDER_TEST(its_longest_silence_is_measured),
         FOLDER_TEST(nothing_is_shared_while_it_is_erased),
         FOLDER_TEST(its_options_are_checked),
+        cmocka_unit_test(a_poke_ends_one_wait),
         FOLDER_TEST(what_is_shared_at_a_time_is_bounded),
         FOLDER_TEST(a_fused_copy_waits_until_the_tier_has_it),
         FOLDER_TEST(what_is_left_is_shared_unless_the_tier_fails),

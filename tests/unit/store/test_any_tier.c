@@ -322,6 +322,43 @@ static void after_a_cancellation_no_layer_is_delivered(void **state)
     }
 }
 
+/* -- parts of every tier --------------------------------------------------------------------- */
+
+static void who_leaves_a_queue_takes_nobody_along(void **state)
+{
+    for (int gone = 0; gone < 3; gone++) {
+        sp_op_queue q;
+        sp_tier_op op[4] = {0};
+        sp_tier_op *const first[] = {&op[0], &op[1], &op[2]}, *const later[] = {&op[3]};
+        assert_ok(sp_op_queue_init(&q));
+        sp_op_queue_push(&q, first, 3);
+        assert_true(sp_op_queue_remove(&q, &op[gone]));
+        assert_false(sp_op_queue_remove(&q, &op[gone]));
+        sp_op_queue_push(&q, later, 1);
+        for (int i = 0; i < 4; i++)
+            if (i != gone) assert_ptr_equal(sp_op_queue_pop(&q, false), &op[i]);
+        assert_null(sp_op_queue_pop(&q, false));
+        sp_op_queue_fini(&q);
+    }
+}
+
+static sp_err cancel_at_two(void *user, const sp_tier_info *info)
+{
+    sp_tier_op *op = user;
+    if (info->bytes == 2) sp_tier_op_cancel(op);
+    return SP_OK;
+}
+
+static void a_list_ends_when_it_is_cancelled(void **state)
+{
+    const sp_tier_info v[] = {{.bytes = 1}, {.bytes = 2}, {.bytes = 3}};
+    sp_tier_op op = {.job.each = cancel_at_two};
+    op.job.user = &op;
+    assert_ok(sp_tier_op_list(&op, v, 2));
+    op.cancelled = false;
+    assert_fails(sp_tier_op_list(&op, v, 3), SP_E_CANCELED, "list");
+}
+
 /* -- a tier that fails ---------------------------------------------------------------------- */
 
 static void a_sweep_of_a_failing_tier_says_so_until_it_has_all(void **state)
@@ -357,6 +394,8 @@ int main(void)
         cmocka_unit_test(operations_of_one_batch_are_all_done),
         cmocka_unit_test(one_that_waits_is_withdrawn_cancelled_or_late),
         cmocka_unit_test(after_a_cancellation_no_layer_is_delivered),
+        cmocka_unit_test(who_leaves_a_queue_takes_nobody_along),
+        cmocka_unit_test(a_list_ends_when_it_is_cancelled),
         cmocka_unit_test(a_sweep_of_a_failing_tier_says_so_until_it_has_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -82,6 +82,8 @@ static void another_namespace_is_refused(void **state)
                  "another model");
     assert_int_equal(sp_tier_stats_of(other).n_copies, 0);
     sp_tier_close(other);
+    assert_ok(sp_archive_export(b.from, b.path, &other_noise_space, NULL, NULL, &s)); /* not that of its copies */
+    assert_fails(sp_archive_each(b.path, false, NULL, NULL, &s), SP_E_FORMAT, "another namespace");
     bench_end(&b);
 }
 
@@ -131,6 +133,67 @@ static void damage_is_left_out(void **state)
     bench_end(&b);
 }
 
+static void an_export_counts_what_cannot_be_read(void **state)
+{
+    bench b;
+    sp_archive_stats s;
+    char path[600];
+    bench_begin(&b, 3);
+    flip(file_in(b.dir, "00000001.kv", path), 2 * SP_PAGE + 100);
+    assert_ok(sp_archive_export(b.from, b.path, &noise_space, NULL, NULL, &s));
+    assert_int_equal(s.n_damaged, 1);
+    assert_int_equal(s.n_copies, 2);
+    assert_ok(sp_archive_import(b.to, b.path, &noise_space, &s));
+    assert_int_equal(s.n_copies, 2);
+    bench_end(&b);
+}
+
+enum { NOTES = 64 };
+
+static sp_err write_noted(void *user, int layer, void *to)
+{
+    const noise *c = user;
+    noise_layer(c, layer, to);
+    memset((uint8_t *)to + c->record.layer_bytes, 0x11, NOTES);
+    return SP_OK;
+}
+
+static sp_err take_record(void *user, const sp_record *r)
+{
+    return SP_OK;
+}
+
+/* take_notes -- the first byte of each layer's. */
+static sp_err take_notes(void *user, int layer, const void *from)
+{
+    ((uint8_t *)user)[layer] = ((const uint8_t *)from)[NOISE_BYTES];
+    return SP_OK;
+}
+
+/* They are computed again; the layer is good. */
+static void damaged_notes_are_left_empty(void **state)
+{
+    bench b;
+    sp_archive_stats s;
+    noise c;
+    uint8_t notes[NOISE_LAYERS];
+    bench_begin(&b, 0);
+    noise_init(&c, 3, 1);
+    c.record.facts.note_bytes = NOTES;
+    const sp_tier_job put = {.verb = SP_TIER_PUT, .record = &c.record, .source = write_noted, .user = &c};
+    const sp_tier_job get = {.verb = SP_TIER_GET, .key = sp_tier_key_of(&c.record), .n_layers = NOISE_LAYERS,
+                             .head = take_record, .sink = take_notes, .user = notes};
+    assert_ok(sp_tier_run(b.from, &put));
+    assert_ok(sp_archive_export(b.from, b.path, &noise_space, NULL, NULL, &s));
+    const sp_record_layout l = sp_record_layout_of(&c.record);
+    flip(b.path, (1 + (long)l.head_pages + l.layer_pages) * SP_PAGE + NOISE_BYTES); /* of the second layer */
+    assert_ok(sp_archive_import(b.to, b.path, &noise_space, &s));
+    assert_int_equal(s.n_copies, 1);
+    assert_ok(sp_tier_run(b.to, &get));
+    for (int i = 0; i < NOISE_LAYERS; i++) assert_int_equal(notes[i], i == 1 ? 0 : 0x11);
+    bench_end(&b);
+}
+
 static void a_truncated_archive_is_an_error(void **state)
 {
     bench b;
@@ -164,6 +227,9 @@ static void files_that_cannot_be_are_refused(void **state)
     assert_fails(sp_archive_export(b.from, b.path, &noise_space, NULL, NULL, &s), SP_E_IO, b.path);
     sp_store_fault(0, 0, 0, false);
     assert_int_equal(size_of(b.path), size); /* the older one */
+    char draft[240];
+    snprintf(draft, sizeof draft, "%s.%ld.new", b.path, (long)getpid());
+    assert_int_equal(access(draft, F_OK), -1);
     sp_store_fault(SP_CALL_READ, 4, EIO, true);
     assert_fails(sp_archive_import(b.to, b.path, &noise_space, &s), SP_E_IO, b.path);
     sp_store_fault(0, 0, 0, false);
@@ -177,6 +243,8 @@ int main(void)
         cmocka_unit_test(an_archive_round_trips),
         cmocka_unit_test(another_namespace_is_refused),
         cmocka_unit_test(damage_is_left_out),
+        cmocka_unit_test(an_export_counts_what_cannot_be_read),
+        cmocka_unit_test(damaged_notes_are_left_empty),
         cmocka_unit_test(a_truncated_archive_is_an_error),
         cmocka_unit_test(files_that_cannot_be_are_refused),
     };

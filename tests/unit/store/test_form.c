@@ -156,6 +156,16 @@ static void every_damaged_byte_is_found(void **state)
     }
 }
 
+static void a_form_of_a_later_program_is_refused(void **state)
+{
+    for (int flag = 2; flag < 8; flag++) {
+        copy c = written(&does_both, 1);
+        c.value[4] |= (uint8_t)(1 << flag);
+        assert_fails(read_all(&plain, &c, true), SP_E_FORMAT, "unknown");
+        free(c.value);
+    }
+}
+
 static void a_value_that_claims_to_be_huge_is_not_expanded(void **state)
 {
     /* a frame of zstd with 8 bytes of content size: 2^40, and one empty last block */
@@ -198,6 +208,7 @@ int main(void)
         cmocka_unit_test(a_copy_that_must_stay_exact_is_not_packed),
         cmocka_unit_test(what_does_not_get_smaller_is_kept_as_it_is),
         cmocka_unit_test(every_damaged_byte_is_found),
+        cmocka_unit_test(a_form_of_a_later_program_is_refused),
         cmocka_unit_test(a_value_that_claims_to_be_huge_is_not_expanded),
         cmocka_unit_test(a_type_that_cannot_be_read_is_refused_but_checked),
     };
