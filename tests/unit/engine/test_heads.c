@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "engine/sparse/heads.h"
+#include "engine/sparse/sparse.h"
 #include "support/failing_json.h"
 
 enum { L = 2, H = 4, G = 2 };
@@ -39,6 +40,10 @@ static void thresholds_rise_with_importance(void **state)
     float difficulty[L * G];
     sp_heads_rank(h, 0.8f, 3, difficulty);
     assert_float_equal(difficulty[1], 0.8f - (s - 0.1f), 1e-6f); /* the paper's epsilon */
+    float usual[L * G], given[L * G]; /* 0: the default */
+    sp_heads_rank(h, 0, 0, usual);
+    sp_heads_rank(h, SP_SPARSE_ETA, SP_SPARSE_POWER, given);
+    assert_memory_equal(usual, given, sizeof usual);
     sp_heads_destroy(h);
 }
 
@@ -58,6 +63,7 @@ static void a_file_of_heads_is_read_and_checked(void **state)
     } bad[] = {
         {"", "line 1"},
         {"{\"version\": 2}", "field version"},
+        {"{\"version\": 1, \"version\": 1}", "duplicate object key"},
         {"{\"version\": 1}", "field importance has 0 layers, the model 2"},
         {"{\"version\": 1, \"importance\": [[1, 1, 1, 1], [1, 1, 1]]}", "importance[1] has 3 heads"},
         {"{\"version\": 1, \"importance\": [[1, 1, 1, 1, 1], [1, 1, 1, 1]]}", "importance[0] has 5 heads"},

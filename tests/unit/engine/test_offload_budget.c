@@ -1,5 +1,8 @@
 /* test_offload_budget.c -- which blocks leave memory, how many stay, and what is forgotten when a block in the file is
  * overwritten. */
+#include <errno.h>
+
+#include "store/files.h"
 #include "support/offload_scene.h"
 
 static int n_resident(const scene *s)
@@ -115,6 +118,42 @@ static void seats_do_not_take_the_whole_budget(void **state)
     scene_close(&s);
 }
 
+/* A window that could not be read is read again, whole. */
+static void a_window_that_failed_is_not_there(void **state)
+{
+    scene s;
+    tight(&s, 60, 30, 0);
+    const uint8_t *at;
+    const uint32_t *blocks = s.known.spans[0].blocks;
+    const size_t n = sp_kv_pool_layer_block_bytes(s.t.pool);
+    uint8_t *want = malloc(n);
+    assert_ok(sp_kv_pool_read(s.t.pool, (sp_kv_run){.layer = 1, .first = blocks[2], .n = 1}, want, &at));
+    sp_store_fault(SP_CALL_READ, 1, EIO, true);
+    assert_fails(sp_offload_window(s.offload, 1, blocks, 5), SP_E_IO, "/tmp");
+    sp_store_fault(0, 0, 0, false);
+    assert_ok(sp_offload_window(s.offload, 1, blocks, 5));
+    assert_memory_equal(sp_kv_pool_bytes_at(s.t.pool, 1, 0, blocks[2]), want, n);
+    free(want);
+    scene_close(&s);
+}
+
+/* Of a block that cannot be read its owner is told once. */
+static void damage_is_told_once(void **state)
+{
+    scene s;
+    uint32_t block = UINT32_MAX;
+    tight(&s, 60, 30, 0);
+    const uint32_t *blocks = s.known.spans[0].blocks;
+    assert_false(sp_offload_take_damage(s.offload, &block));
+    sp_store_fault(SP_CALL_READ, 1, SP_FLIPS, true);
+    assert_fails(sp_offload_window(s.offload, 1, &blocks[3], 1), SP_E_IO, "damaged at record");
+    sp_store_fault(0, 0, 0, false);
+    assert_true(sp_offload_take_damage(s.offload, &block));
+    assert_int_equal(block, blocks[3]);
+    assert_false(sp_offload_take_damage(s.offload, &block));
+    scene_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,6 +163,8 @@ int main(void)
         cmocka_unit_test(shared_blocks_are_counted_once),
         cmocka_unit_test(resident_heads_lengthen_the_context),
         cmocka_unit_test(seats_do_not_take_the_whole_budget),
+        cmocka_unit_test(a_window_that_failed_is_not_there),
+        cmocka_unit_test(damage_is_told_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

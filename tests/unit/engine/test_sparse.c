@@ -14,6 +14,7 @@
 
 #include "engine/sparse/sparse.h"
 #include "engine/sparse/steps.h"
+#include "engine/sparse/summaries.h"
 #include "support/known_chunks.h"
 
 enum { B = SP_BLOCK_TOKENS, V = 101, N_CHUNKS = 4, STEPS = 7, ROOM = 120, QUESTION = 21, LAYERS = 3, G = 2 };
@@ -235,6 +236,36 @@ static void an_answer_may_begin_with_full_attention(void **state)
     sp_sparse_destroy(p[1].sparse);
     for (int k = 0; k < 2; k++) sp_plan_fini(&p[k]);
     scene_close(&s);
+}
+
+/* However many blocks wait for their summaries, each keeps its number of keys. */
+static void many_blocks_are_summarized_at_once(void **state)
+{
+    enum { MANY = 1100, KEYS = 5 };
+    static uint32_t blocks[MANY];
+    tiny t;
+    tiny_spec spec = TINY_SPEC_DEFAULT;
+    sp_summaries *all, *one;
+    spec.n_blocks = MANY + 16;
+    assert_ok(tiny_open(&t, &spec, 3));
+    assert_ok(sp_kv_acquire(t.pool, MANY, blocks));
+    const sp_kv_view kv = sp_kv_pool_layer(t.pool, 1);
+    uint16_t *at = (uint16_t *)(void *)(kv.base + blocks[3] * kv.block_bytes);
+    for (size_t i = 0; i < kv.block_bytes / 2; i++) at[i] = (uint16_t)(0x3c00 + i % 701); /* f16, from 1 on */
+    assert_ok(sp_summaries_create(t.pool, SP_SUMMARY_BOUNDS, &all));
+    assert_ok(sp_summaries_create(t.pool, SP_SUMMARY_BOUNDS, &one));
+    for (int i = 0; i < MANY; i++) assert_ok(sp_summaries_want(all, blocks[i], KEYS));
+    assert_ok(sp_summaries_want(one, blocks[3], KEYS));
+    assert_ok(sp_summaries_make(all, NULL, NULL));
+    assert_ok(sp_summaries_make(one, NULL, NULL));
+    const sp_summary_view a = sp_summaries_layer(all, 1), b = sp_summaries_layer(one, 1);
+    const size_t bytes = sp_summary_bytes(SP_SUMMARY_BOUNDS, 32);
+    assert_memory_equal(a.base + blocks[3] * bytes, b.base + blocks[3] * bytes, bytes);
+    assert_true(a.scale[blocks[3]] == b.scale[blocks[3]]);
+    sp_summaries_destroy(all);
+    sp_summaries_destroy(one);
+    sp_kv_release(t.pool, blocks, MANY);
+    tiny_close(&t);
 }
 
 /* An account has the summaries of the blocks that are chosen from: of this plan, not of one before. */
@@ -500,6 +531,7 @@ int main(void)
         cmocka_unit_test(the_budget_counts_blocks),
         cmocka_unit_test(a_list_has_the_keys_of_its_blocks),
         cmocka_unit_test(an_answer_may_begin_with_full_attention),
+        cmocka_unit_test(many_blocks_are_summarized_at_once),
         cmocka_unit_test(an_account_counts_the_summaries_of_its_plan),
         cmocka_unit_test(a_batch_equals_each_alone),
         cmocka_unit_test(short_prompts_have_full_attention),
