@@ -244,7 +244,7 @@ static sp_err read_header(csv *c)
     int count[3] = {0};
     for (size_t i = begin; i < n && c->in->data[i] != '\n'; i++)
         for (int k = 0; k < 3; k++) count[k] += c->in->data[i] == ",;\t"[k];
-    c->separator = count[2] > count[0] ? '\t' : count[1] > count[0] ? ';' : ',';
+    c->separator = count[2] > SP_MAX(count[0], count[1]) ? '\t' : count[1] > count[0] ? ';' : ',';
     for (int r = 0; r < N_ROLES; r++) c->column[r] = -1;
     c->at = begin;
     SP_TRY(read_record(c, &why));

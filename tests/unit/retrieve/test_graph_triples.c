@@ -98,6 +98,24 @@ static void csv(void **state)
     gives(SP_GRAPH_CSV, "relation;tail;head;chunk\nr;b;a;7\n", "a|r|b|7;");
     gives(SP_GRAPH_CSV, "Source,Target,Type,Label\na,b,Directed,likes\n", "a|Directed|b;");
     gives(SP_GRAPH_CSV, "a,r,b\n\"open,r,b\nc,r,d\n", "a|r|b;!2 a quote is not closed;");
+    gives(SP_GRAPH_CSV, "a,r,\"two\nlines\"\nc,,d\n",
+          "!1 the object has a control character;!3 the relation is empty;");
+    gives(SP_GRAPH_CSV, "a,r,b\r\n\r\nc,r,d,\r\n", "a|r|b;c|r|d;");
+    gives(SP_GRAPH_CSV, "\xEF\xBB\xBFobject,relation,subject\nb,r,a\n", "a|r|b;");
+    gives(SP_GRAPH_CSV, "subject,relation,object,x\ty\tz\na,r,b,c\n", "a|r|b;");
+    gives(SP_GRAPH_CSV, "subject;relation;object;x\ty\tz\na;r;b;c\n", "a|r|b;");
+}
+
+static void csv_records_have_a_longest_length(void **state)
+{
+    static char text[1 << 17];
+    static const char head[] = "subject,relation,object,x\n", want[] = "a|r|b;c|r|d;";
+    for (int more = 0; more < 2; more++) {
+        size_t n = (size_t)sprintf(text, "%sa,r,b,", head), record = (1 << 16) + (size_t)more;
+        memset(text + n, 'x', record);
+        strcpy(text + sizeof head - 1 + record, "\nc,r,d,y\n");
+        gives(SP_GRAPH_CSV, text, more ? "!2 the record has more than 64 KiB;c|r|d;" : want);
+    }
 }
 
 /* refuses -- the whole file, with these words. */
@@ -272,6 +290,7 @@ int main(void)
         cmocka_unit_test(a_bad_line_of_ntriples_spoils_no_other),
         cmocka_unit_test(turtle),
         cmocka_unit_test(csv),
+        cmocka_unit_test(csv_records_have_a_longest_length),
         cmocka_unit_test(neo4j),
         cmocka_unit_test(jsonl),
         cmocka_unit_test(graphml),
