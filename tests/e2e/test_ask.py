@@ -86,7 +86,7 @@ def test_chunks_are_reused_at_any_position(index):
     shared = {c["id"] for c in first["chunks"]} & {c["id"] for c in second["chunks"]}
     assert shared
     for c in second["chunks"]:
-        assert c["reused"] == (c["tokens"] if c["id"] in shared else 0)
+        assert c["reused"] == (c["tokens"] if c["id"] in shared else 0) and c["recomputed"] == 0
 
 
 def test_a_person_sees_answer_chunks_and_times(index):
@@ -94,6 +94,9 @@ def test_a_person_sees_answer_chunks_and_times(index):
     assert done.returncode == 0 and done.stdout.strip()
     assert "first token" in done.stderr and "computed" in done.stderr
     assert sum("tokens, " in line for line in done.stderr.splitlines()) >= 8
+    again = f"{QUESTIONS[0]['question']}\n{QUESTIONS[1]['question']} {QUESTIONS[0]['question']}\n"
+    done = run("ask", "-m", MODEL, "--index", index, "-v", "--reuse", "fusion", "--recompute", "1", "--ranked", input=again)
+    assert any(re.search(r" (\d+) tokens, from memory, \1 recomputed$", line) for line in done.stderr.splitlines())
 
 
 def test_a_line_of_sources_and_a_line_of_account(index):
@@ -119,6 +122,8 @@ def test_a_batch_survives_blank_lines_and_failures(index):
     done = run("ask", "-m", MODEL, "-i", index, "-c", "512", "-n", "4", input=batch)
     assert done.returncode == 1 and len(done.stdout.splitlines()) == 2
     assert sum(line.startswith("spolia: ") for line in done.stderr.splitlines()) == 1
+    done = run("ask", "-m", MODEL, "-i", index, "-c", "512", "-n", "4", input=f"zzz qqq\n{long}\n")
+    assert done.returncode == 1  # more than 3, for no document
 
 
 def test_an_answer_that_was_cut_is_named(index):

@@ -428,6 +428,7 @@ def test_text_for_a_model_without_a_tokenizer(good, tmp_path):
 def test_logits_to_a_place_that_cannot_be_written(good, tmp_path):
     out = tmp_path / "no/such/folder"
     refuse("logits", "-m", good / "good.gguf", "--tokens", "1", "--raw", out, naming=[out])
+    refuse("logits", "-m", good / "good.gguf", "--tokens", "1", "--raw", "/dev/full", naming=["/dev/full", "No space"])
 
 
 def test_inspect_tells_of_models_that_cannot_run(good, tmp_path):

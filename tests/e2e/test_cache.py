@@ -2,6 +2,7 @@
 import fcntl
 import json
 import os
+import re
 import shutil
 import struct
 
@@ -71,7 +72,10 @@ def test_list_and_show(store):
     assert set(after["fused"][1:]) <= set(ids(store))
     text = succeed("cache", "list", "--store", store)
     assert len(text.splitlines()) == 27 and chosen[:12] in text
-    assert "before the first chunk" in succeed("cache", "show", chosen, "--store", store)
+    text = succeed("cache", "show", chosen, "--store", store)
+    assert "before the first chunk" in text
+    cost = [float(ms) for ms in re.findall(r"^  cost +([0-9.]+) ms$", text, re.M)]
+    assert cost == pytest.approx([c["cost_ms"] for c in cache("show", store, chosen)["copies"]], abs=0.06)
     refuse("cache", "show", "", "--store", store, naming=["several"])
     refuse("cache", "show", "xyz", "--store", store, naming=["xyz", store])
 
@@ -132,7 +136,9 @@ def test_drop_and_gc(store):
     one = a_chunk(store)
     assert cache("drop", store, one)["dropped"] == 2
     assert one not in ids(store) and len(ids(store)) == 23
-    before = cache("list", store)["file_bytes"]
+    listed = cache("list", store)
+    before = listed["file_bytes"]
+    assert listed["bytes"] < before == sum(f.stat().st_size for f in store.glob("*/*.kv"))  # the place of the dropped
     made = cache("gc", store, "--budget", f"{before // 2048}K")
     assert 0 < made["copies"] < 23 and made["dropped"] + made["copies"] == 23 and made["file_bytes"] <= before // 2
     on_disk = sum(f.stat().st_size for f in store.glob("*/*.kv"))

@@ -59,6 +59,9 @@ def test_a_folder_without_documents_is_a_failure(tmp_path):
     done = run("index", folder, "-o", tmp_path / "x.db")
     assert done.returncode == 1 and "no documents" in done.stderr
     assert "0 chunks of 0 files" in done.stdout and "3 files in other formats: 2 .png, 1 .zip" in done.stdout
+    (folder / "empty.txt").write_text("")
+    done = run("index", folder, "-o", tmp_path / "x.db")
+    assert done.returncode == 1 and "0 chunks of 1 file" in done.stdout
 
 
 def test_bad_lines_are_skipped_counted_and_named(docs, tmp_path):

@@ -11,7 +11,7 @@ import json
 import numpy as np
 import pytest
 import cpus
-from conftest import CPU, EMULATED, refuse, run, succeed
+from conftest import CPU, EMULATED, ROOT, refuse, run, succeed
 
 from reference.blocks import TYPES
 from reference.forward import forward, log_softmax, nmse, perplexity
@@ -191,6 +191,11 @@ def test_a_text_is_its_tokens(make_model, tmp_path):
     tokens = json.loads(succeed("tokenize", "-m", model, "-p", text, "--json"))["tokens"]
     succeed("logits", "-m", model, "-p", text, "--raw", tmp_path / "text")
     assert (tmp_path / "text").read_bytes() == logits(tmp_path, model, tokens, "q16").tobytes()
+
+
+def test_tokens_are_shown_with_their_bytes():
+    lines = succeed("tokenize", "-m", ROOT / "demo/model.gguf", "-p", 'a\t"\\\x7fé\n').splitlines()
+    assert [line.split()[1] for line in lines] == ['"a"', r'"\t"', r'"\""', r'"\\"', r'"\x7f"', r'"\xc3"', r'"\xa9"', r'"\n"']
 
 
 def test_perplexity(make_model, tmp_path):

@@ -184,6 +184,8 @@ def test_a_store_of_others_is_not_swept(demo, docs, tmp_path):
     assert len(copies(foreign)) == 60 + store["fused"]
     own = index(docs, tmp_path / "x.db")
     assert own["store"] == str(tmp_path / "x.db.kv") and own["fused"] == store["fused"]
+    (docs / "Velm.md").unlink()
+    assert index(docs, tmp_path / "x", "--store", own["store"])["removed"] == 0  # its path begins the owner's
 
 
 def test_what_another_kv_type_keeps_stays(docs, tmp_path):
@@ -318,6 +320,7 @@ def test_plain_copies_take_what_is_said_and_no_more(tmp_path):
     done = run(*options)
     store = json.loads(done.stdout.splitlines()[1])
     assert store["bytes_expected"] * 0.7 < store["bytes"] <= store["bytes_expected"], store
+    assert (store["fused"], store["alone"]) == (60, 0)
     assert "(a copy of" in done.stderr
     again = run(*options)
     assert " 0 bytes of it new" in again.stderr, again.stderr

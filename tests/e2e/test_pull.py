@@ -38,6 +38,8 @@ def hub(make_model, parts):
     h = Hub({"org/demo-GGUF": {"README.md": b"# demo", "demo-Q8_0.gguf": MODEL, "demo-Q4_K.gguf": b"small",
                                "mmproj-demo-f16.gguf": b"eyes"},
              "org/one": {"only.gguf": MODEL},
+             "org/types": {f"x-{t}.gguf": b"small" for t in ("F16", "Q4_0", "Q4_K_M", "Q8_0")},
+             "org/others": {"x-Q3_K_S.gguf": b"small", "x-Q2_K.gguf": b"small"},
              "org/folder": {p.name: p.read_bytes() for p in folder.iterdir()} | {"pytorch_model.bin": b"old"},
              "org/nothing": {"README.md": b"text"},
              "org/split": parts | {"big-Q4_0.gguf": MODEL},
@@ -80,6 +82,11 @@ def test_a_model_is_downloaded_when_it_is_named(hub, user):
     assert downloads(hub) == ["/org/one/only.gguf"]
 
 
+def test_one_of_several_types_is_chosen_or_asked_for(hub, user):
+    assert succeed("pull", "org/types").endswith("/x-Q4_K_M.gguf\n")
+    refuse("pull", "-q", "org/others", naming=["choose one of its types", "x-Q3_K_S.gguf", "x-Q2_K.gguf"])
+
+
 def test_folders_of_safetensors(hub, user):
     path = succeed("pull", "org/folder").strip()
     assert {p.rsplit("/", 1)[1] for p in downloads(hub)} == {p.name for p in os.scandir(path)}
@@ -107,6 +114,9 @@ def test_a_new_revision_downloads_what_changed(hub, user):
     hub.seen.clear()
     hub.commit = "beef" + 36 * "0"
     hub.repos["org/folder"]["generation_config.json"] = b"{}"
+    begun = user / "org/folder" / hub.commit[:12]  # a pull that ended before it entered what it has
+    begun.mkdir()
+    os.link(f"{old}/config.json", begun / "config.json")
     new = succeed("pull", "org/folder").strip()
     assert new != old and downloads(hub) == ["/org/folder/generation_config.json"]
     assert set(os.listdir(old)) | {"generation_config.json"} == set(os.listdir(new))
@@ -202,6 +212,8 @@ def test_a_part_that_is_too_long_or_wrong(hub, user):
 
 
 def test_a_busy_hub_is_asked_again(hub, user):
+    hub.statuses = [503, 418]
+    refuse("pull", "-q", "org/one", naming=["status 418: try later"])
     hub.statuses = [503, 429]
     assert open(succeed("pull", "org/one").strip(), "rb").read() == MODEL
 
@@ -257,7 +269,7 @@ def test_tokens_go_to_the_hub_alone(hub, user, monkeypatch):
     ("org/lacks", ["the hub lacks some"]), ("org/hostile", ["neither"])])
 def test_what_the_hub_has_not(hub, user, name, naming):
     said = refuse("pull", "-q", name, naming=naming)
-    assert "mmproj" not in said and not user.exists()
+    assert "mmproj" not in said and "//org" not in said and not user.exists()
     refuse("run", "-m", "hf:" + name, "-p", "x", naming=naming)
 
 
@@ -271,6 +283,9 @@ def test_a_hub_that_is_none(hub, user, monkeypatch):
     refuse("pull", "-q", "org/one", naming=["http://127.0.0.1:1"])
     monkeypatch.setenv("HF_ENDPOINT", "ftp://x")
     refuse("pull", "-q", "org/one", naming=["HF_ENDPOINT"])
+    monkeypatch.setenv("HF_ENDPOINT", "")  # as if it were not there
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
+    refuse("pull", "-q", "org/one", naming=["https://huggingface.co: ", "127.0.0.1"])
 
 
 # -- what -m takes ---------------------------------------------------------------------------------
@@ -319,3 +334,4 @@ def refuse_json(*command):
 def test_a_folder_of_gguf_files(tmp_path):
     (tmp_path / "x.gguf").write_bytes(MODEL)
     refuse("run", "-m", tmp_path, "-p", "x", naming=[f"-m {tmp_path}/x.gguf"])
+    refuse("run", "-m", tmp_path / "x.gguf/y", "-p", "x", naming=["no such file", "spolia pull"])

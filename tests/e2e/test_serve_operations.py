@@ -151,7 +151,8 @@ def test_copies_outlive_the_process(start, tmp_path, policy):
 
 def test_the_config_file(start, tmp_path):
     path = tmp_path / "config"
-    path.write_text("[spolia]\nreuse = full\n[serve]\nalias = mine\nlog-format = none\n")
+    path.write_text("[spolia]\nreuse = full\n[serve]\nalias = mine\nlog-format = none\npredict = 3\nbody = 8\nbodies = 8\n")
     s = start("--config", path)
     assert call(s, "/v1/models")[2]["data"][0]["id"] == "mine"
+    assert call(s, "/v1/completions", {**LONG, "max_tokens": None})[2]["usage"]["completion_tokens"] == 3
     assert s.stop() == 0 and s.said == ""

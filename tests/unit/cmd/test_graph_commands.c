@@ -135,6 +135,22 @@ static void paths_are_json(void **state)
     json_decref(o);
 }
 
+static void forty_relations_are_shown(void **state)
+{
+    char tsv[1000];
+    size_t n = 0;
+    for (int i = 0; i < 42; i++) n += (size_t)snprintf(tsv + n, sizeof tsv - n, "a\tr%d\tb\n", i);
+    const char *db = in_folder("wide.db");
+    RUN(stdout, graph("import"), written("wide.tsv", tsv), "-o", db, "-q");
+    const char *said = RUN(stdout, graph("show"), "-g", in_folder("wide.db"));
+    int n_lines = 0;
+    for (const char *c = said; *c; c++) n_lines += *c == '\n';
+    assert_int_equal(n_lines, 1 + 40 + 1);
+    assert_non_null(strstr(said, "...  2 more\n"));
+    assert_non_null(strstr(RUN(stderr, graph("search"), "-g", in_folder("wide.db"), "-k", "0", "a"), "at least 1"));
+    assert_int_equal(code, 2);
+}
+
 static void hits_are_all_shown(void **state)
 {
     written("one.md", "# Harbour\n\nThe harbour has a lighthouse.\n");
@@ -175,6 +191,7 @@ int main(void)
         cmocka_unit_test(answers_on_paths_are_counted),
         cmocka_unit_test(wrong_questions_are_named),
         cmocka_unit_test(paths_are_json),
+        cmocka_unit_test(forty_relations_are_shown),
         cmocka_unit_test(hits_are_all_shown),
     };
     return cmocka_run_group_tests(tests, setup, folder_teardown);
