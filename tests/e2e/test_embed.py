@@ -33,6 +33,14 @@ def test_a_folder_is_the_definition(pooling, normalize, variant, tmp_path):
     assert np.abs(np.diff(want, axis=0)).max() > 0.1  # the texts differ
 
 
+def test_a_head_may_have_256_elements(tmp_path):
+    folder = encoder.write_folder(tmp_path / "m", {**encoder.TINY, "hidden_size": 256, "num_attention_heads": 1, "num_hidden_layers": 1})
+    assert np.abs(vectors(folder, TEXTS[1:3], tmp_path) - [encoder.Encoder(folder).vector(t) for t in TEXTS[1:3]]).max() < 1e-5
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": 257}))
+    refuse("embed", "-m", folder, "a", naming=["257 elements in 1 heads", "256"])
+
+
 @pytest.mark.parametrize("pooling, number", [("mean_tokens", 1), ("cls_token", 2)])
 def test_a_gguf_file_is_the_folder(pooling, number, tmp_path):
     folder = encoder.write_folder(tmp_path / "m", pooling=pooling)
@@ -53,10 +61,17 @@ def test_a_vector_depends_on_its_text_alone(variant, tmp_path):
     assert (vectors(folder, texts, tmp_path, "-b", "64", "-t", "1", variant=variant) == all_of_them).all()
 
 
+def test_tokens_of_many_texts_are_counted_each(tmp_path):
+    told = embed(encoder.write_folder(tmp_path / "m"), ["a"] * 512 + ["a b c", "a b"], tmp_path)
+    assert [d["tokens"] for d in told["data"]] == [3] * 512 + [5, 4] and told["tokens"] == 3 * 512 + 9
+
+
 def test_prompts_are_the_models(tmp_path):
     folder = encoder.write_folder(tmp_path / "m", prompts={"query": "key: ", "passage": "value: "})
     for kind, prompt in (("text", ""), ("query", "key: "), ("document", "value: ")):
         assert (vectors(folder, ["the river"], tmp_path, "--as", kind) == vectors(folder, [prompt + "the river"], tmp_path)).all()
+    folder = encoder.write_folder(tmp_path / "m", prompts={"passage": "key: ", "document": "value: "})
+    assert (vectors(folder, ["the river"], tmp_path, "--as", "document") == vectors(folder, ["value: the river"], tmp_path)).all()
 
 
 def test_dimensions_are_scaled_to_length_one(tmp_path):
@@ -72,6 +87,9 @@ def test_long_texts_are_cut_before_the_last_token(tmp_path):
     assert np.abs(vectors(folder, ["a b c " * 30], tmp_path)[0] - encoder.Encoder(folder).vector("a b c " * 30)).max() < 1e-5
     assert embed(folder, ["a b c " * 30], tmp_path)["tokens"] == 12
     refuse("embed", "-m", folder, "a b c " * 30, "--strict", naming=["input 0", "92", "12"])
+    for longest, tokens in ((20, 12), (10, 10)):  # the least of the two files holds
+        (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": longest}))
+        assert embed(folder, ["a b c " * 30], tmp_path)["tokens"] == tokens
 
 
 def test_what_is_not_supported_is_named(tmp_path):

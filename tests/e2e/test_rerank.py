@@ -138,6 +138,10 @@ def test_the_chat_model_ranks_without_a_cross_encoder(chat_server):
     assert alone == pytest.approx([by_index[i] for i in range(9)], rel=1e-3)
     status, reply = chat_server.call("/v1/rerank", {"query": "a", "documents": ["far too long " * 6000]})
     assert status == 400 and reply["error"]["code"] == "context_length_exceeded"
+    queries = "ferry", body["query"]
+    length = [len(chat_server.call("/tokenize", {"content": q})[1]["tokens"]) for q in queries]
+    read = [chat_server.call("/v1/rerank", {"query": q, "documents": documents[:1]})[1]["usage"]["total_tokens"] for q in queries]
+    assert read[1] - read[0] == length[1] - length[0] > 0  # the question's tokens count
 
 
 @pytest.mark.parametrize("n", [1, 5, 20])

@@ -473,6 +473,15 @@ def test_shutdown_without_time_cancels(start):
         assert b"[DONE]" not in receive(c)
 
 
+def test_a_second_signal_ends_the_wait(start):
+    s = start("--drain", 300, "--parallel", 1, "--stall-timeout", 600)
+    with busy(s) as c:
+        s.process.send_signal(signal.SIGTERM)
+        while s.call("/health")[0] != 503:
+            time.sleep(0.05)
+        assert s.stop() == 0 and b"[DONE]" not in receive(c)
+
+
 def test_priorities_and_deadlines(start):
     s = start("--parallel", 1)
     done = []

@@ -207,9 +207,10 @@ def test_search(start):
     assert o["data"][0]["title"] == "North" and o["data"][0]["text"] == STORY and o["data"][0]["score"] > o["data"][1]["score"]
     found = lambda **q: [h["document"] for h in send(server, "POST", "/v1/search", {"query": "boat", **q})[1]["data"]]
     assert len(found(top_k=1)) == 1 and found(documents=["east"]) == ["east"] and found(documents=[]) == []
-    assert found(documents=["nobody"]) == [] and found(cache_salt="x") == [] and found(query="zeppelin") == []
+    assert found(documents=1000 * ["east"]) == ["east"] and found(documents=["nobody"]) == [] and found(cache_salt="x") == [] and found(query="zeppelin") == []
     for q, param in (({}, "query"), ({"query": 1}, "query"), ({"query": "a", "top_k": 0}, "top_k"),
-                     ({"query": "a", "documents": "north"}, "documents"), ({"query": "a", "documents": [1]}, "documents")):
+                     ({"query": "a", "documents": "north"}, "documents"), ({"query": "a", "documents": [1]}, "documents"),
+                     ({"query": "a", "documents": 1001 * ["east"]}, "documents")):
         status, o = send(server, "POST", "/v1/search", q)
         assert status == 400 and o["error"]["param"] == param, o
     answer = ask(server, documents=[{k: h[k] for k in ("title", "text")} for h in
@@ -225,7 +226,7 @@ def test_progress_as_events(server):
         assert send(server, "POST", "/v1/documents/long/precompute", {"fuse": 2})[0] == 202
         with urllib.request.urlopen(server.url + "/v1/documents/long/precompute?stream=true", timeout=300) as r:
             events = [line[6:].strip() for line in r.read().decode().splitlines() if line.startswith("data: ")]
-        assert events[-1] == "[DONE]"
+        assert events[-1] == "[DONE]" and all(a != b for a, b in zip(events, events[1:]))
         last = json.loads(events[-2])
         assert last["status"] == "done" and last["done"] == last["total"] > 1
         assert (last["known"] if again else last["computed"]) >= last["total"]  # of this time, not of the time before

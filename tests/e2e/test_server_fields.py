@@ -148,6 +148,8 @@ def model_that_fills_in_the_middle(folder, monkeypatch):
 def test_suffix_needs_a_model_that_fills_in_the_middle(server, tmp_path, monkeypatch):
     status, answer = server.call("/v1/completions", {**TEXT, "suffix": " wall."})
     assert status == 400 and answer["error"]["param"] == "suffix" and "fill in the middle" in answer["error"]["message"]
+    status, answer = server.call("/v1/completions", {**TEXT, "suffix": " wall.", "echo": True})
+    assert status == 400 and "not with echo" in answer["error"]["message"]
     with Server("-m", model_that_fills_in_the_middle(tmp_path, monkeypatch)) as s:
         ask = {"prompt": "The old", "suffix": " wall.", "max_tokens": 3, "min_tokens": 3, "temperature": 0}
         status, answer = s.call("/v1/completions", ask)

@@ -170,21 +170,24 @@ static void reads_from_disk(void **state)
 
 static void honours_alignment(void **state)
 {
-    gguf_writer w;
-    sp_bytes file = {0};
-    sp_gguf g;
-    gw_begin(&w, 3);
-    w.alignment = 256;
-    gw_u32(&w, "general.alignment", 256);
-    gw_tensor(&w, "a", GGUF_F32, 0, 3, 1);
-    gw_tensor(&w, "b", GGUF_F32, 0, 3, 2);
-    gw_file(&w, &file);
-    assert_int_equal(parse(&file, &g), SP_OK);
-    assert_int_equal(g.data_offset, 256);
-    assert_int_equal(g.tensors.list.v[1].offset, 512);
-    sp_gguf_close(&g);
-    sp_vec_fini(&file);
-    gw_end(&w);
+    const uint32_t all[] = {8, 256, 1u << 20};
+    for (size_t i = 0; i < 3; i++) {
+        gguf_writer w;
+        sp_bytes file = {0};
+        sp_gguf g;
+        gw_begin(&w, 3);
+        w.alignment = all[i];
+        gw_u32(&w, "general.alignment", all[i]);
+        gw_tensor(&w, "a", GGUF_F32, 0, 3, 1);
+        gw_tensor(&w, "b", GGUF_F32, 0, 3, 2);
+        gw_file(&w, &file);
+        assert_int_equal(parse(&file, &g), SP_OK);
+        assert_int_equal(g.data_offset % all[i], 0);
+        assert_int_equal(g.tensors.list.v[1].offset, g.data_offset + SP_ROUND_UP(12, all[i]));
+        sp_gguf_close(&g);
+        sp_vec_fini(&file);
+        gw_end(&w);
+    }
 }
 
 /* -- damaged files -------------------------------------------------------------------------- */

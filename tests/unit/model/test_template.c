@@ -159,6 +159,7 @@ static const struct {
     {"{% set ns = namespace(a=1, b='x') %}{% set ns.a = ns.a + 1 %}{{ ns.a }}{{ ns.b }} {{ dict(a=1, b=2) "
      "}} {% set a, b = [1, 2] %}{{ b }}{{ a }}",
      "2x {'a': 1, 'b': 2} 21"},
+    {"{% set n = namespace() %}{{ 1 if n else 0 }}{{ 1 if {} else 0 }}", "10"},
 };
 
 static void they_render_as_jinja_does(void **state)

@@ -18,7 +18,7 @@ static void text_of(const sp_tokenizer *t, const int32_t *ids, size_t n, bool sp
 
 /* -- special tokens -------------------------------------------------------------------------- */
 
-enum { LT = '<', END = 256, ENDING, START, TOOL, SECOND_END };
+enum { LT = '<', END = 256, ENDING, START, TOOL, SECOND_END, ALONE };
 
 static void fill(tiny_vocab *v)
 {
@@ -29,6 +29,7 @@ static void fill(tiny_vocab *v)
     tv_add(v, "<start>", SP_TOKEN_CONTROL, 0);
     tv_add(v, "<tool>", SP_TOKEN_USER, 0);
     tv_add(v, "<end>", SP_TOKEN_CONTROL, 0);
+    tv_add(v, "{tool}", SP_TOKEN_USER, 0);
     v->spec.marks.eos = END;
     v->spec.marks.bos = START;
     v->spec.marks.add_bos = true;
@@ -49,6 +50,8 @@ static void special_tokens_in_text(void **state)
                         "60 101 110 100 62");               /* plain text without the flag */
     assert_string_equal(tv_ids(t, "a<tool>", 0), "97 259"); /* always found */
     assert_string_equal(tv_ids(t, "a<tool>", on), "97 259");
+    assert_string_equal(tv_ids(t, "a{tool}", 0), "97 261");
+    assert_string_equal(tv_ids(t, "a{tool}", on), "97 261"); /* the only one that begins so */
     assert_string_equal(tv_ids(t, "a", SP_TOK_BOS | on), "258 97");
     assert_string_equal(tv_ids(t, "", SP_TOK_BOS), "258");
     assert_string_equal(tv_ids(t, "", on), "");

@@ -209,6 +209,9 @@ static void a_folder_inside_another_is_refused(void **state)
     assert_int_equal(build(f, (sp_index_opts){0}, f->root, f->docs), SP_E_ARG);
     assert_non_null(strstr(sp_error_detail(), "is inside"));
     assert_int_equal(access(f->index, F_OK), -1);
+    snprintf(other, sizeof other, "%s2", f->docs); /* its path only begins as that of docs */
+    assert_int_equal(mkdir(other, 0755), 0);
+    assert_built(f, (sp_index_opts){0}, f->docs, other);
 }
 
 static void bad_calls_are_refused(void **state)

@@ -41,6 +41,7 @@ static const answer answers[] = {
     {"[TOOL_CALLS][{\"name\": \"tides\", \"arguments\": {\"day\": 1}}, 5]", "", {{"tides", "{\"day\": 1}"}}},
     {" [{\"name\": \"tides\", \"arguments\": {\"day\": 1}}]", "", {{"tides", "{\"day\": 1}"}}},
     {"{\"name\": \"tides\", \"parameters\": {\"day\": 1}}", "", {{"tides", "{\"day\": 1}"}}},
+    {"{\"name\": \"tides\", \"parameters\": \"{\\\"day\\\": 1}\"}", "", {{"tides", "{\"day\": 1}"}}}, /* as a text */
     {"<|python_tag|>{\"name\": \"tides\", \"parameters\": {}}; {\"name\": \"boats\", \"parameters\": {}}", "",
      {{"tides", "{}"}, {"boats", "{}"}}},
     {"<function=boats>{\"n\": 1}</function>", "", {{"boats", "{\"n\": 1}"}}},
@@ -141,6 +142,7 @@ static const answer answers[] = {
 static bool is_streamed(const answer *a)
 {
     if (strstr(a->whole, "boats(") || strstr(a->whole, "tides(")) return false; /* of Python */
+    if (strstr(a->whole, "\"parameters\": \"")) return false;                    /* a text */
     return a->calls[0][1] && !strstr(a->whole, "<parameter=") && !strstr(a->whole, "<arg_key>");
 }
 

@@ -52,6 +52,20 @@ static void fields_have_defaults(void **state)
     json_decref(body);
 }
 
+static void the_seed_of_the_server_is_the_default(void **state)
+{
+    json_t *body;
+    const srv_options before = options;
+    options.sampling.seed = 7;
+    const char *const texts[] = {"{\"temperature\": 1}", "{\"temperature\": 0}", "{\"seed\": 9}"};
+    for (int i = 0; i < 3; i++) {
+        srv_task t = good(texts[i], &body);
+        assert_int_equal(t.sampling.seed, i < 2 ? 7 : 9);
+        json_decref(body);
+    }
+    options = before;
+}
+
 static void fields_have_values(void **state)
 {
     json_t *body;
@@ -303,6 +317,25 @@ static void errors_name_their_field(void **state)
     bad("{\"n\": 0, \"temperature\": -1}", "n"); /* the first that is read */
 }
 
+static void choices_have_a_largest_number(void **state)
+{
+    json_t *body;
+    for (int n = 1024; n <= 1025; n++) {
+        char text[16384];
+        size_t at = (size_t)sprintf(text, "{\"guided_choice\": [\"c\"");
+        for (int i = 1; i < n; i++) at += (size_t)sprintf(text + at, ", \"c%d\"", i);
+        strcpy(text + at, "]}");
+        if (n > 1024) {
+            bad(text, "guided_choice");
+            continue;
+        }
+        srv_task t = good(text, &body);
+        assert_non_null(t.grammar);
+        json_decref(body);
+        srv_task_fini(&t);
+    }
+}
+
 static void says(const char *text, const char *why)
 {
     srv_fields f;
@@ -409,12 +442,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_have_defaults),
         cmocka_unit_test(fields_have_values),
+        cmocka_unit_test(the_seed_of_the_server_is_the_default),
         cmocka_unit_test(what_asks_for_nothing_is_no_error),
         cmocka_unit_test(what_is_not_supported_is_refused_where_it_asks_for_something),
         cmocka_unit_test(numbers_have_a_least_and_a_most),
         cmocka_unit_test(bodies_have_a_depth_at_most),
         cmocka_unit_test(marks_say_how_long_what_is_kept),
         cmocka_unit_test(lists_are_read_whole),
+        cmocka_unit_test(choices_have_a_largest_number),
         cmocka_unit_test(parameters_of_a_policy_are_fields),
         cmocka_unit_test(errors_name_their_field),
         cmocka_unit_test(a_body_must_be_an_object),
