@@ -40,7 +40,8 @@ def hub(make_model, parts):
              "org/one": {"only.gguf": MODEL},
              "org/types": {f"x-{t}.gguf": b"small" for t in ("F16", "Q4_0", "Q4_K_M", "Q8_0")},
              "org/others": {"x-Q3_K_S.gguf": b"small", "x-Q2_K.gguf": b"small"},
-             "org/folder": {p.name: p.read_bytes() for p in folder.iterdir()} | {"pytorch_model.bin": b"old"},
+             "org/folder": {p.name: p.read_bytes() for p in folder.iterdir()} | {
+                 "pytorch_model.bin": b"old", "consolidated.safetensors": b"old", "onnx/config.json": b"{}", "chat_template.jinja": b"x"},
              "org/nothing": {"README.md": b"text"},
              "org/split": parts | {"big-Q4_0.gguf": MODEL},
              "org/lacks": dict(list(parts.items())[:-1]),
@@ -84,13 +85,15 @@ def test_a_model_is_downloaded_when_it_is_named(hub, user):
 
 def test_one_of_several_types_is_chosen_or_asked_for(hub, user):
     assert succeed("pull", "org/types").endswith("/x-Q4_K_M.gguf\n")
+    refuse("pull", "-q", "org/types:Q4_K", naming=["no file of type Q4_K"])  # another one than Q4_K_M
     refuse("pull", "-q", "org/others", naming=["choose one of its types", "x-Q3_K_S.gguf", "x-Q2_K.gguf"])
 
 
 def test_folders_of_safetensors(hub, user):
     path = succeed("pull", "org/folder").strip()
     assert {p.rsplit("/", 1)[1] for p in downloads(hub)} == {p.name for p in os.scandir(path)}
-    assert "config.json" in os.listdir(path) and "pytorch_model.bin" not in os.listdir(path)
+    assert {"config.json", "chat_template.jinja"} <= set(os.listdir(path))
+    assert not {"pytorch_model.bin", "consolidated.safetensors", "onnx"} & set(os.listdir(path))
     succeed("logits", "-m", "hf:org/folder", "--tokens", "1,2,3", "--json")
 
 
@@ -181,6 +184,10 @@ def test_a_download_that_breaks_off_continues(hub, user):
     assert open(path, "rb").read() == MODEL
     ranges = [r for server, _, _, r in hub.seen if server == "bytes"]
     assert ranges == [None, "bytes=100000-", "bytes=300000-", "bytes=300000-"]
+    assert os.stat(path).st_mode & 0o777 == 0o644
+    open(path, "wb").write(b"cut short by somebody")
+    hub.cut = 7 * [1000]  # as long as each brings something
+    assert open(succeed("pull", "org/one").strip(), "rb").read() == MODEL
 
 
 def test_the_next_command_continues(hub, user):
@@ -203,6 +210,10 @@ def test_a_part_that_is_too_long_or_wrong(hub, user):
     folder = user / "org/one/c0ffee000000"
     folder.mkdir(parents=True)
     (folder / "only.gguf.part").write_bytes(MODEL + b"more")
+    assert open(succeed("pull", "org/one").strip(), "rb").read() == MODEL
+    (folder / "only.gguf").unlink()
+    (folder / "only.gguf.part").write_bytes(b"x" * 1000)
+    hub.statuses = [416]  # the file is shorter there
     assert open(succeed("pull", "org/one").strip(), "rb").read() == MODEL
     (folder / "only.gguf").unlink()
     (folder / "only.gguf.part").write_bytes(b"x" * 1000)
