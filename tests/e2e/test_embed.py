@@ -86,6 +86,8 @@ def test_long_texts_are_cut_before_the_last_token(tmp_path):
     folder = encoder.write_folder(tmp_path / "m", longest=12)
     assert np.abs(vectors(folder, ["a b c " * 30], tmp_path)[0] - encoder.Encoder(folder).vector("a b c " * 30)).max() < 1e-5
     assert embed(folder, ["a b c " * 30], tmp_path)["tokens"] == 12
+    small = vectors(folder, ["a b c " * 30], tmp_path, "-b", "4")  # a step has room for the longest text
+    assert (small == vectors(folder, ["a b c " * 30], tmp_path)).all()
     refuse("embed", "-m", folder, "a b c " * 30, "--strict", naming=["input 0", "92", "12"])
     for longest, tokens in ((20, 12), (10, 10)):  # the least of the two files holds
         (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": longest}))
