@@ -1,4 +1,5 @@
 """`/v1/collections`: created over HTTP, filled, filtered, searched by words and meaning, kept by a restart, erased."""
+import base64
 import sqlite3
 import subprocess
 import threading
@@ -111,6 +112,18 @@ def test_a_file_is_uploaded_by_a_form(server):
     assert found(server, "How many steps?", collection="forms", filter={"file": "guide"}) == [o["id"]]
     assert found(server, "How many steps?", collection="forms", filter={"file": "guid"}) == []
     assert found(server, "How many steps?", collection="forms", filter={"tag": ["new", "old"]}) == [o["id"]]
+
+
+def test_a_long_document_has_all_its_vectors(server):
+    """They are made for 128 chunks at a time."""
+    for n in (128, 130):
+        send(server, "POST", "/v1/collections", {"name": f"long-{n}"})
+        text = "".join(f"# Part {i}\n\nBoat {i} is grey.\n\n" for i in range(n))
+        text = base64.b64encode(text.encode()).decode()
+        status, o = send(server, "POST", f"/v1/collections/long-{n}/documents", {"id": "a", "file": {"name": "a.md", "data": text}})
+        assert status == 201, o
+        assert of(server, f"long-{n}")["embedded"] == n
+        assert len(found(server, "boat", collection=f"long-{n}", by="vectors", top_k=200)) == n
 
 
 # -- searches ---------------------------------------------------------------------------------------------------------------

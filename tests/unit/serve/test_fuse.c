@@ -6,6 +6,7 @@
 
 #include "compute/kernels.h"
 #include "serve/check/measure.h"
+#include "serve/documents/erase.h"
 #include "support/requests.h"
 
 static bool fuse(sp_context *c, const char *order)
@@ -364,6 +365,30 @@ static void another_kv_type_has_it(void **state)
     assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
+/* When it was opened, the store had copies of the chunk for this very model. */
+static void what_was_erased_was_of_no_other_model(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_store(dir, NULL);
+    assert_true(fuse(c, "01"));
+    close_clean(c);
+    c = open_store(dir, NULL);
+    sp_prompt *p = prompt_of(c, "1", NULL);
+    const sp_digest id = p->segs.v[p->segs.n - 1].id;
+    int64_t n;
+    sp_erased e;
+    sp_prompt_destroy(p);
+    assert_ok(sp_context_erase_tiers(c, &id, 1, &n));
+    assert_ok(sp_context_erase_device(c, &id, 1, &e));
+    assert_true(n > 0);
+    sp_request *r = ask(c, "1", "Which?", 2);
+    assert_from(r, 1, "", "never seen");
+    sp_request_destroy(r);
+    close_clean(c);
+    assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
 /* What the store has of the context's own tenant is no other's business. */
 static void another_tenants_request_is_not_told(void **state)
 {
@@ -464,6 +489,7 @@ int main(void)
         cmocka_unit_test(another_context_finds_it),
         cmocka_unit_test(another_tenant_does_not_find_it),
         cmocka_unit_test(another_kv_type_has_it),
+        cmocka_unit_test(what_was_erased_was_of_no_other_model),
         cmocka_unit_test(another_tenants_request_is_not_told),
         cmocka_unit_test(a_store_that_cannot_be_written_costs_only_the_copy),
         cmocka_unit_test(little_memory_is_enough),

@@ -154,6 +154,30 @@ static void nodes_are_packed_for_long_answers(void **state)
     close_clean(c);
 }
 
+/* n_packed -- in a KV memory of so many blocks; 0 blocks: a large one. */
+static int n_packed(int64_t n_blocks)
+{
+    sp_context *c = open_policy(&prefix);
+    const size_t bytes = (size_t)n_blocks * sp_context_describe(c).kv_block_bytes;
+    close_clean(c);
+    c = open_with((sp_context_opts){.reuse.policy = "prefix", .cache.kv_bytes = bytes});
+    path_by_path(c, alice, SP_COUNT(alice));
+    sp_request *r = ask_tree(c, alice, SP_COUNT(alice), "Where?", 24);
+    const int n = sp_request_result(r)->decode.n_packed;
+    sp_request_destroy(r);
+    close_clean(c);
+    return n;
+}
+
+/* Nodes that are packed are there twice: they may take an eighth of the memory for it. */
+static void nodes_stay_apart_in_a_small_memory(void **state)
+{
+    const int n = n_packed(0);
+    assert_true(n > SP_BLOCK_TOKENS);
+    assert_int_equal(n_packed(8 * sp_blocks_for(n)), n);
+    assert_int_equal(n_packed(8 * sp_blocks_for(n) - 1), 0);
+}
+
 /* Memory that others have set aside is not taken, and a failure is not the answer's. */
 static void nodes_stay_apart_without_memory(void **state)
 {
@@ -370,6 +394,7 @@ int main(void)
         cmocka_unit_test(positions_count_depth),
         cmocka_unit_test(trees_may_be_added_one_by_one),
         cmocka_unit_test(nodes_serve_other_questions),
+        cmocka_unit_test(nodes_stay_apart_in_a_small_memory),
         cmocka_unit_test(nodes_are_packed_for_long_answers),
         cmocka_unit_test(nodes_stay_apart_without_memory),
         cmocka_unit_test(nodes_are_computed_ahead),
