@@ -113,7 +113,7 @@ static void end(request *r)
 
 /* -- what must hold of each ------------------------------------------------------------------- */
 
-static uint64_t bytes_of(const sp_kv_pool *pool, const uint32_t *blocks, int32_t n_tokens)
+static uint64_t bytes_of(sp_kv_pool *pool, const uint32_t *blocks, int32_t n_tokens)
 {
     uint64_t h = 0;
     for (int l = 0; l < sp_kv_pool_shape(pool)->n_layers; l++)
@@ -175,7 +175,7 @@ typedef struct slot_kv {
 
 static void read_slot(const request *r, int layer, int span, int32_t index, slot_kv *out)
 {
-    const sp_kv_pool *pool = r->s->t.pool;
+    sp_kv_pool *pool = r->s->t.pool;
     const int n_heads = sp_kv_pool_shape(pool)->n_heads;
     sp_kv_slot at = sp_span_slot(&r->plan.spans[span], index);
     memset(out, 0, sizeof *out);

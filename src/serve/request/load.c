@@ -188,10 +188,12 @@ static void give_up(sp_request *r)
 /* -- a request that is the oldest ----------------------------------------------------------- */
 
 /* look_for_rest -- looks up again what could not be loaded. A damaged copy is in no tier now; if there was no room,
- * only copies on the device are searched. */
+ * only copies on the device are searched. A plan that was made while they were loading, and waits for memory, reads
+ * them: it is made again. */
 static sp_err look_for_rest(sp_request *r)
 {
     bool no_room = false;
+    sp_plan_fini(&r->plans.now);
     for (int i = 0; i < r->prompt.n_segs; i++) {
         sp_found *f = &r->look.found[i];
         if (!f->copy || f->copy->state == SP_COPY_READY) continue;

@@ -296,6 +296,57 @@ static void damaged_layers_start_the_request_over(void **state)
     }
 }
 
+/* dirty -- fills n blocks, which the caller holds, with other bytes: what is loaded there later is no longer there. */
+static void dirty(const sp_context *c, const uint32_t *blocks, int64_t n)
+{
+    const size_t bytes = sp_kv_pool_layer_block_bytes(c->pool);
+    uint8_t *other = malloc(bytes);
+    memset(other, 0x35, bytes);
+    for (int64_t i = 0; i < n; i++)
+        for (int l = 0; l < c->model->hp.n_layers; l++)
+            assert_ok(sp_kv_pool_write(c->pool, (sp_kv_run){.layer = l, .first = blocks[i], .n = 1}, other));
+    free(other);
+}
+
+/* A plan is made once the first layers are there. While it waits for memory, the load fails. */
+static void a_load_that_fails_while_a_plan_waits_for_memory_is_not_read(void **state)
+{
+    for (int k = 0; k < 2; k++) {
+        const policy *p = k ? &prefix : &full;
+        stepped s;
+        sp_context *c = begin(&s, p, (sp_context_opts){0});
+        int64_t n_held = sp_kv_pool_n_free(c->pool);
+        uint32_t *held = malloc((size_t)n_held * sizeof *held);
+        assert_ok(sp_kv_acquire(c->pool, n_held, held));
+        dirty(c, held, n_held);
+        sp_kv_release(c->pool, held, n_held);
+        hurry(c);
+        sp_request *r = submit(c, "01", "Which?", 6);
+        step(c);
+        const int n = n_copies_in(c, SP_COPY_LOADING);
+        assert_true(n >= 2);
+        allow(&s, n); /* the first layer of each */
+        wait_given(&s, n);
+        n_held = sp_kv_pool_n_free(c->pool);
+        assert_ok(sp_kv_acquire(c->pool, n_held, held));
+        while (!r->plans.now.n_spans) step(c);
+        assert_int_equal(r->state, SP_REQ_QUEUED);
+        assert_int_equal(n_copies_in(c, SP_COPY_LOADING), n);
+        s.damaged_from = n; /* nobody reads it before the next layer is allowed */
+        allow(&s, 1 << 20);
+        for (; n_copies_in(c, SP_COPY_LOADING); usleep(200)) sp_tiers_poll(c->tiers);
+        sp_kv_release(c->pool, held, n_held);
+        free(held);
+        while (!done(r)) step(c);
+        assert_text(r, alone(p, "01", "Which?", 6));
+        assert_int_equal(n_from(r, "host"), 0);
+        assert_adds_up(sp_request_result(r));
+        sp_request_destroy(r);
+        stepped_end(&s, c);
+        close_clean(c);
+    }
+}
+
 /* A device that fails is asked three times in all for each copy; then the text is computed. */
 static void a_load_is_tried_three_times(void **state)
 {
@@ -576,6 +627,7 @@ int main(void)
         cmocka_unit_test(slow_loads_need_more_layers),
         cmocka_unit_test(late_layers_are_not_waited_for),
         cmocka_unit_test(damaged_layers_start_the_request_over),
+        cmocka_unit_test(a_load_that_fails_while_a_plan_waits_for_memory_is_not_read),
         cmocka_unit_test(a_load_is_tried_three_times),
         cmocka_unit_test(what_the_host_fails_to_give_is_read_from_disk),
         cmocka_unit_test(a_path_is_ready_after_what_it_continues),
