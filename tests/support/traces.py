@@ -65,8 +65,10 @@ class Traces:
 
     def files(self):
         for path in self.folder.rglob("*"):
-            if path.is_file():
+            try:
                 yield path, path.read_bytes()
+            except (FileNotFoundError, IsADirectoryError):  # the server may delete one meanwhile
+                continue
 
     def owner(self, header):
         """The tenant whose key gives this id to the tokens, or None."""
