@@ -93,7 +93,8 @@ real-models: setup
 
 # -- build ----------------------------------------------------------------------------------------
 
-# KERNEL_FLAGS=-fno-sanitize=thread leaves the inner loops out of ThreadSanitizer, which spends nine tenths of its time in them.
+# KERNEL_FLAGS=-fno-sanitize=thread leaves the inner loops out of ThreadSanitizer, which spends nine tenths of its time
+# in them.
 KERNEL_FLAGS ?=
 $(foreach d,ref simd x86 arm64,$(BUILD)/obj/src/compute/$d/%.o): CFLAGS += $(KERNEL_FLAGS)
 

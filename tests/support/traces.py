@@ -1,5 +1,6 @@
 """What a text leaves where copies are stored: its word, the tokens of its word, and the ids of its segments."""
 import collections
+import contextlib
 import hashlib
 
 MAGIC, PAGE = b"SPOLIAKV", 4096  # src/store/record.c
@@ -65,10 +66,8 @@ class Traces:
 
     def files(self):
         for path in self.folder.rglob("*"):
-            try:
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError):  # the server may delete one meanwhile
                 yield path, path.read_bytes()
-            except (FileNotFoundError, IsADirectoryError):  # the server may delete one meanwhile
-                continue
 
     def owner(self, header):
         """The tenant whose key gives this id to the tokens, or None."""
