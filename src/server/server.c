@@ -22,6 +22,8 @@
 #include "server/http/exchange.h"
 #include "server/http/memory.h"
 
+enum { CLOSE_S = 5 }; /* how long closing may take before the process ends without it */
+
 static void list_signals(sigset_t *set)
 {
     sigemptyset(set);
@@ -99,13 +101,70 @@ static void drain(srv_server *s, const sigset_t *signals)
         srv_log_event(s->o.log, "not all copies were handed over");
 }
 
-static void close_server(srv_server *s)
+/* What ends the process when threads do not end: one that waits for a disk that hangs cannot be canceled. */
+typedef struct ending {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    srv_log_format log;
+    bool runs, ended;
+} ending;
+
+/* end_late -- what is on the disk by then is what a killed process leaves: usable. */
+static void *end_late(void *arg)
 {
+    ending *e = arg;
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += CLOSE_S;
+    pthread_mutex_lock(&e->lock);
+    while (!e->ended && pthread_cond_timedwait(&e->changed, &e->lock, &end) == 0) {}
+    const bool ended = e->ended;
+    pthread_mutex_unlock(&e->lock);
+    if (ended) return NULL;
+    srv_log_event(e->log, "stopped before all calls had ended");
+    _exit(1);
+}
+
+static void begin_ending(ending *e, srv_log_format log)
+{
+    pthread_condattr_t monotonic;
+    *e = (ending){.log = log};
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&e->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    e->runs = pthread_create(&e->thread, NULL, end_late, e) == 0;
+}
+
+static void end_ending(ending *e)
+{
+    pthread_mutex_lock(&e->lock);
+    e->ended = true;
+    pthread_cond_signal(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+    if (e->runs) pthread_join(e->thread, NULL);
+    pthread_cond_destroy(&e->changed);
+    pthread_mutex_destroy(&e->lock);
+}
+
+/* close_threads -- those that use the files of documents, which have no limit of time of their own. */
+static void close_threads(srv_server *s)
+{
+    ending e;
+    begin_ending(&e, s->o.log);
     srv_exchanges_close(s->exchanges);
     srv_idle_close(s);
     srv_collections_close(s);
     srv_documents_close(s);
     srv_graph_close(s);
+    end_ending(&e);
+}
+
+static void close_server(srv_server *s)
+{
+    close_threads(s);
     sp_context_stop(s->ctx);
     srv_explain_close(s->explain);
     srv_keys_close(s->keys);

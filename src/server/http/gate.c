@@ -191,17 +191,43 @@ static bool announces_too_much(const srv_call *call)
 typedef struct framing {
     int n_hosts, n_lengths, n_encodings;
     const char *encoding;
-    bool odd_name; /* of a header: a blank in it */
+    bool odd_name, odd_value, folded; /* one of the headers */
 } framing;
 
+static bool is_name(const char *name, size_t n)
+{
+    static const char allowed[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ!#$%&'*+-.^_`|~";
+    return n > 0 && strspn(name, allowed) == n;
+}
+
+/* has_control -- whether a value has a control character other than a tab. */
+static bool has_control(const char *value, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (((unsigned char)value[i] < ' ' && value[i] != '\t') || value[i] == 0x7f) return true;
+    return false;
+}
+
+/* is_longer -- begins with the name of a header, and has more: libmicrohttpd adds what is on the next line of a folded
+ * header to its name. */
+static bool is_longer(const char *name, const char *of)
+{
+    const size_t n = strlen(of);
+    return strncasecmp(name, of, n) == 0 && name[n];
+}
+
 /* A callback of libmicrohttpd. */
-static enum MHD_Result count_header(void *user, enum MHD_ValueKind kind, const char *name, const char *value)
+static enum MHD_Result count_header(void *user, enum MHD_ValueKind kind, const char *name, size_t n_name,
+                                    const char *value, size_t n_value)
 {
     framing *f = user;
     (void)kind;
     f->n_hosts += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
     f->n_lengths += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0;
-    f->odd_name |= !*name || strpbrk(name, " \t");
+    f->odd_name |= !is_name(name, n_name);
+    f->odd_value |= has_control(value, n_value);
+    f->folded |= is_longer(name, MHD_HTTP_HEADER_CONTENT_LENGTH) ||
+                 is_longer(name, MHD_HTTP_HEADER_TRANSFER_ENCODING);
     if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
         f->n_encodings++;
         f->encoding = value;
@@ -213,14 +239,17 @@ static enum MHD_Result count_header(void *user, enum MHD_ValueKind kind, const c
 static const char *ambiguity(const srv_call *call)
 {
     framing f = {0};
-    MHD_get_connection_values(call->connection, MHD_HEADER_KIND, count_header, &f);
+    MHD_get_connection_values_n(call->connection, MHD_HEADER_KIND, count_header, &f);
     if (f.n_hosts > 1) return "the request has more than one Host";
     if (f.n_hosts == 0 && strcmp(call->version, MHD_HTTP_VERSION_1_1) == 0) return "the request has no Host";
     if (f.n_lengths > 1) return "the request has more than one Content-Length";
     if (f.n_lengths && f.n_encodings) return "the request has both Content-Length and Transfer-Encoding";
     if (f.n_encodings > 1 || (f.encoding && strcasecmp(f.encoding, "chunked") != 0))
         return "Transfer-Encoding can be chunked only";
-    return f.odd_name ? "a header has a blank in its name" : NULL;
+    if (f.n_encodings && strcmp(call->version, MHD_HTTP_VERSION_1_1) != 0) return "HTTP/1.0 has no Transfer-Encoding";
+    if (f.folded) return "Content-Length and Transfer-Encoding must be on one line each";
+    if (f.odd_value) return "a header has a control character in its value";
+    return f.odd_name ? "a header has a character in its name that is not allowed there" : NULL;
 }
 
 /* -- all of them ------------------------------------------------------------------------------- */
