@@ -9,7 +9,7 @@ from support import faults
 
 pytestmark = pytest.mark.skipif(os.environ.get("SPOLIA_BUILD", "build") not in ("build", str(ROOT / "build")),
                                 reason="a sanitizer has its own malloc")
-CALLS = [("/v1/collections/docs", None), ("/v1/collections/docs/documents", None), (f"/v1/models/docs@{MODEL.name}", None),
+CALLS = [("/v1/collections/docs", None), ("/v1/models", None), ("/v1/collections/docs/documents", None), (f"/v1/models/docs@{MODEL.name}", None),
          ("/v1/collections", {"name": "docs"}), ("/v1/search", {"query": "boats", "collection": "docs"}),
          ("/v1/chat/completions", chat("How many boats?", collection="docs", max_tokens=1)),
          ("/v1/chat/completions", {**chat("How many boats?", max_tokens=1), "model": "docs@any"})]
@@ -25,11 +25,17 @@ def test_a_collection_that_cannot_be_read_is_an_error(tmp_path):
         document = {"id": "harbour", "title": "Harbour", "text": "The harbour of Velm has room for forty boats."}
         assert s.call("/v1/collections/docs/documents", document)[0] == 201
         right = [s.call(*c)[0] for c in CALLS]
-        assert right == [200, 200, 200, 409, 200, 200, 200]
+        assert right == [200, 200, 200, 200, 409, 200, 200, 200]
         disk.set(read=1, open=1)
         said = [s.call(*c) for c in CALLS]
         assert all(status in (500, 503) for status, _ in said), said
         disk.set()
         assert [s.call(*c)[0] for c in CALLS] == right
+        count = s.call("/v1/collections/docs")[1]["retrieved"]
+        disk.set(full=1)
+        assert [s.call(*CALLS[6])[0] for _ in range(3)] == [200] * 3  # the counts of one are not written before the next
+        assert s.call("/v1/collections/docs")[1]["retrieved"] == count + 3
+        disk.set()
+        assert s.call("/v1/collections")[1]["data"][0]["retrieved"] == count + 3
     finally:
         assert s.stop() == 0

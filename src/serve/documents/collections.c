@@ -33,6 +33,83 @@ sp_err sp_collection_create(sp_documents *d, const char *salt, const char *name)
     return sp_shelf_add_collection(d->shelf, tenant, name, d->opened_s + (sp_clock_us() - d->opened_us) / 1000000);
 }
 
+/* -- counts ------------------------------------------------------------------------------------ */
+
+/* name_place -- "TENANT/COLLECTION". */
+static sp_err name_place(const char *salt, const char *name, char out[SP_PLACE_BYTES])
+{
+    char tenant[SP_TENANT_BYTES];
+    SP_TRY(sp_tenant_name(salt, tenant));
+    snprintf(out, SP_PLACE_BYTES, "%s/%.*s", tenant, MOST_NAME, name);
+    return SP_OK;
+}
+
+sp_err sp_collection_count(sp_documents *d, const char *salt, const char *name, const sp_hits *hits)
+{
+    SP_NEED(d);
+    SP_NEED(name);
+    SP_NEED(hits);
+    char place[SP_PLACE_BYTES];
+    sp_err err = name_place(salt, name, place);
+    pthread_mutex_lock(&d->counting);
+    for (int i = 0; i < hits->n && err == SP_OK && d->counts.n < MOST_PENDING; i++) {
+        sp_shelf_count c = {.n = 1};
+        memcpy(c.place, place, sizeof place);
+        err = sp_shelf_chunk_hash(hits->v[i].title, hits->v[i].text, &c.chunk);
+        if (err == SP_OK) err = sp_vec_reserve(&d->counts, 1);
+        if (err == SP_OK) d->counts.v[d->counts.n++] = c;
+    }
+    pthread_mutex_unlock(&d->counting);
+    return err;
+}
+
+/* keep_counts -- of a failed flush: the next one tries again. Those for which there is no memory are lost. */
+static void keep_counts(sp_documents *d, sp_shelf_counts *taken)
+{
+    pthread_mutex_lock(&d->counting);
+    const sp_shelf_counts newer = d->counts;
+    d->counts = *taken;
+    *taken = newer;
+    for (size_t i = 0; i < newer.n && d->counts.n < MOST_PENDING; i++) {
+        if (sp_vec_reserve(&d->counts, 1) != SP_OK) break;
+        d->counts.v[d->counts.n++] = newer.v[i];
+    }
+    pthread_mutex_unlock(&d->counting);
+}
+
+sp_err sp_counts_flush(sp_documents *d)
+{
+    sp_err err = SP_OK;
+    pthread_mutex_lock(&d->counting);
+    sp_shelf_counts taken = d->counts;
+    d->counts = (sp_shelf_counts){0};
+    pthread_mutex_unlock(&d->counting);
+    if (taken.n && sp_shelf_writes(d->shelf)) err = sp_shelf_count_all(d->shelf, taken.v, taken.n);
+    if (err != SP_OK) keep_counts(d, &taken);
+    sp_vec_fini(&taken);
+    return err;
+}
+
+/* flush_for_reading -- a disk that takes no counts, such as a full one, can be read. */
+static void flush_for_reading(sp_documents *d)
+{
+    const sp_err err = sp_counts_flush(d);
+    SP_UNUSED(err);
+}
+
+/* n_kept -- passages of a collection that are counted, and not on the shelf yet. */
+static int64_t n_kept(sp_documents *d, const char *place)
+{
+    int64_t n = 0;
+    pthread_mutex_lock(&d->counting);
+    for (size_t i = 0; i < d->counts.n; i++)
+        if (strcmp(d->counts.v[i].place, place) == 0) n += d->counts.v[i].n;
+    pthread_mutex_unlock(&d->counting);
+    return n;
+}
+
+/* -- lists ------------------------------------------------------------------------------------- */
+
 sp_err sp_collections(sp_documents *d, const char *salt, const char *name, sp_collection_list *out)
 {
     SP_NEED(d);
@@ -40,9 +117,15 @@ sp_err sp_collections(sp_documents *d, const char *salt, const char *name, sp_co
     char tenant[SP_TENANT_BYTES];
     sp_embedder_info info = {0};
     SP_TRY(sp_tenant_name(salt, tenant));
-    SP_TRY(sp_counts_flush(d));
+    flush_for_reading(d);
     if (d->embedder) info = sp_embedder_describe(d->embedder);
-    return sp_shelf_collections(d->shelf, tenant, name, info.id, out);
+    SP_TRY(sp_shelf_collections(d->shelf, tenant, name, info.id, out));
+    for (int i = 0; i < out->n; i++) {
+        char place[SP_PLACE_BYTES];
+        snprintf(place, sizeof place, "%s/%.*s", tenant, MOST_NAME, out->v[i].name);
+        out->v[i].n_retrieved += n_kept(d, place);
+    }
+    return SP_OK;
 }
 
 /* -- vectors ----------------------------------------------------------------------------------- */
@@ -116,48 +199,6 @@ sp_err sp_collection_embed(sp_documents *d, const char *salt, const char *id, co
     return err;
 }
 
-/* -- counts ------------------------------------------------------------------------------------ */
-
-/* name_place -- "TENANT/COLLECTION". */
-static sp_err name_place(const char *salt, const char *name, char out[SP_PLACE_BYTES])
-{
-    char tenant[SP_TENANT_BYTES];
-    SP_TRY(sp_tenant_name(salt, tenant));
-    snprintf(out, SP_PLACE_BYTES, "%s/%.*s", tenant, MOST_NAME, name);
-    return SP_OK;
-}
-
-sp_err sp_collection_count(sp_documents *d, const char *salt, const char *name, const sp_hits *hits)
-{
-    SP_NEED(d);
-    SP_NEED(name);
-    SP_NEED(hits);
-    char place[SP_PLACE_BYTES];
-    sp_err err = name_place(salt, name, place);
-    pthread_mutex_lock(&d->counting);
-    for (int i = 0; i < hits->n && err == SP_OK && d->counts.n < MOST_PENDING; i++) {
-        sp_shelf_count c = {.n = 1};
-        memcpy(c.place, place, sizeof place);
-        err = sp_shelf_chunk_hash(hits->v[i].title, hits->v[i].text, &c.chunk);
-        if (err == SP_OK) err = sp_vec_reserve(&d->counts, 1);
-        if (err == SP_OK) d->counts.v[d->counts.n++] = c;
-    }
-    pthread_mutex_unlock(&d->counting);
-    return err;
-}
-
-sp_err sp_counts_flush(sp_documents *d)
-{
-    sp_err err = SP_OK;
-    pthread_mutex_lock(&d->counting);
-    sp_shelf_counts taken = d->counts;
-    d->counts = (sp_shelf_counts){0};
-    pthread_mutex_unlock(&d->counting);
-    if (taken.n && sp_shelf_writes(d->shelf)) err = sp_shelf_count_all(d->shelf, taken.v, taken.n);
-    sp_vec_fini(&taken);
-    return err;
-}
-
 sp_err sp_collection_n_retrieved(sp_documents *d, const char *salt, const char *name, int64_t *out)
 {
     SP_NEED(d);
@@ -165,6 +206,8 @@ sp_err sp_collection_n_retrieved(sp_documents *d, const char *salt, const char *
     SP_NEED(out);
     char place[SP_PLACE_BYTES];
     SP_TRY(name_place(salt, name, place));
-    SP_TRY(sp_counts_flush(d));
-    return sp_shelf_count_of(d->shelf, place, out);
+    flush_for_reading(d);
+    SP_TRY(sp_shelf_count_of(d->shelf, place, out));
+    *out += n_kept(d, place);
+    return SP_OK;
 }

@@ -190,13 +190,15 @@ static void add_model(const srv_server *s, const char *name, json_t *list)
                                           "object", "model", "created", (json_int_t)s->started, "owned_by", "spolia"));
 }
 
-void srv_collections_models(const srv_call *call, json_t *list)
+sp_err srv_collections_models(const srv_call *call, json_t *list)
 {
     sp_collection_list l;
     for (int i = 0; i < call->s->collections->n; i++) add_model(call->s, call->s->collections->v[i].name, list);
-    if (sp_collections(call->s->documents, call->salt, NULL, &l) != SP_OK) return;
+    sp_err err = sp_collections(call->s->documents, call->salt, NULL, &l);
+    if (err != SP_OK) return err;
     for (int i = 0; i < l.n; i++) add_model(call->s, l.v[i].name, list);
     sp_collection_list_fini(&l);
+    return SP_OK;
 }
 
 /* -- searches ---------------------------------------------------------------------------------- */

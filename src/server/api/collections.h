@@ -38,7 +38,7 @@ sp_err srv_collection_of_model(const srv_call *call, const char *model, srv_foun
 /* srv_collection_read -- the same for the field "collection" of a body. False: after an error in *f. */
 bool srv_collection_read(const srv_call *call, srv_fields *f, const char *name, srv_found *out);
 /* srv_collections_models -- adds "NAME@MODEL" to a list of models for each collection that the caller may use. */
-void srv_collections_models(const srv_call *call, json_t *list);
+sp_err srv_collections_models(const srv_call *call, json_t *list);
 
 /* srv_collection_search -- as sp_retriever_search. srv_collection_count -- these passages answered a question. */
 sp_err srv_collection_search(const srv_call *call, const srv_found *in, const sp_retrieve_query *q, sp_hits *out);

@@ -51,11 +51,20 @@ static json_t *model_json(const srv_server *s)
                      (json_int_t)s->info.n_params, "n_vocab", s->info.n_vocab);
 }
 
+/* refuse_model -- which collections there are could not be read. */
+static srv_sent refuse_model(const srv_call *call, sp_err err)
+{
+    const char *code;
+    const int status = srv_error_status(err, &code);
+    return srv_reply_error(call->connection, status, "model", code, sp_error_detail());
+}
+
 static srv_sent models(srv_call *call)
 {
     const srv_models *m = &call->s->o.models;
     json_t *list = json_pack("[o]", model_json(call->s));
-    srv_collections_models(call, list);
+    const sp_err err = srv_collections_models(call, list);
+    if (err != SP_OK) return json_decref(list), refuse_model(call, err);
     if (m->embedder) json_array_append_new(list, srv_encoder_json(call->s, m->embedder, m->embedder_name));
     if (m->reranker) json_array_append_new(list, srv_encoder_json(call->s, m->reranker, m->reranker_name));
     return srv_reply_json(call->connection, 200, json_pack("{s:s, s:o}", "object", "list", "data", list));
@@ -63,7 +72,7 @@ static srv_sent models(srv_call *call)
 
 static srv_sent one_model(srv_call *call)
 {
-    const char *id = call->path + strlen("/v1/models/"), *code;
+    const char *id = call->path + strlen("/v1/models/");
     srv_found c;
     const sp_err err = strcmp(id, call->s->o.alias) == 0 ? SP_OK : srv_collection_of_model(call, id, &c);
     if (err == SP_OK) return srv_reply_json(call->connection, 200, model_json(call->s));
@@ -72,8 +81,7 @@ static srv_sent one_model(srv_call *call)
         return srv_reply_json(call->connection, 200, srv_encoder_json(call->s, m->embedder, m->embedder_name));
     if (m->reranker && strcmp(id, m->reranker_name) == 0)
         return srv_reply_json(call->connection, 200, srv_encoder_json(call->s, m->reranker, m->reranker_name));
-    const int status = srv_error_status(err, &code);
-    if (err != SP_E_NOTFOUND) return srv_reply_error(call->connection, status, "model", code, sp_error_detail());
+    if (err != SP_E_NOTFOUND) return refuse_model(call, err);
     return srv_reply_error(call->connection, 404, "model", "model_not_found",
                            "there is no such model");
 }
