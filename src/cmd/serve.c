@@ -5,8 +5,11 @@
 
 #include "cli/advice.h"
 #include "cli/model_options.h"
+#include "cli/path.h"
 #include "cmd/commands.h"
 #include "server/server.h"
+
+enum { MODEL, EMBEDDER, RERANKER, N_NAMES };
 
 typedef struct serving {
     srv_options o;
@@ -14,6 +17,7 @@ typedef struct serving {
     model_options model;
     sampling_options sampling;
     const char *embedding, *reranker;
+    char *names[N_NAMES]; /* last parts of their paths; owned */
     opt_list collections;
     opt table[43];
 } serving;
@@ -58,7 +62,7 @@ static void make_table(serving *s)
          "names of this server besides localhost and IP addresses, separated by commas; *: any (none)"},
         {OPT_STRING, "cors-origins", 0, "ORIGINS", &o->cors_origins,
          "web pages that may use it, such as https://chat.example.com, separated by commas; *: any (none)"},
-        {OPT_STRING, "alias", 0, "NAME", &o->alias, "name of the model in answers (its file name)"},
+        {OPT_STRING, "alias", 0, "NAME", &o->alias, "name of the model in answers (the last part of its path)"},
         {OPT_INT, "parallel", 0, "N", &o->limits.n_parallel, "requests that run at the same time (8)",
          .common = true},
         {OPT_INT, "queue", 0, "N", &o->limits.n_queue,
@@ -133,14 +137,8 @@ static bool check(const srv_options *o, int gap_ms)
     return o->limits.body_bytes > 0 && o->limits.body_bytes <= o->limits.bodies_bytes;
 }
 
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
 /* open_encoder -- with the threads and kernels of the model; path NULL: none. False after an error message. */
-static bool open_encoder(const serving *s, const char *path, bool scores, sp_embedder **out, const char **name)
+static bool open_encoder(const serving *s, const char *path, bool scores, sp_embedder **out, char **name)
 {
     const sp_machine_opts *m = &s->model.ctx.machine;
     const sp_embedder_opts o = {
@@ -151,7 +149,7 @@ static bool open_encoder(const serving *s, const char *path, bool scores, sp_emb
                     .amx_f16 = m->amx_f16,
                     .amx_attend = m->amx_attend}};
     if (!path) return true;
-    *name = file_name(path);
+    *name = cli_last_part(path);
     const sp_err err = sp_embedder_open(&o, out);
     if (err != SP_OK) return cli_fail(err), false;
     if (sp_embedder_describe(*out).scores_pairs == scores) return true;
@@ -163,14 +161,18 @@ static bool open_encoder(const serving *s, const char *path, bool scores, sp_emb
 
 static bool open_encoders(serving *s)
 {
-    return open_encoder(s, s->embedding, false, &s->o.models.embedder, &s->o.models.embedder_name) &&
-           open_encoder(s, s->reranker, true, &s->o.models.reranker, &s->o.models.reranker_name);
+    const bool open = open_encoder(s, s->embedding, false, &s->o.models.embedder, &s->names[EMBEDDER]) &&
+                      open_encoder(s, s->reranker, true, &s->o.models.reranker, &s->names[RERANKER]);
+    s->o.models.embedder_name = s->names[EMBEDDER];
+    s->o.models.reranker_name = s->names[RERANKER];
+    return open;
 }
 
 static void close_encoders(serving *s)
 {
     sp_embedder_close(s->o.models.embedder);
     sp_embedder_close(s->o.models.reranker);
+    for (int i = 0; i < N_NAMES; i++) free(s->names[i]);
 }
 
 /* takes_chunks -- the policy uses copies of chunks wherever they are in a prompt. */
@@ -199,7 +201,7 @@ static int serve(serving *s)
     s->o.collections = s->collections.v;
     s->o.n_collections = s->collections.n;
     if (!takes_chunks(s->model.ctx.reuse.policy)) s->o.idle_share = 0;
-    if (!s->o.alias) s->o.alias = file_name(s->model.ctx.model);
+    if (!s->o.alias) s->o.alias = s->names[MODEL] = cli_last_part(s->model.ctx.model);
     if (!s->o.documents_path && store && asprintf(&beside, "%s/documents.db", store) >= 0)
         s->o.documents_path = beside;
     int code = srv_run(&s->o, c);

@@ -14,6 +14,7 @@
 #include "cache/cost.h"
 #include "cli/alloc.h"
 #include "cli/cli.h"
+#include "cli/path.h"
 #include "lab/bench/model.h"
 #include "lab/files.h"
 #include "lab/lab.h"
@@ -76,9 +77,10 @@ static json_t *measure_all(profile *p)
             json_array_append_new(row, json_real(us));
         }
     }
-    const char *slash = strrchr(p->model->path, '/');
+    char *name = cli_last_part(p->model->path);
     json_t *root = json_object();
-    json_object_set_new(root, "model", json_string(slash ? slash + 1 : p->model->path));
+    json_object_set_new(root, "model", json_string(name));
+    free(name);
     json_object_set_new(root, "cached", axis(&p->cached));
     json_object_set_new(root, "new", axis(&p->fresh));
     json_object_set_new(root, "us", rows);

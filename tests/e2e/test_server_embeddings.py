@@ -19,7 +19,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(folder):
-    with Server("--embedding", folder) as s:
+    with Server("--embedding", f"{folder}//") as s:  # its name is the last part
         yield s
 
 

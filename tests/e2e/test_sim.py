@@ -1,5 +1,6 @@
 """`spolia sim`: hits of small traces by hand, generated workloads, planning, damaged input."""
 import json
+import shutil
 import subprocess
 import sys
 
@@ -150,6 +151,12 @@ def test_a_profile_is_measured_and_used(tmp_path):
            naming=["none/p.json"])
     refuse("profile", "-m", model, "--cached", "5,5", code=2, naming=["rising"])
     refuse("run", "-m", model, "--profile", tmp_path / "none.json", "-p", "hi", naming=["none.json"])
+
+
+def test_slashes_after_a_folder_are_no_part_of_its_name(make_model, tmp_path):
+    shutil.copytree(make_model("tiny-llama3", folder=True), tmp_path / "model")
+    succeed("profile", "-m", f"{tmp_path}/model//", "--cached", "0,16", "--new", "1,2", "--rounds", "1")
+    assert json.loads((tmp_path / "model.profile.json").read_text())["model"] == "model"
 
 
 def test_the_engine_takes_every_policy():

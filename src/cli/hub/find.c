@@ -94,11 +94,32 @@ static bool fail_missing(const char *given)
     return false;
 }
 
-/* pull -- of a name with the prefix. The text lives as long as the program. */
-static bool pull(const char **given)
+/* replace -- by the text, which then lives as long as the program. */
+static bool replace(const char **given, const char *text)
 {
     static char *kept[64]; /* more than any command takes */
     static size_t n_kept;
+    if (n_kept == sizeof kept / sizeof *kept) return cli_fail_with("%s: too many models", *given), false;
+    *given = kept[n_kept++] = cli_copy(text);
+    return true;
+}
+
+/* drop_slashes -- at the end: "FOLDER/" and "FOLDER" have the same name and the same files beside them. */
+static bool drop_slashes(const char **given)
+{
+    size_t n = strlen(*given);
+    while (n > 1 && (*given)[n - 1] == '/') n--;
+    if (!(*given)[n]) return true;
+    char *text = cli_copy(*given);
+    text[n] = '\0';
+    const bool good = replace(given, text);
+    free(text);
+    return good;
+}
+
+/* pull -- of a name with the prefix. */
+static bool pull(const char **given)
+{
     char path[4400];
     hub_pull p = {.revision = "main", .offline_first = true};
     if (!hub_name_of(*given, &p.name))
@@ -106,11 +127,8 @@ static bool pull(const char **given)
                              "ORG/REPO:QUANT",
                              *given),
                false;
-    if (n_kept == sizeof kept / sizeof *kept)
-        return cli_fail_with("%s: too many models", *given), false;
     if (!hub_pull_model(&p, path, sizeof path)) return false;
-    *given = kept[n_kept++] = cli_copy(path);
-    return true;
+    return replace(given, path);
 }
 
 bool hub_find_model(const char **given)
@@ -122,6 +140,6 @@ bool hub_find_model(const char **given)
         return errno == ENOENT || errno == ENOTDIR
                    ? fail_missing(*given)
                    : (cli_fail_with("%s: %s", *given, strerror(errno)), false);
-    if (S_ISDIR(st.st_mode)) return check_folder(*given);
+    if (S_ISDIR(st.st_mode)) return check_folder(*given) && drop_slashes(given);
     return !is_pointer(*given) || fail_pointer(*given);
 }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "cli/alloc.h"
+#include "cli/path.h"
 #include "cli/policies.h"
 #include "lab/lab.h"
 #include "lab/eval/options.h"
@@ -65,12 +66,11 @@ static void set_number(json_t *o, const char *key, double v)
 static void set_file(json_t *o, const char *key, const char *path)
 {
     struct stat s;
-    const char *slash = path ? strrchr(path, '/') : NULL;
     if (!path) return;
     double size = stat(path, &s) == 0 && S_ISREG(s.st_mode) ? (double)s.st_size : 0;
-    json_object_set_new(
-        o, key,
-        json_pack("{s:s, s:f}", "name", slash && slash[1] ? slash + 1 : path, "bytes", size));
+    char *name = cli_last_part(path);
+    json_object_set_new(o, key, json_pack("{s:s, s:f}", "name", name, "bytes", size));
+    free(name);
 }
 
 /* describe -- everything that changes a row. --limit does not, so a run can be extended. */
