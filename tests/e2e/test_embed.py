@@ -113,6 +113,10 @@ def test_what_is_not_supported_is_named(tmp_path):
     modules = json.loads((folder / "modules.json").read_text())
     (folder / "modules.json").write_text(json.dumps(modules + [{"idx": 3, "path": "3_Dense", "type": "x.Dense"}]))
     refuse("embed", "-m", folder, "a", naming=["modules.json", "Dense"])
+    modules[1]["path"] = "../1_Pooling"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").rename(tmp_path / "1_Pooling")
+    refuse("embed", "-m", folder, "a", naming=["modules.json", "Pooling"])
     refuse("embed", "-m", ROOT / "demo/model.gguf", "a", naming=["model.gguf", "general.architecture"])
 
 
@@ -133,9 +137,17 @@ def random_texts(n):
 
 
 @pytest.mark.parametrize("lower", [True, False])
-def test_random_unicode_has_the_librarys_tokens(lower, tmp_path):
+@pytest.mark.parametrize("accents", [None, True])
+def test_random_unicode_has_the_librarys_tokens(lower, accents, tmp_path):
+    """accents: kept, also where letters become lower case."""
     folder = encoder.write_folder(tmp_path / "m", lower=lower)
-    words = np.random.default_rng(1).choice(encoder.PIECES + ["Stone", "BUILDING", "Ä", "e\u0301", "x" * 101], 3000)
+    if accents:
+        rules = json.loads((folder / "tokenizer.json").read_text())
+        rules["normalizer"]["strip_accents"] = False
+        rules["model"]["vocab"]["i\u0307"] = rules["model"]["vocab"].pop("wall")  # U+0130 in lower case
+        (folder / "tokenizer.json").write_text(json.dumps(rules))
+    words = np.random.default_rng(1).choice(
+        encoder.PIECES + ["Stone", "BUILDING", "Ä", "e\u0301", "\u0130", "a" * 100, "a" * 101], 3000)
     assert check_tokens(folder, random_texts(300) + [" ".join(words), "".join(words)], tmp_path) > 3000
 
 

@@ -77,6 +77,8 @@ static void parts_that_do_not_fit_are_refused(void **state)
     put("m-00002-of-00002.gguf", 1, 2, 2, "b");
     put("m-00001-of-00002.gguf", 0, 2, 3, "a");
     refuse("m-00001-of-00002.gguf", SP_E_FORMAT, "split.tensors.count: 3, the 2 files have 2");
+    put("m-00001-of-00002.gguf", 0, 2, 1, "a");
+    refuse("m-00001-of-00002.gguf", SP_E_FORMAT, "split.tensors.count: 1, the 2 files have 2");
     put("other.gguf", 0, 2, 2, "a");
     refuse("other.gguf", SP_E_FORMAT, "the name does not end in -00001-of-00002.gguf");
 }

@@ -252,6 +252,31 @@ static void config_must_fit(void **state)
     json_decref(root);
 }
 
+/* first_id -- of a text, after metaspace_first's golden file with this scheme. */
+static int32_t first_id(const char *scheme, const char *text)
+{
+    json_t *root = read_golden("metaspace_first");
+    sp_tokenizer *t = NULL;
+    sp_tokens ids = {0};
+    edit(root, "pre_tokenizer.prepend_scheme", scheme);
+    assert_int_equal(sp_tokenizer_parse(root, NULL, "x.json", &t), SP_OK);
+    assert_int_equal(sp_tokenizer_encode(t, text, strlen(text), 0, &ids), SP_OK);
+    assert_true(ids.n > 0);
+    const int32_t id = ids.v[0];
+    sp_vec_fini(&ids);
+    sp_tokenizer_destroy(t);
+    json_decref(root);
+    return id;
+}
+
+static void a_space_is_put_before_a_text_unless_never(void **state)
+{
+    const int32_t spaced = first_id("\"first\"", "the");
+    assert_int_equal(first_id("\"always\"", "the"), spaced);
+    assert_int_equal(first_id("\"never\"", " the"), spaced);
+    assert_int_not_equal(first_id("\"never\"", "the"), spaced);
+}
+
 /* with_added -- gpt2 with control tokens at the end: the first gets the number *first. */
 static sp_tokenizer *with_added(const char *const *texts, size_t n, json_t *config, int32_t *first)
 {
@@ -430,6 +455,7 @@ int main(void)
         cmocka_unit_test(unknown_steps_are_refused),
         cmocka_unit_test(damage_is_refused),
         cmocka_unit_test(config_must_fit),
+        cmocka_unit_test(a_space_is_put_before_a_text_unless_never),
         cmocka_unit_test(answers_end_where_the_family_ends_a_turn),
         cmocka_unit_test(a_file_of_the_folder_names_the_ends),
         cmocka_unit_test(marks_of_channels_are_text),

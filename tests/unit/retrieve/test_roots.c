@@ -96,15 +96,20 @@ static void other_files_of_all_roots_are_counted(void **state)
     sp_index_stats stats;
     const char *roots[] = {f->docs, other};
     folder_write(f, "a.png", "x");
-    folder_write(f, "../other/b.png", "x");
+    folder_write(f, "../other/b.PNG", "x");
+    folder_write(f, "../other/d.GZI", "x");
+    folder_write(f, "../other/e.gzi", "x");
+    folder_write(f, "../other/f.gzi", "x");
     folder_write(f, "../other/c.gif", "x");
     assert_int_equal(sp_index_build(roots, 2, f->index, &(sp_index_opts){0}, &stats), SP_OK);
-    assert_int_equal(stats.n_other, 3);
-    assert_string_equal(stats.other[0].suffix, ".png");
-    assert_int_equal(stats.other[0].n, 2);
-    assert_string_equal(stats.other[1].suffix, ".gif");
-    assert_int_equal(stats.other[1].n, 1);
-    assert_int_equal(stats.other[2].n, 0);
+    assert_int_equal(stats.n_other, 6);
+    assert_string_equal(stats.other[0].suffix, ".gzi");
+    assert_int_equal(stats.other[0].n, 3);
+    assert_string_equal(stats.other[1].suffix, ".png");
+    assert_int_equal(stats.other[1].n, 2);
+    assert_string_equal(stats.other[2].suffix, ".gif");
+    assert_int_equal(stats.other[2].n, 1);
+    assert_int_equal(stats.other[3].n, 0);
 }
 
 /* assert_kept -- a build with `moved` reads no file again. */
@@ -190,15 +195,31 @@ static void other_sizes_cut_every_root_again(void **state)
     assert_found(f, "docs/a.txt other/b.txt other/b.txt ");
 }
 
+static void folders_of_one_name_are_numbered(void **state)
+{
+    folder *f = *state;
+    char second[256], third[256];
+    snprintf(second, sizeof second, "%s/other/docs", f->root);
+    snprintf(third, sizeof third, "%s/third", f->root);
+    assert_true(mkdir(second, 0755) == 0 && mkdir(third, 0755) == 0);
+    strcat(third, "/docs");
+    assert_int_equal(mkdir(third, 0755), 0);
+    folder_write(f, "../other/docs/a.txt", "Apples.");
+    folder_write(f, "../third/docs/a.txt", "Apples.");
+    assert_built(f, (sp_index_opts){0}, f->docs, second);
+    assert_built(f, (sp_index_opts){.add = true}, third, NULL);
+    assert_found(f, "docs/a.txt docs-2/a.txt docs-3/a.txt ");
+}
+
 static void replace_leaves_the_named_roots(void **state)
 {
     folder *f = *state;
     sp_index_stats stats;
     const char *root = other;
-    assert_built(f, (sp_index_opts){0}, f->docs, NULL);
+    assert_built(f, (sp_index_opts){0}, f->docs, notes);
     assert_int_equal(sp_index_build(&root, 1, f->index, &(sp_index_opts){.replace = true}, &stats),
                      SP_OK);
-    assert_int_equal(stats.n_removed, 1);
+    assert_int_equal(stats.n_removed, 2);
     assert_found(f, "b.txt ");
     assert_string_equal(folder_ask(f, "apples", 9), "");
 }
@@ -257,6 +278,7 @@ int main(void)
         ROOTS_TEST(a_root_that_is_not_named_stays_as_it_is),
         ROOTS_TEST(other_sizes_cut_every_root_again),
         ROOTS_TEST(roots_without_a_document_give_way),
+        ROOTS_TEST(folders_of_one_name_are_numbered),
         ROOTS_TEST(replace_leaves_the_named_roots),
         ROOTS_TEST(a_folder_inside_another_is_refused),
         ROOTS_TEST(bad_calls_are_refused),

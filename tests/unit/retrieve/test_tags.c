@@ -1,6 +1,9 @@
 /* What `.tags` says of the files below it, as an index has it. */
 #include "folder.h"
 
+#include <sqlite3.h>
+
+#include "retrieve/db.h"
 #include "retrieve/pick.h"
 
 static int setup(void **state)
@@ -123,6 +126,12 @@ static void each_root_has_its_own(void **state)
     root = f->docs;
     assert_int_equal(sp_index_build(&root, 1, f->index, &(sp_index_opts){.replace = true}, &stats), SP_OK);
     assert_null(strstr(tags_of(f), "there"));
+    sqlite3 *db;
+    int64_t n;
+    assert_int_equal(sqlite3_open_v2(f->index, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    assert_int_equal(sp_db_number(db, f->index, "SELECT count(*) FROM tags", &n), SP_OK);
+    assert_int_equal(n, 1); /* nothing of the other folder is left */
+    sqlite3_close(db);
 }
 
 /* -- searches among some documents ------------------------------------------------------------ */

@@ -5,13 +5,14 @@
 #include "server/api/tools.h"
 #include "support/check.h"
 
-static srv_tools two_tools(json_t **body)
+static srv_tools some_tools(json_t **body)
 {
     srv_fields f;
     srv_tools t = {0};
     const char *text = "{\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"boats\","
                        "\"parameters\": {\"properties\": {\"port\": {\"type\": \"string\"}}}}},"
-                       "{\"type\": \"function\", \"function\": {\"name\": \"tides\"}}]}";
+                       "{\"type\": \"function\", \"function\": {\"name\": \"tides\"}},"
+                       "{\"type\": \"function\", \"function\": {\"name\": \"tides_at\"}}]}";
     *body = srv_fields_parse(&f, text, strlen(text));
     assert_non_null(*body);
     srv_tools_read(&t, &f);
@@ -61,6 +62,7 @@ static const answer answers[] = {
     /* GLM-4, Functionary */
     {"boats\n{\"n\": 3}", "", {{"boats", "{\"n\": 3}"}}},
     {"boats\n{\"n\": 3}\n>>>tides\n{}", "", {{"boats", "{\"n\": 3}"}, {"tides", "{}"}}},
+    {"tides_at{\"n\": \"a\\\"}b\"}tides{}", "", {{"tides_at", "{\"n\": \"a\\\"}b\"}"}, {"tides", "{}"}}},
     {"boats are here", "boats are here", {{0}}},
     {"boats", "boats", {{0}}},
     {"boat\n{\"n\": 3}", "boat\n{\"n\": 3}", {{0}}},
@@ -149,7 +151,7 @@ static bool is_streamed(const answer *a)
 static void calls_are_found_in_whole_answers(void **state)
 {
     json_t *body;
-    srv_tools t = two_tools(&body);
+    srv_tools t = some_tools(&body);
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
         const answer *a = &answers[i];
         srv_calls c;
@@ -172,7 +174,7 @@ static void calls_are_found_in_whole_answers(void **state)
 static void what_was_text_or_a_call_remains_it(void **state)
 {
     json_t *body;
-    srv_tools t = two_tools(&body);
+    srv_tools t = some_tools(&body);
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
         const char *whole = answers[i].whole;
         size_t n_text = 0, n_calls = 0, n = strlen(whole), n_open = 0, open_at = 0, n_begun = 0;
@@ -238,7 +240,7 @@ static void a_call_that_is_cut_is_open(void **state)
         {"{\"name\": \"bo", NULL, 12, 0},
     };
     json_t *body;
-    srv_tools t = two_tools(&body);
+    srv_tools t = some_tools(&body);
     for (size_t i = 0; i < sizeof cut / sizeof *cut; i++)
         for (int must = 0; must < 2; must++) {
             srv_calls c;
