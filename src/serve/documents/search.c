@@ -253,6 +253,7 @@ static sp_err list_allowed(const view *v, const sp_retrieve_query *q, sp_ids *ou
 typedef struct naming {
     const view *v;
     const sp_retrieve_query *q;
+    bool lost; /* a stage, for want of memory */
 } naming;
 
 /* name_hits -- documents for chunks. */
@@ -263,8 +264,9 @@ static void name_hits(const view *v, sp_hits *h)
 
 static bool on_stage(const sp_hits *best, bool last, void *user)
 {
-    const naming *n = user;
+    naming *n = user;
     sp_hits named = {.v = sp_alloc((size_t)best->n + 1, sizeof *named.v), .n = best->n};
+    n->lost |= !named.v;
     if (!named.v) return false;
     if (best->n) memcpy(named.v, best->v, (size_t)best->n * sizeof *best->v);
     name_hits(n->v, &named);
@@ -278,7 +280,7 @@ static sp_err run(view *v, const sp_retrieve_query *q, sp_hits *out)
 {
     sp_ids allowed = {0};
     sp_hits hits = {0};
-    naming n = {v, q};
+    naming n = {.v = v, .q = q};
     sp_retrieve_query inner = *q;
     const bool filters = q->n_files || q->n_tags;
     if (q->on_stage) inner.on_stage = on_stage;
@@ -286,6 +288,7 @@ static sp_err run(view *v, const sp_retrieve_query *q, sp_hits *out)
     sp_err err = filters ? list_allowed(v, q, &allowed) : SP_OK;
     if (err == SP_OK) err = sp_retriever_search_among(v->retriever, &inner, filters ? &allowed : NULL, &hits);
     sp_vec_fini(&allowed);
+    if (n.lost) return sp_fail_nomem("a search");
     SP_TRY(err);
     name_hits(v, &hits);
     err = sp_hits_copy(&hits, out);

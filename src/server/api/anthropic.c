@@ -228,6 +228,7 @@ static int count(const srv_call *call, srv_fields *f)
     sp_err err = SP_OK;
     srv_tools_read(&tools, f);
     sp_prompt *p = f->failed ? NULL : srv_prompt_chat(call, f, &tools, &documents, &err);
+    if (err != SP_OK) f->err = err;
     int n = p ? sp_prompt_n_tokens(p) : -1;
     sp_prompt_destroy(p);
     srv_documents_fini(&documents);
@@ -247,6 +248,8 @@ srv_sent srv_anthropic_count(srv_call *call)
     if (same) n = count(call, &f);
     json_decref(same);
     json_decref(body);
-    if (n < 0) return srv_dialect_error(call, &srv_anthropic, 400, &f, NULL);
+    const char *code = NULL;
+    const int status = f.err == SP_OK ? 400 : srv_error_status(f.err, &code);
+    if (n < 0) return srv_dialect_error(call, &srv_anthropic, status, &f, code);
     return srv_reply_json(call->connection, 200, json_pack("{s:i}", "input_tokens", n));
 }

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/http/memory.h"
+
 enum { MOST_SOURCES = 5 };
 
 /* -- sentences --------------------------------------------------------------------------------- */
@@ -151,6 +153,7 @@ void srv_citations_add(const srv_job *j, int choice, json_t *to)
     const sp_result *r = srv_job_result(j, choice);
     const srv_documents *d = &j->documents;
     source *v = j->task.reply.citations ? calloc(d->n + 1, sizeof *v) : NULL;
+    if (j->task.reply.citations && !v) srv_memory_lost(); /* the reply is an error */
     if (!v) return;
     json_t *list = json_array();
     const char *echo = srv_job_echo(j, choice);

@@ -120,8 +120,9 @@ bool srv_echo_read(const srv_call *call, const srv_task *t, srv_fields *f, int i
     const json_t *prompt = srv_prompt_item(f, i);
     out->text = text_of(call, prompt);
     if (!out->text) srv_fields_refuse(f, "echo", "out of memory for the echo");
-    if (out->text && t->reply.logprobs && score(call, t, prompt, out) != SP_OK)
-        srv_fields_refuse(f, "echo", "echo: %s", sp_error_detail());
+    if (!out->text || !t->reply.logprobs) return !f->failed;
+    const sp_err err = score(call, t, prompt, out);
+    if (err != SP_OK) srv_fields_fail(f, "echo", "echo", err);
     return !f->failed;
 }
 

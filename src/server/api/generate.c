@@ -406,7 +406,10 @@ static srv_sent run_retrieved(srv_call *call, srv_task *t, srv_fields *f, json_t
     srv_sent sent;
     char *question = srv_prompt_question(call, f, &t->tools);
     a.question = question;
-    if (question) srv_retrieval_search(call, f, question, on_passages, &a, &a.err);
+    if (question)
+        srv_retrieval_search(call, f, question, on_passages, &a, &a.err);
+    else
+        srv_fields_refuse(f, "", "out of memory");
     sp_documents_end_reading(&call->reading);
     free(question);
     if (a.job) count(&a);

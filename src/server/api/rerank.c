@@ -6,6 +6,7 @@
 
 #include "server/api/rank.h"
 #include "server/api/routes.h"
+#include "server/http/memory.h"
 #include "server/http/reply.h"
 
 typedef struct ranking {
@@ -164,6 +165,7 @@ static json_t *rerank_json(const ranking *k, size_t n_top, bool documents)
 {
     json_t *o = frame(k, "rerank"), *results = json_array();
     place *order = calloc(k->r.n, sizeof *order);
+    if (!order) srv_memory_lost(); /* the reply is an error */
     for (size_t i = 0; i < k->r.n && order; i++) order[i] = (place){k->r.scores[i], i};
     if (order) qsort(order, k->r.n, sizeof *order, by_score);
     for (size_t i = 0; i < n_top && i < k->r.n && order; i++) {
@@ -187,7 +189,7 @@ static srv_sent refuse(ranking *k, int status, const char *code)
 /* compute -- NULL body or a failed field is refused; else the reply is made by the caller. */
 static bool compute(ranking *k, srv_sent *sent)
 {
-    if (k->f.failed) return *sent = refuse(k, 400, NULL), false;
+    if (k->f.failed) return *sent = srv_fields_reply(k->call, &k->f), false;
     const srv_verdict v = srv_enter(k->call);
     if (v != SRV_ADMITTED) return *sent = srv_reply_refused(k->call, v), false;
     if (srv_rank(k->call, &k->r, &k->f)) return true;
@@ -207,7 +209,7 @@ srv_sent srv_rerank(srv_call *call)
     ranking k = {.call = call};
     srv_sent sent = MHD_NO;
     k.body = srv_fields_parse(&k.f, call->body, call->n);
-    if (!k.body) return refuse(&k, 400, NULL);
+    if (!k.body) return srv_fields_reply(call, &k.f);
     check_fields(&k);
     read_query(&k);
     const json_int_t n_top = srv_field_int(&k.f, "top_n", SRV_MOST_RANKED, 1, INT32_MAX);
@@ -225,7 +227,7 @@ srv_sent srv_score(srv_call *call)
     ranking k = {.call = call};
     srv_sent sent = MHD_NO;
     k.body = srv_fields_parse(&k.f, call->body, call->n);
-    if (!k.body) return refuse(&k, 400, NULL);
+    if (!k.body) return srv_fields_reply(call, &k.f);
     read_texts(&k);
     call->cache_salt = srv_field_string(&k.f, "cache_salt");
     if (compute(&k, &sent)) sent = srv_reply_json(call->connection, 200, score_json(&k));

@@ -105,6 +105,7 @@ typedef struct telling {
     void *user;
     int64_t ids[SRV_MAX_PASSAGES]; /* as they were told last */
     int n;                         /* -1: nothing was */
+    bool lost;                     /* a stage, for want of memory */
     int64_t from_us, us;           /* when the search began; of the calls */
     srv_ahead_search seen;
 } telling;
@@ -136,6 +137,7 @@ static bool on_stage(const sp_hits *best, bool last, void *user)
 {
     telling *t = user;
     sp_hits sorted = {.v = malloc(((size_t)best->n + 1) * sizeof *best->v), .n = best->n};
+    t->lost |= !sorted.v;
     if (!sorted.v) return false;
     if (best->n) memcpy(sorted.v, best->v, (size_t)best->n * sizeof *best->v);
     if (best->n > 1) qsort(sorted.v, (size_t)sorted.n, sizeof *sorted.v, by_id);
@@ -187,21 +189,21 @@ bool srv_retrieval_search(const srv_call *call, srv_fields *f, const char *quest
                                  .n_stages = n_stages_of(r),
                                  .on_stage = on_stage,
                                  .user = &t};
-    *err = srv_collection_search(call, &r->from, &q, &hits);
+    const sp_err found = srv_collection_search(call, &r->from, &q, &hits);
     r->search_us = srv_now_us() - t.from_us - t.us;
-    if (*err == SP_OK) {
+    if (found == SP_OK) {
         srv_collection_count(call, &r->from, &(sp_hits){.v = hits.v, .n = hits.n < r->k ? hits.n : r->k});
         srv_idle_note(call, &r->from);
     }
     sp_hits_fini(&hits);
-    if (*err == SP_OK) {
+    if (found == SP_OK) {
         srv_ahead_note(r->from.searches, &t.seen, r->search_us);
         return true;
     }
-    if (*err == SP_E_CANCELED)
-        *err = SP_OK; /* the caller knows why */
-    else
-        srv_fields_refuse(f, "collection", "collection: %s", sp_error_detail());
+    if (t.lost) srv_fields_refuse(f, "", "out of memory");
+    if (found == SP_E_CANCELED) return false; /* else the caller knows why */
+    *err = found;
+    srv_fields_refuse(f, "collection", "collection: %s", sp_error_detail());
     return false;
 }
 

@@ -245,15 +245,18 @@ static json_t *nodes_json(const sp_graph_tree *t)
     return list;
 }
 
-/* look_up -- NULL after a library error. */
-static json_t *look_up(const srv_call *call, const char *question, const sp_graph_paths_opts *o)
+/* look_up -- NULL after an error in *f. */
+static json_t *look_up(const srv_call *call, srv_fields *f, const char *question, const sp_graph_paths_opts *o)
 {
     sp_graph_answer found = {0};
     sp_graph_tree tree = {0};
     json_t *out = NULL;
-    if (find(call, question, o, &found, &tree) == SP_OK)
+    const sp_err err = find(call, question, o, &found, &tree);
+    if (err == SP_OK)
         out = json_pack("{s:s, s:o, s:o}", "object", "graph.paths", "paths", paths_json(&found), "nodes",
                         nodes_json(&tree));
+    else
+        srv_fields_fail(f, "query", NULL, err);
     sp_graph_tree_fini(&tree);
     sp_graph_answer_fini(&found);
     return out;
@@ -263,7 +266,7 @@ srv_sent srv_graph(srv_call *call)
 {
     srv_fields f;
     json_t *body = srv_fields_parse(&f, call->body, call->n), *out = NULL;
-    if (!body) return srv_reply_error(call->connection, 400, f.param, NULL, f.why);
+    if (!body) return srv_fields_reply(call, &f);
     const char *query = srv_field_string(&f, "query");
     const sp_graph_paths_opts o = {.style = SP_GRAPH_SENTENCES,
                                    .k = (int)srv_field_int(&f, "top_k", 30, 1, 1000),
@@ -271,10 +274,9 @@ srv_sent srv_graph(srv_call *call)
     if (!query) srv_fields_refuse(&f, "query", "query must be a string");
     srv_fields_only(&f, body, "", "query top_k hops cache_salt");
     if (!call->s->graph.of) srv_fields_refuse(&f, "", "the server has no graph (spolia serve --graph)");
-    if (!f.failed && !(out = look_up(call, query, &o))) srv_fields_refuse(&f, "query", "%s", sp_error_detail());
+    if (!f.failed) out = look_up(call, &f, query, &o);
     json_decref(body);
-    return out ? srv_reply_json(call->connection, 200, out)
-               : srv_reply_error(call->connection, 400, f.param, NULL, f.why);
+    return f.failed ? srv_fields_reply(call, &f) : srv_reply_json(call->connection, 200, out);
 }
 
 /* note -- records the segments added since as those of the document. */
