@@ -3,8 +3,10 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "cli/alloc.h"
 #include "cli/json.h"
 #include "cli/show.h"
 #include "cmd/commands.h"
@@ -23,13 +25,24 @@ static json_t *default_of(const char *help)
     return n > 2 && open[n - 1] == ')' ? json_stringn(open + 1, n - 2) : json_null();
 }
 
+/* text_of -- what is not UTF-8 becomes U+FFFD. */
+static json_t *text_of(const char *text)
+{
+    json_t *whole = json_string(text);
+    if (whole) return whole;
+    char *shown = cli_checked(show_copy(text, 0));
+    whole = json_string(shown);
+    free(shown);
+    return whole;
+}
+
 static json_t *value_of(const opt *o, const opt_origin *origin)
 {
     if (origin->from == OPT_DEFAULT) return json_null();
-    if (o->kind != OPT_LIST) return json_string(origin->text);
+    if (o->kind != OPT_LIST) return text_of(origin->text);
     const opt_list *list = o->dest;
     json_t *all = json_array();
-    for (int i = 0; i < list->n; i++) json_array_append_new(all, json_string(list->v[i]));
+    for (int i = 0; i < list->n; i++) json_array_append_new(all, text_of(list->v[i]));
     return all;
 }
 
@@ -55,12 +68,14 @@ static bool has_row(const json_t *rows, const json_t *row)
 {
     size_t i;
     const json_t *other;
-    json_array_foreach(
-        rows, i,
-        other) if (json_equal(json_object_get(other, "option"), json_object_get(row, "option")) &&
-                   json_equal(json_object_get(other, "line"), json_object_get(row, "line")) &&
-                   json_equal(json_object_get(other, "from"),
-                              json_object_get(row, "from"))) return true;
+    json_array_foreach(rows, i, other)
+    {
+        const json_int_t line = json_integer_value(json_object_get(other, "line")); /* 0: not of the file */
+        if (json_equal(json_object_get(other, "option"), json_object_get(row, "option")) &&
+            json_equal(json_object_get(other, "from"), json_object_get(row, "from")) &&
+            line == json_integer_value(json_object_get(row, "line")))
+            return true;
+    }
     return false;
 }
 
@@ -85,19 +100,28 @@ static void list_options(const opt_usage *usage, const opt *const *tables, void 
 
 /* -- printing ------------------------------------------------------------------------------------- */
 
+/* add -- parts at the end of a text, which moves. */
+static void add(char **text, const char *before, const char *part, const char *after)
+{
+    char *a = cli_join(*text, before), *b = cli_join(a, part);
+    free(*text);
+    *text = cli_join(b, after);
+    free(a);
+    free(b);
+}
+
 static void print_value(const json_t *row)
 {
     const json_t *value = json_object_get(row, "value"),
                  *by_default = json_object_get(row, "default");
-    char text[512] = "";
-    size_t i, n = 0;
+    char *text = cli_copy("");
+    size_t i;
     const json_t *one;
-    if (json_is_string(value)) snprintf(text, sizeof text, "%s", json_string_value(value));
-    json_array_foreach(value, i, one) if (n < sizeof text) n +=
-        (size_t)snprintf(text + n, sizeof text - n, "%s%s", i ? ", " : "", json_string_value(one));
-    if (json_is_null(value) && json_is_string(by_default))
-        snprintf(text, sizeof text, "(%s)", json_string_value(by_default));
+    if (json_is_string(value)) add(&text, "", json_string_value(value), "");
+    json_array_foreach(value, i, one) add(&text, i ? ", " : "", json_string_value(one), "");
+    if (json_is_null(value) && json_is_string(by_default)) add(&text, "(", json_string_value(by_default), ")");
     show_line(stdout, *text ? text : "-", show_columns(text) < 36 ? 36 : 0);
+    free(text);
 }
 
 static void print_row(const json_t *row)

@@ -32,6 +32,7 @@ static int measure(sp_context *c, const int32_t *ids, size_t n, bool as_json)
 {
     size_t window = (size_t)sp_context_describe(c).n_ctx, step = window / 2;
     tally t = {0};
+    if (window < 2) return cli_fail_with("perplexity: a context of 1 token predicts none; give at least -c 2");
     if (n < 2) return cli_fail_with("perplexity: the text has %zu tokens; it needs at least 2", n);
     for (size_t from = 0; from + 1 < n; from += step) {
         t.ids = ids + from;

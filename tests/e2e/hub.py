@@ -4,6 +4,7 @@ import http.server
 import json
 import re
 import threading
+import urllib.parse
 
 
 def git_id(data):
@@ -20,10 +21,14 @@ class Hub:
     lie       {path: bytes} sent in place of what is listed
     commit    of every repository
     meanwhile called once, before the next answer with bytes
+    refusal   the status of every list and redirection
+    listed    {path: fields} put into its entry of a list
+    answer    bytes sent in place of every list
     """
     def __init__(self, repos):
         self.repos, self.token, self.cut, self.statuses, self.ranges, self.lie = repos, None, [], [], True, {}
         self.commit, self.meanwhile = "c0ffee" + 34 * "0", None
+        self.refusal, self.listed, self.answer = None, {}, None
         self.seen = []  # (server, path, authorization, range)
         self.bytes = self.start("bytes")
         self.api = self.start("api")
@@ -62,6 +67,8 @@ class Hub:
     def api_get(self, h):
         if self.token and h.headers.get("Authorization") != f"Bearer {self.token}":
             return self.send(h, 401, b'{"error":"Access to this model is restricted"}')
+        if self.refusal:
+            return self.send(h, self.refusal, b"no")
         listing = re.fullmatch(r"/api/models/([^/]+/[^/]+)/revision/([^?]+)\?blobs=true", h.path)
         file = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", h.path)
         repo = self.repos.get((listing or file or {1: None})[1])
@@ -74,8 +81,8 @@ class Hub:
             entry = {"rfilename": path, "size": len(data), "blobId": git_id(data)}
             if path.endswith((".gguf", ".safetensors")):
                 entry["lfs"] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 135}
-            siblings.append(entry)
-        self.send(h, 200, json.dumps({"sha": self.commit, "siblings": siblings}).encode())
+            siblings.append(entry | self.listed.get(path, {}))
+        self.send(h, 200, self.answer or json.dumps({"sha": self.commit, "siblings": siblings}).encode())
 
     def bytes_get(self, h):
         meanwhile, self.meanwhile = self.meanwhile, None
@@ -84,7 +91,7 @@ class Hub:
         passing = self.statuses.pop(0) if self.statuses else None
         if passing:
             return self.send(h, passing, b"try later")
-        org, repo, path = h.path[1:].split("/", 2)
+        org, repo, path = urllib.parse.unquote(h.path[1:]).split("/", 2)
         data, status, begin = self.lie.get(path, self.repos[f"{org}/{repo}"][path]), 200, 0
         wanted = re.fullmatch(r"bytes=(\d+)-", h.headers.get("Range", ""))
         if wanted and self.ranges:

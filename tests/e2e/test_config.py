@@ -46,6 +46,25 @@ def test_line_over_environment_over_section_over_all(config):
     assert settings("ask", "--config", path)["predict"]["value"] == "1"
 
 
+def listed(*arguments, **env):
+    """What is set, of all commands: (option, value, line)."""
+    others = {k: v for k, v in os.environ.items() if not k.startswith("SPOLIA_ARG_")}
+    done = subprocess.run([PROGRAM, "config", "--json", *map(str, arguments)], env={**others, **env},
+                          capture_output=True, text=True)
+    return [(s["option"], s["value"], s.get("line")) for s in json.loads(done.stdout)["settings"]]
+
+
+def test_a_setting_of_several_commands_is_listed_once(config):
+    path = config("[spolia]\nsystem = here\n[run]\npredict = 2\n[ask]\npredict = 3\n")
+    assert sorted(listed("--config", path)) == [("predict", "2", 4), ("predict", "3", 6), ("system", "here", 2)]
+    path = config("")
+    assert listed("--config", path, SPOLIA_ARG_SYSTEM="a", SPOLIA_ARG_PREDICT="1") == [("system", "a", None), ("predict", "1", None)]
+    assert listed("--config", path, SPOLIA_ARG_SYSTEM="\udcff.") == [("system", "\ufffd.", None)]  # not UTF-8
+    long = "x" * 2000
+    assert f" {long} SPOLIA_ARG_SYSTEM\n" in subprocess.run([PROGRAM, "config", "--config", path], capture_output=True, text=True,
+                                                          env={**os.environ, "SPOLIA_ARG_SYSTEM": long}).stdout
+
+
 def test_the_file_reaches_the_command(config):
     words = ["run", "-p", "The harbour", "-q"]
     path = config(f"[spolia]\nmodel = {MODEL}\n[run]\npredict = 3\n[ask]\npredict = 9\n")

@@ -206,6 +206,9 @@ def test_perplexity(make_model, tmp_path):
     want = perplexity(forward(load(model), tokens, kv="f16").logits, tokens)
     assert answer["perplexity"] == pytest.approx(want, rel=1e-4)
     assert answer["n_tokens"] == len(tokens) - 1
+    short = json.loads(succeed("perplexity", "-m", model, "-f", file, "--json", "-c", "32"))  # every token but the first, once
+    assert short["n_tokens"] == len(tokens) - 1 and short["perplexity"] != answer["perplexity"]
+    refuse("perplexity", "-m", model, "-f", file, "-c", "1", naming=["context of 1 token"])
 
 
 def test_greedy_text_follows_the_logits(make_model):

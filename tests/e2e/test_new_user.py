@@ -54,5 +54,7 @@ def test_three_commands_from_a_folder_to_answers_with_sources(folder, tmp_path):
     english = shell('spolia ask -m $M --index papers.db "Larbar has which flag colour?"')
     assert english.stdout.strip() == "purple"
     assert "larbar.pdf" in english.stderr.split("[2]")[0]
+    assert "(larbar.pdf page 1, " in shell('spolia search -i papers.db "Larbar flag"').stdout
+    assert "larbar.pdf:p1" in english.stderr
     chinese = shell('spolia ask -m $M --index papers.db "咖啡的产地是哪里？"')
     assert "咖啡.txt" in chinese.stderr.split("[2]")[0], chinese.stderr

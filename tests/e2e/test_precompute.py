@@ -292,6 +292,7 @@ def test_size_is_known_before(docs, tmp_path):
     assert 0 < store["bytes"] <= store["bytes_expected"] < 7 << 20
     assert " tokens take " in done.stderr and " are free" in done.stderr
     assert "0 bytes of it new" in run(*options).stderr
+    refuse(*options, "-q", "--store-max", f"{store['bytes_expected'] // 1024 + 1}K", naming=["--store-max", "nothing was"])  # no room to move
     refuse(*options, "--store-max", "much", naming=["--store-max", "much", "SIZE"], code=2)
 
 

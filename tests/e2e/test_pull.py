@@ -41,7 +41,8 @@ def hub(make_model, parts):
              "org/types": {f"x-{t}.gguf": b"small" for t in ("F16", "Q4_0", "Q4_K_M", "Q8_0")},
              "org/others": {"x-Q3_K_S.gguf": b"small", "x-Q2_K.gguf": b"small"},
              "org/folder": {p.name: p.read_bytes() for p in folder.iterdir()} | {
-                 "pytorch_model.bin": b"old", "consolidated.safetensors": b"old", "onnx/config.json": b"{}", "chat_template.jinja": b"x"},
+                 "empty.json": b"", "pytorch_model.bin": b"old" * 100_000, "consolidated.safetensors": b"old", "onnx/config.json": b"{}", "chat_template.jinja": b"x"},
+             "org/names": {"gr\u00f6\u00dfe 2.gguf": MODEL},
              "org/nothing": {"README.md": b"text"},
              "org/split": parts | {"big-Q4_0.gguf": MODEL},
              "org/lacks": dict(list(parts.items())[:-1]),
@@ -90,8 +91,11 @@ def test_one_of_several_types_is_chosen_or_asked_for(hub, user):
 
 
 def test_folders_of_safetensors(hub, user):
-    path = succeed("pull", "org/folder").strip()
-    assert {p.rsplit("/", 1)[1] for p in downloads(hub)} == {p.name for p in os.scandir(path)}
+    said = subprocess.run([PROGRAM, "pull", "org/folder"], capture_output=True, text=True)
+    path = said.stdout.strip()
+    n_bytes = sum(p.stat().st_size for p in os.scandir(path))
+    assert said.stderr.startswith(f"spolia: org/folder from {hub.url}: {n_bytes / 1024:.0f} KiB\n"), said.stderr
+    assert {p.rsplit("/", 1)[1] for p in downloads(hub)} | {"empty.json"} == {p.name for p in os.scandir(path)}
     assert {"config.json", "chat_template.jinja"} <= set(os.listdir(path))
     assert not {"pytorch_model.bin", "consolidated.safetensors", "onnx"} & set(os.listdir(path))
     succeed("logits", "-m", "hf:org/folder", "--tokens", "1,2,3", "--json")
@@ -235,8 +239,24 @@ def test_other_bytes_are_refused(hub, user):
     hub.lie["only.gguf"] = MODEL + 9_000_000 * b"?"
     refuse("pull", "-q", "org/one", naming=["more than"])
     hub.lie = {"config.json": b"{}" + hub.repos["org/folder"]["config.json"][2:]}
-    refuse("pull", "-q", "org/folder", naming=["config.json", "Git id"])
+    for lfs in ({}, {"lfs": None}):  # both say that it is not kept apart
+        hub.listed["config.json"] = lfs
+        refuse("pull", "-q", "org/folder", naming=["config.json", "Git id"])
     assert not list(user.rglob("*.gguf")) and not list(user.rglob("config.json"))
+
+
+def test_a_hub_that_says_less(hub, user):
+    hub.listed["only.gguf"] = {"lfs": {"size": len(MODEL)}, "blobId": 40 * "0"}  # no hash; the id is that of a pointer
+    assert open(succeed("pull", "org/one").strip(), "rb").read() == MODEL
+    hub.answer = b"{}"
+    refuse("pull", "-q", "org/types", naming=["field sha is missing"])
+    hub.answer = json.dumps({"sha": hub.commit}).encode()
+    refuse("pull", "-q", "org/types", naming=["field siblings is missing"])
+
+
+def test_names_of_any_letters(hub, user):
+    assert open(succeed("pull", "org/names").strip(), "rb").read() == MODEL
+    assert downloads(hub) == ["/org/names/gr%C3%B6%C3%9Fe%202.gguf"]
 
 
 def test_two_at_a_time(hub, user):
@@ -265,13 +285,15 @@ def test_an_interrupted_download_is_kept(hub, user):
 
 def test_tokens_go_to_the_hub_alone(hub, user, monkeypatch):
     hub.token = "secret"
-    refuse("pull", "-q", "org/one", naming=["401", "HF_TOKEN", "gated"])
+    refuse("pull", "-q", "org/one", naming=["401", "set HF_TOKEN to a token", "gated"])
     monkeypatch.setenv("HF_TOKEN", "wrong")
-    refuse("pull", "-q", "org/one", naming=["401", "accept its terms"])
+    refuse("pull", "-q", "org/one", naming=["401", "as the user of HF_TOKEN"])
     monkeypatch.setenv("HF_TOKEN", "secret")
     hub.seen.clear()
     succeed("pull", "org/one")
     assert {(server, said) for server, _, said, _ in hub.seen} == {("api", "Bearer secret"), ("bytes", None)}
+    hub.refusal = 403  # as to a user who has not accepted the terms
+    refuse("pull", "-q", "org/types", naming=["status 403", "accept its terms"])
 
 
 @pytest.mark.parametrize("name, naming", [
@@ -323,6 +345,7 @@ def test_files_that_are_cut_short(tmp_path, make_model):
 @pytest.mark.parametrize("given, naming", [
     ("https://huggingface.co/org/name", ["not a URL", "hf:org/name"]),
     ("https://huggingface.co/org/name/blob/main/x.gguf", ["not a URL", "hf:org/name"]),
+    ("https://huggingface.co/org/name?not-for-all", ["not a URL", "try -m hf:org/name"]),
     ("http://host", ["not a URL", "hf:ORG/REPO"]), ("org/name", ["no such file", "-m hf:org/name"]),
     ("missing.gguf", ["missing.gguf", "no such file", "spolia pull"]), ("hf:name", ["hf:ORG/REPO"]),
     ("hf:", ["hf:ORG/REPO"])])
@@ -345,4 +368,6 @@ def refuse_json(*command):
 def test_a_folder_of_gguf_files(tmp_path):
     (tmp_path / "x.gguf").write_bytes(MODEL)
     refuse("run", "-m", tmp_path, "-p", "x", naming=[f"-m {tmp_path}/x.gguf"])
+    (tmp_path / "config.json").write_text("{}")
+    refuse("run", "-m", tmp_path, "-p", "x", naming=["config.json: "])  # a model in its own right
     refuse("run", "-m", tmp_path / "x.gguf/y", "-p", "x", naming=["no such file", "spolia pull"])

@@ -64,7 +64,7 @@ static void read_file(const json_t *item, hub_list *l)
                     .size = json_is_integer(size) ? json_integer_value(size) : -1};
     if (is_hex(sha, 64))
         memcpy(f->hash, sha, 65);
-    else if (!lfs && is_hex(blob, 40))
+    else if (!json_is_object(lfs) && is_hex(blob, 40)) /* else it is the id of a pointer */
         memcpy(f->hash, blob, 41);
 }
 

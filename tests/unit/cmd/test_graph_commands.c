@@ -82,7 +82,7 @@ static const char *import(void)
 
 static const char questions[] =
     "{\"question\": \"who directed Heat\", \"answers\": [\"michael mann\", \"Nobody\"], \"hops\": 1}\n\n"
-    "{\"question\": \"who wrote the films of Michael Mann\", \"answers\": [\"Al Pacino\"], \"hops\": 2}\n"
+    "{\"question\": \"who wrote the films of Michael Mann\", \"answers\": [\"Al Pacino\", \"Heat\"], \"hops\": 2}\n"
     "{\"question\": \"what?\", \"answers\": [\"x\"], \"hops\": 2}\n";
 
 static void answers_on_paths_are_counted(void **state)
