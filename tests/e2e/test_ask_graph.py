@@ -47,6 +47,8 @@ def test_shifted_trees_are_found_at_other_positions(graph):
     assert sum(t["reused"] for t in first["trees"]) == 0
     assert all(t["reused"] == t["tokens"] > 0 for t in second["trees"])
     assert [t["entity"] for t in first["trees"]] == [t["entity"] for t in second["trees"]][::-1]
+    exact = ask(graph, ["who wrote The Insider and Heat"], "--paths", "50")[0]
+    assert exact["text"] != second["text"]  # its trees begin at the same position
     assert "--tree" in refuse("ask", "-m", MODEL, "--graph", graph, "--tree", "bent", "who", code=2)
 
 

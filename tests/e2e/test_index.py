@@ -151,6 +151,21 @@ def test_an_older_index_says_how_to_rebuild_it(docs, tmp_path):
     assert search(index, "apples")
 
 
+def test_a_list_of_questions_that_is_wrong_is_said_once(docs, tmp_path):
+    succeed("index", docs, "-o", tmp_path / "i.db", "-q")
+    like = "search", "-i", tmp_path / "i.db", "--like", "1", "--similar", "together", "--asked", tmp_path / "asked"
+    refuse(*like, naming=["asked", "No such file"])
+    (tmp_path / "asked").write_text('{"text": "apples"}\n')
+    refuse(*like, naming=["asked:1", '"question"'])
+
+
+def test_an_overlap_is_shorter_than_a_chunk(docs, tmp_path):
+    start = "index", docs, "-o", tmp_path / "i.db", "-q"
+    refuse(*start, "--chunk-words", "9", "--overlap-words", "9", naming=["--overlap-words less"], code=2)
+    refuse(*start, "--overlap-words", "150", naming=["--overlap-words less"], code=2)  # the default size
+    succeed(*start, "--chunk-words", "9", "--overlap-words", "8")
+
+
 @pytest.mark.parametrize("option", [("--system", "Be brief."), ("-m", ROOT / "demo/model.gguf"), ("--fuse", 3), ("-t", 2), ("--store", "x")])
 def test_options_of_precomputing_need_it(docs, tmp_path, monkeypatch, option):
     name = {"-m": "--model", "-t": "--threads"}.get(option[0], option[0])

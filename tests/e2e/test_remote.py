@@ -235,6 +235,17 @@ def test_a_key_that_is_too_short_is_named(tmp_path):
            naming=[tmp_path / "key", "16 to 64"])
 
 
+def test_passwords_are_not_shown():
+    r = Redis(password="s3cret")
+    try:
+        name = r.url.removeprefix("redis://")
+        for form in ((), ("--json",)):
+            said = succeed("cache", "list", "--remote", f"redis://:s3cret@{name}", *form)
+            assert name in said and "s3cret" not in said
+    finally:
+        r.stop()
+
+
 def test_without_a_server_everything_works():
     s = Server("--reuse", "full", "--remote", "redis://127.0.0.1:1")
     assert sources(ask(s, "Velm")) == ["never seen"] and sources(ask(s, "Velm")) == ["memory"]

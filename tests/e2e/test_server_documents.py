@@ -210,7 +210,8 @@ def test_search(start):
     assert found(documents=1000 * ["east"]) == ["east"] and found(documents=["nobody"]) == [] and found(cache_salt="x") == [] and found(query="zeppelin") == []
     for q, param in (({}, "query"), ({"query": 1}, "query"), ({"query": "a", "top_k": 0}, "top_k"),
                      ({"query": "a", "documents": "north"}, "documents"), ({"query": "a", "documents": [1]}, "documents"),
-                     ({"query": "a", "documents": 1001 * ["east"]}, "documents")):
+                     ({"query": "a", "documents": 1001 * ["east"]}, "documents"), ({"query": "a", "by": "vectors"}, "by"),
+                     ({"query": "a", "by": "magic"}, "by")):
         status, o = send(server, "POST", "/v1/search", q)
         assert status == 400 and o["error"]["param"] == param, o
     answer = ask(server, documents=[{k: h[k] for k in ("title", "text")} for h in
@@ -468,6 +469,7 @@ def test_a_graph(start, tmp_path):
     assert same["documents"][0]["reused"] == same["documents"][0]["tokens"]  # what the graph gave is what a client can send
     near = send(s, "POST", "/v1/graph", {"query": "Velm", "hops": 1, "top_k": 1})[1]["paths"]
     assert len(near) == 1 and len(near[0]) == 3
+    assert send(s, "POST", "/v1/graph", {"query": "Velm", "hops": 8})[0] == 200
     assert send(s, "POST", "/v1/graph", {"query": "Nobody"})[1] == {"object": "graph.paths", "paths": [], "nodes": []}
     for bad, param in (({}, "query"), ({"query": 1}, "query"), ({"query": "a", "hops": 9}, "hops"), ({"query": "a", "top_k": 0}, "top_k")):
         status, error = send(s, "POST", "/v1/graph", bad)

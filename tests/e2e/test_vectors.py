@@ -67,6 +67,13 @@ def test_the_nearest_are_found(kind, tiny, docs, tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_an_index_may_have_a_single_chunk(kind, tiny, tmp_path):
+    (tmp_path / "one.txt").write_text(passage(1))
+    assert build(tiny, tmp_path / "i.db", tmp_path / "one.txt", kind=kind)["embedded"] == 1
+    assert [h["id"] for h in search(tmp_path / "i.db", "stone", "--embedding", tiny, "--by", "vectors")] == [1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_only_what_changed_is_computed(kind, tiny, docs, tmp_path):
     home, index, fresh = tmp_path / "docs", tmp_path / "i.db", tmp_path / "fresh.db"
     shutil.copytree(docs, home)
