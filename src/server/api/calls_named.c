@@ -145,18 +145,46 @@ static bool take_until(cli_view *v, const char *end, cli_view *out)
     return true;
 }
 
-/* value_of -- a text where the function's schema has a text, else JSON, or a text if it is none. */
+static bool is_text(const json_t *value, const char *text)
+{
+    return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
+}
+
+/* allows -- whether a value of this type may have the schema; one without types has them all. */
+static bool allows(const json_t *schema, const char *type)
+{
+    const json_t *types = json_object_get(schema, "type"), *one;
+    const json_t *any[] = {json_object_get(schema, "anyOf"), json_object_get(schema, "oneOf")};
+    size_t i;
+    if (json_is_string(types)) return is_text(types, type);
+    json_array_foreach(types, i, one) if (is_text(one, type)) return true;
+    for (int k = 0; k < 2 && !types; k++)
+        json_array_foreach(any[k], i, one) if (allows(one, type)) return true;
+    return !types && !any[0] && !any[1];
+}
+
+static bool fits(const json_t *schema, const json_t *value)
+{
+    static const char *const types[] = {
+        [JSON_OBJECT] = "object", [JSON_ARRAY] = "array",  [JSON_STRING] = "string", [JSON_INTEGER] = "integer",
+        [JSON_REAL] = "number",   [JSON_TRUE] = "boolean", [JSON_FALSE] = "boolean", [JSON_NULL] = "null"};
+    return allows(schema, types[json_typeof(value)]) || (json_is_integer(value) && allows(schema, "number"));
+}
+
+/* value_of -- JSON; a text if it is none, or if the function's schema has a text and not such a value: 90210 for
+ * {"type": ["string", "null"]} is "90210", and null is null. */
 static json_t *value_of(const json_t *function, const char *key, cli_view text)
 {
-    const json_t *properties =
-        json_object_get(json_object_get(function, "parameters"), "properties");
-    const char *type = json_string_value(json_object_get(json_object_get(properties, key), "type"));
+    const json_t *properties = json_object_get(json_object_get(function, "parameters"), "properties");
+    const json_t *schema = json_object_get(properties, key);
     json_t *value = NULL;
     if (text.n && *text.s == '\n') cli_view_skip(&text, 1);
     if (text.n && text.s[text.n - 1] == '\n') text.n--;
-    if (!type || strcmp(type, "string") != 0)
+    if (!is_text(json_object_get(schema, "type"), "string"))
         value = json_loadb(text.s, text.n, JSON_DECODE_ANY, NULL);
-    return value ? value : json_stringn(text.s, text.n);
+    if (value && (fits(schema, value) || !allows(schema, "string"))) return value;
+    json_decref(value);
+    return json_stringn(text.s, text.n);
 }
 
 static bool set_value(json_t *arguments, const json_t *function, cli_view key, cli_view value)

@@ -10,7 +10,9 @@ static srv_tools some_tools(json_t **body)
     srv_fields f;
     srv_tools t = {0};
     const char *text = "{\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"boats\","
-                       "\"parameters\": {\"properties\": {\"port\": {\"type\": \"string\"}}}}},"
+                       "\"parameters\": {\"properties\": {\"port\": {\"type\": \"string\"},"
+                       "\"code\": {\"type\": [\"string\", \"null\"]}, \"size\": {\"anyOf\": [{\"type\": \"string\"}, "
+                       "{\"type\": \"number\"}]}, \"list\": {\"oneOf\": [{\"type\": \"array\"}]}}}}},"
                        "{\"type\": \"function\", \"function\": {\"name\": \"tides\"}},"
                        "{\"type\": \"function\", \"function\": {\"name\": \"tides_at\"}}]}";
     *body = srv_fields_parse(&f, text, strlen(text));
@@ -88,6 +90,11 @@ static const answer answers[] = {
     {"<tool_call>\n<function=tides>\n</function>\n</tool_call>\n<function=boats><parameter=n>x<y</parameter></fu"
      "nction>", "",
      {{"tides", "{}"}, {"boats", "{\"n\": \"x<y\"}"}}},
+    {"<function=boats>\n<parameter=code>\n90210\n</parameter>\n<parameter=size>7</parameter>\n<parameter=list>8</"
+     "parameter>\n</function><function=boats><parameter=code>null</parameter><parameter=size>true</parameter>"
+     "</function>", "",
+     {{"boats", "{\"code\": \"90210\", \"size\": 7, \"list\": 8}"},
+      {"boats", "{\"code\": null, \"size\": \"true\"}"}}},
     {"<tool_call>\n<function=boats>\n<parameter=n>\n3", "<tool_call>\n<function=boats>\n<parameter=n>\n3", {{0}}},
     {"<tool_call>\n<function=boats>\n<parameter=>\n3</parameter></function>",
      "<tool_call>\n<function=boats>\n<parameter=>\n3</parameter></function>", {{0}}},
