@@ -41,7 +41,7 @@ def test_a_head_may_have_256_elements(tmp_path):
     refuse("embed", "-m", folder, "a", naming=["257 elements in 1 heads", "256"])
 
 
-@pytest.mark.parametrize("pooling, number", [("mean_tokens", 1), ("cls_token", 2)])
+@pytest.mark.parametrize("pooling, number", [("mean_tokens", 1), ("cls_token", 2), ("mean_tokens", None)])
 def test_a_gguf_file_is_the_folder(pooling, number, tmp_path):
     folder = encoder.write_folder(tmp_path / "m", pooling=pooling)
     file = encoder.write_gguf(tmp_path / "m.gguf", pooling=number)

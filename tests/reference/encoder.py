@@ -161,7 +161,7 @@ def gguf_name(name):
 
 
 def write_gguf(path, config=TINY, pooling=1, seed=0, kind="f32"):
-    """A GGUF file as llama.cpp's converter writes it: U+2581 before pieces that begin a word."""
+    """A GGUF file as llama.cpp's converter writes it: U+2581 before pieces that begin a word. pooling None: not named."""
     tokens = [t if t in SPECIAL else t[2:] if t.startswith("##") else "\u2581" + t for t in vocabulary()]
     meta = {"general.architecture": "bert", "bert.block_count": config["num_hidden_layers"],
             "bert.context_length": config["max_position_embeddings"], "bert.embedding_length": config["hidden_size"],
@@ -172,6 +172,8 @@ def write_gguf(path, config=TINY, pooling=1, seed=0, kind="f32"):
             "tokenizer.ggml.token_type": [3 if t in SPECIAL else 1 for t in vocabulary()],
             "tokenizer.ggml.token_type_count": config["type_vocab_size"], "tokenizer.ggml.unknown_token_id": 1,
             "tokenizer.ggml.cls_token_id": 2, "tokenizer.ggml.seperator_token_id": 3, "tokenizer.ggml.padding_token_id": 0}
+    if pooling is None:
+        del meta["bert.pooling_type"]
     tensors = [from_array(gguf_name(n), kind if x.ndim == 2 else "f32", x) for n, x in random_tensors(config, seed).items()]
     gguf_writer.write(path, meta, tensors)
     return path
