@@ -7,7 +7,9 @@ steps of its type that is rounded the other way. With quantized weights, kernels
 activations: to 16 bits beside weights of 8 bits where there is no VNNI, else to 8.
 """
 import json
+import shutil
 
+import gguf
 import numpy as np
 import pytest
 import cpus
@@ -184,6 +186,15 @@ def test_json_has_the_best_log_probabilities(make_model, tmp_path):
         assert [entry["id"] for entry in listed] == np.argsort(-row)[:10].tolist()
         np.testing.assert_allclose([entry["logprob"] for entry in listed], -np.sort(-row)[:10],
                                    atol=1e-4)
+
+
+def test_equal_logits_are_listed_by_id(make_model, tmp_path):
+    model = shutil.copy(make_model("tiny-llama-mha"), tmp_path / "m.gguf")  # its output rows are its embeddings
+    rows = next(t.data for t in gguf.GGUFReader(model, "r+").tensors if t.name == "token_embd.weight")
+    rows[:] = rows[0]
+    rows.flush()
+    answer = json.loads(succeed("logits", "-m", model, "--tokens", "5", "--json", "--cpu", "ref"))
+    assert [entry["id"] for entry in answer["logprobs"][0]] == list(range(10))
 
 
 def test_a_text_is_its_tokens(make_model, tmp_path):
