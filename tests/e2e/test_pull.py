@@ -366,7 +366,8 @@ def refuse_json(*command):
 
 
 def test_a_folder_of_gguf_files(tmp_path):
-    (tmp_path / "x.gguf").write_bytes(MODEL)
+    for name in ("z-00002-of-00002.gguf", "z.gguf", "y-00002-of-00002.gguf", "x.gguf", "mmproj-x.gguf", "x-00002-of-00002.gguf"):
+        (tmp_path / name).write_bytes(MODEL)  # the first by name that is a model
     refuse("run", "-m", tmp_path, "-p", "x", naming=[f"-m {tmp_path}/x.gguf"])
     (tmp_path / "config.json").write_text("{}")
     refuse("run", "-m", tmp_path, "-p", "x", naming=["config.json: "])  # a model in its own right

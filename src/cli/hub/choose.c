@@ -30,11 +30,10 @@ static int split_of(const char *path, int *part)
     return sscanf(at, "-%5d-of-%5d.gguf%n", part, &n, &end) == 2 && end == SPLIT_END && n > 1 ? n : 0;
 }
 
-/* is_gguf -- a whole model, or the first part of one. */
-static bool is_gguf(const hub_file *f)
+bool hub_is_gguf(const char *path)
 {
     int part;
-    return ends_with(f->path, ".gguf") && !strcasestr(f->path, "mmproj") && (!split_of(f->path, &part) || part == 1);
+    return ends_with(path, ".gguf") && !strcasestr(path, "mmproj") && (!split_of(path, &part) || part == 1);
 }
 
 /* is_word -- whether a name has the type as a word of its own: Q4_K is none in Q4_K_M. */
@@ -53,14 +52,14 @@ static void list_types(const hub_list *l, char *out, size_t size)
 {
     size_t n = 0;
     for (size_t i = 0; i < l->n && n < size; i++)
-        if (is_gguf(&l->v[i]))
+        if (hub_is_gguf(l->v[i].path))
             n += (size_t)snprintf(out + n, size - n, "%s%s", n ? ", " : "", l->v[i].path);
 }
 
 static hub_file *find_type(const hub_list *l, const char *type)
 {
     for (size_t i = 0; i < l->n; i++)
-        if (is_gguf(&l->v[i]) && is_word(l->v[i].path, type)) return &l->v[i];
+        if (hub_is_gguf(l->v[i].path) && is_word(l->v[i].path, type)) return &l->v[i];
     return NULL;
 }
 
@@ -87,7 +86,7 @@ static bool choose_gguf(const hub_name *name, hub_list *l, int n_ggufs, const hu
     for (size_t i = 0; !*name->quant && !f && i < sizeof preferred / sizeof *preferred; i++)
         f = find_type(l, preferred[i]);
     for (size_t i = 0; !*name->quant && !f && n_ggufs == 1 && i < l->n; i++)
-        if (is_gguf(&l->v[i])) f = &l->v[i];
+        if (hub_is_gguf(l->v[i].path)) f = &l->v[i];
     char types[700] = "";
     list_types(l, types, sizeof types);
     if (!f && *name->quant)
@@ -140,6 +139,6 @@ bool hub_choose(const hub_name *name, hub_list *l, const hub_file **file)
 {
     int n_ggufs = 0;
     *file = NULL;
-    for (size_t i = 0; i < l->n; i++) n_ggufs += is_gguf(&l->v[i]);
+    for (size_t i = 0; i < l->n; i++) n_ggufs += hub_is_gguf(l->v[i].path);
     return n_ggufs ? choose_gguf(name, l, n_ggufs, file) : choose_folder(name, l);
 }

@@ -8,7 +8,7 @@
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
-#include "cli/hub/hub.h"
+#include "cli/hub/hub_int.h"
 
 #define POINTER "version https://git-lfs.github.com/spec/"
 
@@ -46,7 +46,7 @@ static bool check_folder(const char *path)
     for (struct dirent *e; dir && good && (e = readdir(dir));) {
         char *inside = cli_join(path, "/"), *file = cli_join(inside, e->d_name);
         config |= strcmp(e->d_name, "config.json") == 0;
-        if (ends_with(e->d_name, ".gguf") && !*gguf) snprintf(gguf, sizeof gguf, "%s", file);
+        if (hub_is_gguf(e->d_name) && (!*gguf || strcmp(file, gguf) < 0)) snprintf(gguf, sizeof gguf, "%s", file);
         if (ends_with(e->d_name, ".safetensors") && is_pointer(file)) good = fail_pointer(file);
         free(file);
         free(inside);

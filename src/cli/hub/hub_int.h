@@ -37,6 +37,9 @@ typedef struct hub_list {
 bool hub_list_read(hub_site *s, const char *repo, const char *revision, hub_list *out);
 void hub_list_fini(hub_list *l);
 
+/* hub_is_gguf -- whether a file is a whole model, or the first part of one. */
+bool hub_is_gguf(const char *path);
+
 /* hub_choose -- marks the files of the model. *file: the GGUF file to open, the first of a split model; NULL: a
  * folder. */
 bool hub_choose(const hub_name *name, hub_list *l, const hub_file **file);
