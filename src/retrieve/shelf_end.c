@@ -28,7 +28,7 @@ static sp_err read_rows(sp_shelf *s, const char *tenant, sp_doomed *out)
                             "SELECT row FROM documents WHERE doomed = 1 AND (?1 IS NULL OR tenant = ?1)"
                             " ORDER BY row",
                             &q));
-    if (tenant) sqlite3_bind_text(q, 1, tenant, -1, SQLITE_TRANSIENT);
+    if (tenant) sp_shelf_bind_text(q, 1, tenant);
     sp_err err = SP_OK;
     int rc = SQLITE_DONE;
     while (err == SP_OK && (rc = sqlite3_step(q)) == SQLITE_ROW) {

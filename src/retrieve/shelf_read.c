@@ -54,8 +54,9 @@ static sp_err bind_scope(sqlite3_stmt *q, const sp_shelf_query *query)
     if (query->id || !*collection) return sp_shelf_bind_text(q, 3, query->id ? query->id : given), SP_OK;
     sp_err err = sp_bytes_addf(&after, "%s/%s", collection, given);
     if (err == SP_OK) err = sp_bytes_addf(&end, "%s%c", collection, '/' + 1);
-    if (err == SP_OK) sqlite3_bind_text(q, 3, after.v, (int)after.n, SQLITE_TRANSIENT);
-    if (err == SP_OK) sqlite3_bind_text(q, 5, end.v, (int)end.n, SQLITE_TRANSIENT);
+    if (err == SP_OK && (sqlite3_bind_text(q, 3, after.v, (int)after.n, SQLITE_TRANSIENT) != SQLITE_OK ||
+                         sqlite3_bind_text(q, 5, end.v, (int)end.n, SQLITE_TRANSIENT) != SQLITE_OK))
+        err = sp_fail_nomem("a list of documents");
     sp_vec_fini(&after);
     sp_vec_fini(&end);
     return err;

@@ -15,6 +15,7 @@
 #include "server/api/ollama.h"
 #include "server/api/rank.h"
 #include "server/api/trees.h"
+#include "server/http/memory.h"
 #include "server/page/page.h"
 
 /* -- small handlers --------------------------------------------------------------------------- */
@@ -111,6 +112,7 @@ static srv_sent explain(srv_call *call)
     size_t n = strlen(id), n_end = strlen(end);
     bool good = n > n_end && strcmp(id + n - n_end, end) == 0;
     char *name = good ? strndup(id, n - n_end) : NULL;
+    if (good && !name) srv_memory_lost(); /* the reply is an error */
     json_t *o = name ? srv_explain_get(call->s->explain, call->salt, name) : NULL;
     free(name);
     if (o) return srv_reply_json(call->connection, 200, o);

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/http/memory.h"
+
 typedef struct item {
     struct item *next; /* oldest first */
     char *salt, *id, *system;
@@ -82,13 +84,14 @@ static bool make_place(srv_work *w)
 static item *copy_item(const srv_work_item *from)
 {
     item *o = calloc(1, sizeof *o);
-    if (!o) return NULL;
+    if (!o) return srv_memory_lost(), NULL;
     *o = (item){.id = strdup(from->id),
                  .system = strdup(from->system),
                  .salt = from->salt ? strdup(from->salt) : NULL,
                  .n_fuse = from->n_fuse,
                  .bare = from->bare};
     if (o->id && o->system && (o->salt || !from->salt)) return o;
+    srv_memory_lost();
     free_item(o);
     return NULL;
 }
