@@ -399,6 +399,24 @@ static void refuse(const char *schema, sp_err code, const char *part)
     json_decref(j);
 }
 
+static void an_object_has_up_to_4096_properties(void **state)
+{
+    sp_grammar *g = NULL;
+    json_t *names = json_object(), *j = json_pack("{s:o}", "properties", names);
+    char name[8];
+    for (int i = 0; i < 4096; i++) {
+        snprintf(name, sizeof name, "p%d", i);
+        json_object_set_new(names, name, json_true());
+    }
+    assert_ok(sp_grammar_create(j, &g));
+    sp_grammar_destroy(g);
+    g = NULL;
+    json_object_set_new(names, "more", json_true());
+    assert_fails(sp_grammar_create(j, &g), SP_E_LIMIT, "4096 properties");
+    assert_null(g);
+    json_decref(j);
+}
+
 static void refusals_name_keyword_and_path(void **state)
 {
     refuse("{\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"x(?=y)\"}}}",
@@ -603,6 +621,7 @@ int main(void)
         cmocka_unit_test(formats_describe_strings),
         cmocka_unit_test(generated_strings_match_their_patterns),
         cmocka_unit_test(generated_dates_exist),
+        cmocka_unit_test(an_object_has_up_to_4096_properties),
         cmocka_unit_test(refusals_name_keyword_and_path),
         cmocka_unit_test(an_end_is_accepted_where_the_text_is_complete),
         cmocka_unit_test(masks_agree_with_accept),

@@ -127,6 +127,8 @@ static void a_copy_comes_after_what_it_continues(void **state)
         noise_init(&c, 4, 1);
         sp_tier_job job = noise_put_job(&c);
         job.after = after;
+        job.n_after = 1;
+        assert_int_equal(sp_tier_run(b.tier, &job), SP_E_NOTFOUND);
         job.n_after = 2;
         assert_ok(noise_put(b.tier, 3, 1));
         assert_int_equal(sp_tier_run(b.tier, &job), SP_E_NOTFOUND);
