@@ -507,7 +507,7 @@ help:
 	@echo "make test-cpus  the tests that kernels can change, under each SPOLIA_CPU (CPUS=ref,avx2)"
 	@echo "make test-arm64 the C programs of the suite for 64-bit ARM, under qemu-user (ARM64_ONLY=substring of a name)"
 	@echo "make asan|ubsan|tsan   the test suite under a sanitizer"
-	@echo "make fuzz       fuzz every parser (FUZZ_SECONDS=600); make fuzz-short: seconds; make fuzz-keep: keep what was found"
+	@echo "make fuzz       fuzz every parser (FUZZ_SECONDS=60); make fuzz-short: seconds; make fuzz-keep: keep what was found"
 	@echo "make fuzz-log   fuzz for FUZZ_MINUTES, fewest executions first; counts are in tests/fuzz/executions.csv"
 	@echo "make crash|fault   kill a process that writes to a store (CRASHES=1000); make its system calls fail"
 	@echo "make mutants    apply known bugs in a copy of the tree: which do the tests notice (ONLY=substring of a name)"

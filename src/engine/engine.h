@@ -22,8 +22,9 @@ typedef struct sp_engine_opts {
 
 typedef enum sp_want { SP_WANT_NONE, SP_WANT_LAST, SP_WANT_ALL } sp_want;
 
-/* Called before each layer: whether the known KV that a plan reads in this layer has arrived. May wait. If
- * it has not, the slice ends: its rows are dropped, and its results are undefined. */
+/* Called before each layer: whether the known KV that a plan reads up to this layer has arrived; for the last layer,
+ * too, when a gate drops rows that have twins. May wait. If it has not, the slice ends: its rows are dropped, and its
+ * results are undefined. */
 typedef struct sp_await {
     bool (*there)(void *user, int layer); /* NULL: always */
     void *user;

@@ -194,8 +194,7 @@ static sp_err await(sp_engine *e, const sp_slice *slices, int n_slices, int laye
     sp_rows *r = &e->rows;
     bool all = true;
     for (int s = 0; s < n_slices; s++) {
-        const sp_await *a = &slices[s].await;
-        const bool there = !a->there || r->first[s] == r->first[s + 1] || a->there(a->user, layer);
+        const bool there = r->first[s] == r->first[s + 1] || sp_slice_is_there(&slices[s], layer);
         for (int i = r->first[s]; i < r->first[s + 1]; i++) r->keep[i] = there;
         all &= there;
     }

@@ -198,14 +198,23 @@ static int64_t twins_of(sp_engine *e, const sp_plan *p, int first, int end)
     return m;
 }
 
-/* fall_back -- rows that a gate has dropped get their twins' KV in the layers that remain. */
-static sp_err fall_back(sp_engine *e, const sp_plan *p, int first, int end, int layer)
+bool sp_slice_is_there(const sp_slice *slice, int layer)
 {
-    if (layer + 1 == e->o.model->hp.n_layers || p->n_twins == 0) return SP_OK;
+    return !slice->await.there || slice->await.there(slice->await.user, layer);
+}
+
+/* fall_back -- rows that a gate has dropped get their twins' KV in the layers that remain. */
+static sp_err fall_back(sp_engine *e, const sp_slice *slice, int first, int end, int layer)
+{
+    const int last = e->o.model->hp.n_layers - 1;
+    if (layer == last || slice->plan->n_twins == 0) return SP_OK;
     SP_TRY(sp_mirror_settle(&e->slots));
-    int64_t m = twins_of(e, p, first, end);
+    int64_t m = twins_of(e, slice->plan, first, end);
     if (m == 0) return SP_OK;
-    sp_engine_copy_slots(e, layer + 1, m);
+    if (sp_slice_is_there(slice, last))
+        sp_engine_copy_slots(e, layer + 1, m);
+    else
+        for (int i = first; i < end; i++) e->rows.keep[i] = false;
     return SP_OK;
 }
 
@@ -227,7 +236,7 @@ sp_err sp_rows_pass_gates(sp_engine *e, const sp_slice *slices, int n_slices, in
                                                 .keep = r->keep + r->first[s]});
         for (int i = r->first[s]; i < r->first[s + 1] && layer + 1 < e->o.model->hp.n_layers; i++)
             slices[s].plan->n_dropped += !r->keep[i];
-        SP_TRY(fall_back(e, slices[s].plan, r->first[s], r->first[s + 1], layer));
+        SP_TRY(fall_back(e, &slices[s], r->first[s], r->first[s + 1], layer));
     }
     return any ? sp_rows_close(e, n_slices) : SP_OK;
 }

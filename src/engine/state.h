@@ -106,7 +106,10 @@ bool sp_row_wanted(const sp_slice *slice, int id);
 /* sp_rows_drop_unwanted -- before the last layer's attention: rows that neither logits nor a gate
  * nor a probe need. */
 sp_err sp_rows_drop_unwanted(sp_engine *e, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
-/* sp_rows_pass_gates -- after a layer: each gate decides which rows of its plan remain. */
+/* sp_slice_is_there -- whether the known KV of the layers up to this one is there; waits as its hook does. */
+bool sp_slice_is_there(const sp_slice *slice, int layer);
+/* sp_rows_pass_gates -- after a layer: each gate decides which rows of its plan remain. Those it drops need their
+ * twins' KV in all layers that remain: if that does not arrive, all rows of the slice are dropped. */
 sp_err sp_rows_pass_gates(sp_engine *e, const sp_slice *slices, int n_slices,
                           int layer) SP_MUST_CHECK;
 

@@ -20,6 +20,12 @@ typedef struct scene {
     int drop_after; /* this layer ... */
     int keep_every; /* ... all but each so-manieth row; 0: none are dropped */
     int alone;      /* this row has no twin; 0: all have */
+    struct {
+        int there_to;     /* the copy is loaded while `again` is computed, up to this layer; 0: it is there before */
+        int n_there;      /* layers */
+        int n_asked_late; /* for a layer that does not come, and after that */
+        uint8_t kv[4][3][1 << 15]; /* [layer, block of the copy] */
+    } load;
 } scene;
 
 static const int32_t patched[] = {1, 4, 5, 17, 18, 31}, redone[] = {0, 4, 9, 16, 17, 30, 31, 39};
@@ -34,11 +40,11 @@ static void add(scene *s, sp_plan *p, int span, int32_t token, int32_t pos, int3
                                             .index = index}));
 }
 
-static void compute(scene *s, sp_plan *p)
+static void compute(scene *s, sp_plan *p, sp_await await)
 {
     assert_ok(sp_plan_bind(p));
     assert_ok(sp_plan_check(p));
-    assert_ok(sp_engine_step(s->t.engine, &(sp_slice){p, 0, p->n_todo, SP_WANT_NONE, NULL}, 1));
+    assert_ok(sp_engine_step(s->t.engine, &(sp_slice){p, 0, p->n_todo, SP_WANT_NONE, NULL, await}, 1));
 }
 
 static void add_sight(sp_plan *p)
@@ -55,7 +61,7 @@ static void make_run(scene *s, sp_plan *p, int32_t first, int32_t n, int32_t at)
     assert_ok(sp_plan_add_span(p, &(sp_span_spec){.n = n, .at = at}, &span));
     add_sight(p);
     for (int32_t i = 0; i < n; i++) add(s, p, span, first + i, at + i, i);
-    compute(s, p);
+    compute(s, p, (sp_await){0});
     sp_kv_seal(s->t.pool, p->spans[0].blocks, SP_DIV_UP(n, B));
 }
 
@@ -97,7 +103,7 @@ static void make_patch(scene *s)
     add_sight(p);
     for (int32_t i = 0; i < N_PATCHED; i++)
         add(s, p, span, PLACE + patched[i], PLACE + patched[i], i);
-    compute(s, p);
+    compute(s, p, (sp_await){0});
     sp_kv_seal(s->t.pool, p->spans[span].blocks, SP_DIV_UP(N_PATCHED, B));
 }
 
@@ -113,6 +119,35 @@ static void drop(void *user, const sp_gate_view *v)
     const scene *s = user;
     for (int i = 0; v->layer == s->drop_after && s->keep_every && i < v->n; i++)
         v->keep[i] = v->id[i] % s->keep_every == 0;
+}
+
+/* take_away -- the copy's KV waits in load.kv, and its blocks have another text's. */
+static void take_away(scene *s)
+{
+    const size_t bytes = sp_kv_pool_layer_block_bytes(s->t.pool);
+    const uint32_t *blocks = s->copy.spans[0].blocks;
+    assert_true(bytes <= sizeof s->load.kv[0][0]);
+    for (int l = 0; l < LAYERS; l++)
+        for (int i = 0; i < (int)SP_DIV_UP(N, B); i++) {
+            const uint8_t *from;
+            sp_kv_run here = {.layer = l, .first = blocks[i], .n = 1};
+            assert_ok(sp_kv_pool_read(s->t.pool, here, s->load.kv[l][i], &from));
+            if (from != s->load.kv[l][i]) memcpy(s->load.kv[l][i], from, bytes);
+            uint8_t other[1 << 15] = {0};
+            assert_ok(sp_kv_pool_write(s->t.pool, here, other));
+        }
+}
+
+/* arrive -- the layers up to this one are loaded, if they come. */
+static bool arrive(void *user, int layer)
+{
+    scene *s = user;
+    for (int l = s->load.n_there; l <= layer && l <= s->load.there_to; l++, s->load.n_there++)
+        for (int i = 0; i < (int)SP_DIV_UP(N, B); i++)
+            assert_ok(sp_kv_pool_write(
+                s->t.pool, (sp_kv_run){.layer = l, .first = s->copy.spans[0].blocks[i], .n = 1}, s->load.kv[l][i]));
+    s->load.n_asked_late += layer > s->load.there_to || s->load.n_asked_late;
+    return layer <= s->load.there_to;
 }
 
 static void make_again(scene *s)
@@ -134,16 +169,17 @@ static void make_again(scene *s)
         add(s, p, span, PLACE + redone[i], PLACE + redone[i], i);
     }
     p->gate = (sp_gate){.after_layer = drop, .user = s};
-    compute(s, p);
+    if (s->load.there_to) take_away(s);
+    compute(s, p, s->load.there_to ? (sp_await){arrive, s} : (sp_await){0});
 }
 
 static const char *device; /* of the scenes */
 
-static void scene_open_with(scene *s, sp_dtype type, int drop_after, int keep_every, int alone)
+/* scene_run -- of a scene whose fields say what is to happen. */
+static void scene_run(scene *s, sp_dtype type)
 {
     tiny_spec spec = TINY_SPEC_DEFAULT;
     spec.device = device;
-    *s = (scene){.drop_after = drop_after, .keep_every = keep_every, .alone = alone};
     spec.n_layers = LAYERS;
     spec.kv_type = type;
     spec.cpu = NULL;
@@ -153,6 +189,12 @@ static void scene_open_with(scene *s, sp_dtype type, int drop_after, int keep_ev
     make_run(s, &s->copy, PLACE, N, AT);
     make_patch(s);
     make_again(s);
+}
+
+static void scene_open_with(scene *s, sp_dtype type, int drop_after, int keep_every, int alone)
+{
+    *s = (scene){.drop_after = drop_after, .keep_every = keep_every, .alone = alone};
+    scene_run(s, type);
 }
 
 static void scene_open(scene *s, sp_dtype type, int drop_after, int keep_every)
@@ -265,6 +307,31 @@ static void what_a_gate_drops_after_the_last_layer_is_not_counted(void **state)
     }
 }
 
+/* Twins of a copy whose layers arrive while the rows are computed: all that remain are waited for. */
+static void twins_that_are_being_loaded_are_waited_for(void **state)
+{
+    device = "cpu";
+    for (int after = 0; after + 1 < LAYERS; after++) {
+        scene s = {.drop_after = after, .keep_every = N_REDONE, .load.there_to = LAYERS - 1};
+        scene_run(&s, SP_F16);
+        assert_int_equal(s.load.n_there, LAYERS);
+        for (int l = after + 1; l < LAYERS; l++)
+            for (int i = 1; i < N_REDONE; i++) assert_true(same(again_kv(&s, l, i), twin_kv(&s, l, i)));
+        scene_close(&s);
+    }
+}
+
+/* The last layer never comes: the slice ends after the gate, and nothing is asked once more. */
+static void twins_that_do_not_arrive_end_the_slice(void **state)
+{
+    device = "cpu";
+    scene s = {.drop_after = 0, .keep_every = N_REDONE, .load.there_to = LAYERS - 2};
+    scene_run(&s, SP_F16);
+    assert_int_equal(s.load.n_there, LAYERS - 1);
+    assert_int_equal(s.load.n_asked_late, 1);
+    scene_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +339,8 @@ int main(void)
         cmocka_unit_test(dropped_tokens_fall_back_on_a_far_device),
         cmocka_unit_test(a_dropped_token_without_a_twin_is_left_alone),
         cmocka_unit_test(what_a_gate_drops_after_the_last_layer_is_not_counted),
+        cmocka_unit_test(twins_that_are_being_loaded_are_waited_for),
+        cmocka_unit_test(twins_that_do_not_arrive_end_the_slice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
