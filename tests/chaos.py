@@ -203,8 +203,9 @@ class World:
         text, ahead = faults.STORY.format(keeper), not self.variant.exact and self.rng.random() < 0.5
         body = {"title": name.title(), "text": text, **({"precompute": True} if ahead else {})}
         self.tenant.began(name, keeper)
-        if ahead or name in COLLECTED:  # computed when nobody asks
+        if ahead or name in COLLECTED or name in self.tenant.ahead:  # computed when nobody asks
             self.tenant.asked.add(keeper)
+        (self.tenant.ahead.add if ahead else self.tenant.ahead.discard)(name)
         status, answer = self.call(self.path(name), body, "PUT")
         check(status in (201, 200) or self.may_fail("/v1/documents"), status, answer)
         self.forget(name)

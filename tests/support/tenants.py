@@ -24,6 +24,7 @@ class Tenant:
         self.words = collections.defaultdict(set)  # document -> words of the texts that it may have
         self.ending = set()  # words of texts whose deletion may not be over
         self.gone = set()  # words of texts that were registered and are not any more
+        self.ahead = set()  # documents whose last text is computed when nobody asks, perhaps not yet
         self.asked = set()  # words of texts whose KV may have been computed
         self.last = None  # the id of an answer
 
