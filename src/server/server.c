@@ -22,7 +22,7 @@
 #include "server/http/exchange.h"
 #include "server/http/memory.h"
 
-enum { CLOSE_S = 5 }; /* how long closing may take before the process ends without it */
+enum { CLOSE_S = 10 }; /* how long closing may take before the process ends without it */
 
 static void list_signals(sigset_t *set)
 {

@@ -69,9 +69,9 @@ sp_err sp_collection_ahead(sp_documents *d, const char *salt, const char *name, 
     sp_shelf_counts counts = {0};
     SP_TRY(sp_tenant_name(of ? NULL : salt, tenant));
     snprintf(place, sizeof place, "%s/%.64s", tenant, name);
-    sp_err err = sp_counts_flush(d); /* counts that stay in memory are of a full disk: only the order suffers */
+    sp_counts_try(d); /* else the order alone suffers */
     choice c = {.counts = &counts, .most = most, .strings = SP_NEW(sp_arena)};
-    err = c.strings ? SP_OK : sp_fail_nomem("passages");
+    sp_err err = c.strings ? SP_OK : sp_fail_nomem("passages");
     if (err == SP_OK) err = sp_shelf_counted(d->shelf, place, most, &counts);
     if (counts.n) qsort(counts.v, counts.n, sizeof *counts.v, by_chunk);
     if (err == SP_OK)

@@ -90,8 +90,7 @@ sp_err sp_counts_flush(sp_documents *d)
     return err;
 }
 
-/* flush_for_reading -- a disk that takes no counts, such as a full one, can be read. */
-static void flush_for_reading(sp_documents *d)
+void sp_counts_try(sp_documents *d)
 {
     const sp_err err = sp_counts_flush(d);
     SP_UNUSED(err);
@@ -117,7 +116,7 @@ sp_err sp_collections(sp_documents *d, const char *salt, const char *name, sp_co
     char tenant[SP_TENANT_BYTES];
     sp_embedder_info info = {0};
     SP_TRY(sp_tenant_name(salt, tenant));
-    flush_for_reading(d);
+    sp_counts_try(d);
     if (d->embedder) info = sp_embedder_describe(d->embedder);
     SP_TRY(sp_shelf_collections(d->shelf, tenant, name, info.id, out));
     for (int i = 0; i < out->n; i++) {
@@ -206,7 +205,7 @@ sp_err sp_collection_n_retrieved(sp_documents *d, const char *salt, const char *
     SP_NEED(out);
     char place[SP_PLACE_BYTES];
     SP_TRY(name_place(salt, name, place));
-    flush_for_reading(d);
+    sp_counts_try(d);
     SP_TRY(sp_shelf_count_of(d->shelf, place, out));
     *out += n_kept(d, place);
     return SP_OK;

@@ -620,11 +620,11 @@ sp_err sp_documents_tick(sp_documents *d, int64_t now)
     SP_NEED(d);
     sp_documents_removed removed;
     if (sp_shelf_writes(d->shelf)) SP_TRY(sp_shelf_doom_expired(d->shelf, now ? now : due_s(d)));
-    sp_err err = sp_counts_flush(d); /* the next tick tries again */
+    sp_counts_try(d);
     sp_searches_drop_stale(d->searches);
     if (sp_shelf_writes(d->shelf)) SP_TRY(erase_doomed(d, NULL, 0, &removed));
     pthread_mutex_lock(&d->lock);
-    err = hold_pinned(d);
+    sp_err err = hold_pinned(d);
     pthread_mutex_unlock(&d->lock);
     return err;
 }

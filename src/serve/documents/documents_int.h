@@ -82,5 +82,7 @@ sp_err sp_tenant_name(const char *salt, char out[SP_TENANT_BYTES]) SP_MUST_CHECK
 sp_err sp_collection_check_name(const char *name) SP_MUST_CHECK;
 /* sp_counts_flush -- writes d->counts to the shelf. */
 sp_err sp_counts_flush(sp_documents *d) SP_MUST_CHECK;
+/* sp_counts_try -- the same, if the disk takes them; a full one does not, and can be read. */
+void sp_counts_try(sp_documents *d);
 
 #endif
