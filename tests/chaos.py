@@ -146,16 +146,18 @@ class World:
         if self.shared:
             self.shared.end()
 
-    def may_fail(self, path):
-        """A deletion fails until the server has found Redis again."""
-        waits = self.shared and self.shared.n_faults and path.startswith("/v1/documents")
+    def may_fail(self, path, answer=None):
+        """A deletion fails until the server has found Redis again, which a busy machine may stop for half a second.
+        At the end of a seed none may be left."""
+        late = self.shared and (self.shared.n_faults or "the store does not answer" in str(answer))
+        waits = late and path.startswith("/v1/documents")
         return self.noisy or waits or threading.current_thread() is self.changer
 
     def call(self, path, body=None, method=None, tenant=None):
         status, answer = self.server.call(path, body, method, key=(tenant or self.tenant).key)
         self.counts[status] += 1
         if status == 0 or status >= 500:
-            check(self.may_fail(path), "without faults", path, "is", status, answer, self.server.process.poll(),
+            check(self.may_fail(path, answer), "without faults", path, "is", status, answer, self.server.process.poll(),
                   (self.folder / "log").read_text()[-600:])
             check(self.server.is_alive(), "the server died:", (self.folder / "log").read_text()[-3000:])
         return status, answer
@@ -207,7 +209,7 @@ class World:
             self.tenant.asked.add(keeper)
         (self.tenant.ahead.add if ahead else self.tenant.ahead.discard)(name)
         status, answer = self.call(self.path(name), body, "PUT")
-        check(status in (201, 200) or self.may_fail("/v1/documents"), status, answer)
+        check(status in (201, 200) or self.may_fail("/v1/documents", answer), status, answer)
         self.forget(name)
         self.ids[name] = text if status in (200, 201) else "?"
         if status in (200, 201):
@@ -233,7 +235,7 @@ class World:
         name = name or self.rng.choice(list(faults.FILES))
         status, answer = faults.upload(self.server, name)
         self.counts[status] += 1
-        may_fail = self.may_fail("/v1/documents") and status in (0, 500, 503)
+        may_fail = self.may_fail("/v1/documents", answer) and status in (0, 500, 503)
         check(status == 201 or may_fail, "a file is", status, answer)
         right = self.norm.files[name]
         check(status != 201 or answer == right, name, "is read as", answer, "not", right)
