@@ -5,12 +5,13 @@
  * the strongest request wins, and it is written only when more text follows; so are the marks of
  * headings and items. Inside a table cell every break is a blank, so that a row stays one line; a
  * table that holds blocks (a layout table) is not a table: its cells are paragraphs. Navigation, in
- * <nav> or so named by its role, is left out.
+ * <nav> or so named by its role, is left out, and so is what an element's own style does not show.
  */
 #include "retrieve/documents_int.h"
 
 #include <libxml/HTMLparser.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "retrieve/libxml.h"
@@ -79,11 +80,28 @@ static bool is_navigation(const xmlAttr *a)
     return false;
 }
 
+/* is_not_shown -- style="display: none" and the like. */
+static bool is_not_shown(const xmlAttr *a)
+{
+    static const char *const values[] = {"display:none", "visibility:hidden", "visibility:collapse"};
+    char text[512];
+    size_t n = 0;
+    if (strcmp((const char *)a->name, "style") != 0 || !a->children || !a->children->content) return false;
+    for (const char *c = (const char *)a->children->content; *c && n < sizeof text - 1; c++)
+        if (!sp_is_blank(*c)) text[n++] = *c >= 'A' && *c <= 'Z' ? (char)(*c | 32) : *c;
+    text[n] = '\0';
+    for (size_t i = 0; i < SP_COUNT(values); i++) {
+        const char *at = strstr(text, values[i]);
+        if (at && (at == text || at[-1] == ';') && strchr(";!", at[strlen(values[i])])) return true;
+    }
+    return false;
+}
+
 static role role_of(const xmlNode *node)
 {
     size_t low = 0, high = SP_COUNT(elements);
     for (const xmlAttr *a = node->properties; a; a = a->next)
-        if (strcmp((const char *)a->name, "hidden") == 0 || is_navigation(a)) return ROLE_HIDDEN;
+        if (strcmp((const char *)a->name, "hidden") == 0 || is_navigation(a) || is_not_shown(a)) return ROLE_HIDDEN;
     while (low < high) {
         size_t middle = (low + high) / 2;
         int order = strcmp((const char *)node->name, elements[middle].name);
@@ -160,6 +178,20 @@ static bool holds_blocks(const xmlNode *table)
     return false;
 }
 
+/* number_in -- an attribute of up to 6 digits; false when there is none. */
+static bool number_in(const xmlNode *node, const char *name, intptr_t *out)
+{
+    for (const xmlAttr *a = node->properties; a; a = a->next) {
+        if (strcmp((const char *)a->name, name) != 0 || !a->children || !a->children->content) continue;
+        const char *s = (const char *)a->children->content, *digits = s + (*s == '-');
+        const size_t n = strspn(digits, "0123456789");
+        if (n < 1 || n > 6 || digits[n]) return false;
+        *out = strtol(s, NULL, 10);
+        return true;
+    }
+    return false;
+}
+
 static void open_item(writer *w, const xmlNode *node)
 {
     ask(w, GAP_LINE);
@@ -168,11 +200,21 @@ static void open_item(writer *w, const xmlNode *node)
     bool numbered = list && strcmp((const char *)list->name, "ol") == 0;
     if (numbered) { /* the list counts its items in the field that libxml2 leaves to us */
         intptr_t number = (intptr_t)list->_private + 1;
+        number_in(node, "value", &number);
         list->_private = (void *)number;
         snprintf(w->mark, sizeof w->mark, "%*s%lld.", indent, "", (long long)number);
     } else {
         snprintf(w->mark, sizeof w->mark, "%*s-", indent, "");
     }
+}
+
+/* open_list -- "start" is the number of its first item. */
+static void open_list(writer *w, xmlNode *node)
+{
+    intptr_t first = 1;
+    number_in(node, "start", &first);
+    node->_private = (void *)(first - 1);
+    w->list_depth++;
 }
 
 static sp_err open_element(writer *w, xmlNode *node, role r)
@@ -191,7 +233,7 @@ static sp_err open_element(writer *w, xmlNode *node, role r)
         ask(w, GAP_PARAGRAPH);
     }
     if (r == ROLE_HEADING) snprintf(w->mark, sizeof w->mark, "%.*s", node->name[1] - '0', "######");
-    if (r == ROLE_LIST) w->list_depth++;
+    if (r == ROLE_LIST) open_list(w, node);
     if (r == ROLE_TABLE && !w->table && !holds_blocks(node)) w->table = node;
     if (r == ROLE_ROW && w->table) {
         w->gap = SP_MAX(w->gap, GAP_LINE);

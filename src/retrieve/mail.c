@@ -306,20 +306,30 @@ static sp_err add_leaf(mail *m, const part *p, const char *charset, bool html)
 
 static sp_err add_part(mail *m, const part *p, int depth, int *added);
 
+/* delimiter -- the next line that is the mark alone, or the mark and "--", after the last part; NULL: there is none.
+ * Another boundary may begin with this one, and a text may quote it. */
+static const char *delimiter(const part *p, size_t at, const char *mark, size_t n_mark)
+{
+    const char *s = p->body, *found, *end = s + p->n_body;
+    for (; at < p->n_body && (found = memmem(s + at, p->n_body - at, mark, n_mark)); at = (size_t)(found - s) + 1) {
+        const char *rest = found + n_mark, *newline = memchr(rest, '\n', (size_t)(end - rest));
+        const size_t n = (size_t)((newline ? newline : end) - rest);
+        const size_t dashes = n >= 2 && memcmp(rest, "--", 2) == 0 ? 2 : 0;
+        if ((found == s || found[-1] == '\n') && sp_skip_blanks(rest, dashes, n) == n) return found;
+    }
+    return NULL;
+}
+
 /* next_part -- the part after the delimiter at *at, which is moved to the next; false after the last. */
 static bool next_part(const part *p, const char *mark, size_t n_mark, size_t *at, part *out)
 {
-    const char *s = p->body;
-    size_t n = p->n_body;
-    const char *begin = *at < n ? memmem(s + *at, n - *at, mark, n_mark) : NULL;
-    if (!begin) return false;
-    size_t from = (size_t)(begin - s) + n_mark;
-    if (from + 1 < n && s[from] == '-' && s[from + 1] == '-') return false;
-    const char *end = memmem(s + from, n - from, mark, n_mark);
-    size_t to = end ? (size_t)(end - s) : n;
-    const char *line = memchr(s + from, '\n', to - from);
-    *at = to;
-    *out = line ? split(line + 1, (size_t)(s + to - line - 1)) : split(s + to, 0);
+    const char *begin = delimiter(p, *at, mark, n_mark), *all = p->body + p->n_body;
+    const char *line = begin ? memchr(begin, '\n', (size_t)(all - begin)) : NULL;
+    if (!line || ((size_t)(line - begin) >= n_mark + 2 && memcmp(begin + n_mark, "--", 2) == 0)) return false;
+    const char *end = delimiter(p, (size_t)(line - p->body), mark, n_mark);
+    if (!end) end = all;
+    *at = (size_t)(end - p->body);
+    *out = split(line + 1, (size_t)(end - line - 1));
     return true;
 }
 

@@ -3,8 +3,8 @@
  * All are XML in a zip archive, and much alike: paragraphs, some of them headings or list items,
  * and tables of cells of paragraphs. One walk serves all; a table for each format says which role
  * an element has. A paragraph is collected in `para` and written when it ends: with the marks of a
- * heading or an item, or into the row of the table around it. Deleted text, comments and the second
- * rendering of alternative content are left out.
+ * heading or an item, or into the row of the table around it. Headers, footers and notes follow the text.
+ * Deleted text, comments and the second rendering of alternative content are left out.
  */
 #include "retrieve/archive_int.h"
 
@@ -30,6 +30,7 @@ typedef enum role {
     ROLE_TABLE,
     ROLE_ROW,
     ROLE_CELL,
+    ROLE_NOTE, /* ODT: a footnote or an endnote, inside of a paragraph */
     ROLE_HIDDEN,
 } role;
 
@@ -65,7 +66,8 @@ static const element odt_elements[] = {
     {"table-cell", ROLE_CELL},
     {"annotation", ROLE_HIDDEN},
     {"tracked-changes", ROLE_HIDDEN},
-    {"note", ROLE_HIDDEN},
+    {"note", ROLE_NOTE},
+    {"note-citation", ROLE_HIDDEN},
     {NULL, ROLE_NONE},
 };
 
@@ -83,16 +85,25 @@ typedef struct style {
     int level;
 } style;
 
+/* What goes on after a note. */
+typedef struct around {
+    sp_bytes para;
+    int heading, n_items, n_tables;
+    bool item;
+} around;
+
 typedef struct writer {
     const element *elements;
     xmlTextReader *x;
     sp_bytes out, para, value;
+    sp_bytes aside; /* ODT: the notes, which follow the text; inside of one it is `out`, and this the text */
+    around around;
     SP_VEC(style) styles; /* DOCX: the paragraph styles that are headings */
     int heading;          /* level of this paragraph, 0: none */
     bool item, odt;
     bool notes, silent;   /* PPTX: reading the notes of a slide; this shape is not their text */
     sp_marks marks;       /* of slides */
-    int n_items, n_tables, n_texts, n_paragraphs; /* elements around the current node */
+    int n_items, n_tables, n_texts, n_paragraphs, n_notes; /* elements around the current node */
 } writer;
 
 static role role_of(const writer *w, const char *name)
@@ -238,6 +249,38 @@ static sp_err mark_slide(writer *w)
     return SP_OK;
 }
 
+static void swap_notes(writer *w)
+{
+    const sp_bytes out = w->out;
+    w->out = w->aside;
+    w->aside = out;
+}
+
+/* open_note -- a note in a note is part of it. */
+static sp_err open_note(writer *w)
+{
+    if (w->n_notes++) return SP_OK;
+    w->around = (around){w->para, w->heading, w->n_items, w->n_tables, w->item};
+    w->para = (sp_bytes){0};
+    w->heading = w->n_items = w->n_tables = w->item = 0;
+    swap_notes(w);
+    return SP_OK;
+}
+
+static sp_err close_note(writer *w)
+{
+    if (--w->n_notes) return SP_OK;
+    sp_vec_fini(&w->para);
+    w->para = w->around.para;
+    w->heading = w->around.heading;
+    w->n_items = w->around.n_items;
+    w->n_tables = w->around.n_tables;
+    w->item = w->around.item;
+    w->around = (around){0};
+    swap_notes(w);
+    return SP_OK;
+}
+
 static sp_err open_element(writer *w, role r)
 {
     bool found, title;
@@ -260,6 +303,8 @@ static sp_err open_element(writer *w, role r)
         return SP_OK;
     case ROLE_PAGE:
         return mark_slide(w);
+    case ROLE_NOTE:
+        return open_note(w);
     case ROLE_LIST:
         w->item = true;
         return SP_OK;
@@ -290,6 +335,8 @@ static sp_err close_element(writer *w, role r)
     case ROLE_TABLE:
         w->n_tables--;
         return w->n_tables ? SP_OK : add(&w->out, "\n");
+    case ROLE_NOTE:
+        return close_note(w);
     default:
         w->n_items -= r == ROLE_ITEM;
         w->n_texts -= r == ROLE_TEXT;
@@ -330,7 +377,7 @@ static sp_err walk(writer *w)
 static sp_err read_body(writer *w, sp_archive *a, const char *name, sp_bytes *own)
 {
     SP_TRY(sp_archive_xml(a, name, own, &w->x));
-    w->n_items = w->n_tables = w->n_texts = w->n_paragraphs = 0;
+    w->n_items = w->n_tables = w->n_texts = w->n_paragraphs = w->n_notes = 0;
     sp_err err = walk(w);
     xmlFreeTextReader(w->x);
     w->x = NULL;
@@ -370,12 +417,21 @@ static sp_err read_margins(writer *w, sp_archive *a)
     return err;
 }
 
+/* add_notes -- ODT: after the text, which may end with an item. */
+static sp_err add_notes(writer *w)
+{
+    if (!w->aside.n) return SP_OK;
+    SP_TRY(add(&w->out, "\n"));
+    return sp_bytes_add(&w->out, w->aside.v, w->aside.n);
+}
+
 static sp_err read_office(sp_reading *r, writer *w, sp_archive *a, const char *const names[2])
 {
     sp_bytes own = {0}, title = {0};
     sp_err err = read_body(w, a, names[0], &own);
     if (err == SP_E_NOTFOUND) err = sp_fail_in(SP_E_UNSUPPORTED, "not a document of this format");
     if (err == SP_OK) err = read_margins(w, a);
+    if (err == SP_OK) err = add_notes(w);
     if (err == SP_OK) err = sp_archive_title(a, names[1], &title);
     if (err == SP_OK) {
         sp_document d = {
@@ -392,7 +448,9 @@ static void fini(writer *w, sp_archive *a)
     for (size_t i = 0; i < w->styles.n; i++) sp_free(w->styles.v[i].id);
     sp_vec_fini(&w->styles);
     sp_vec_fini(&w->out);
+    sp_vec_fini(&w->aside);
     sp_vec_fini(&w->para);
+    sp_vec_fini(&w->around.para);
     sp_vec_fini(&w->value);
     sp_vec_fini(&w->marks);
     sp_archive_close(a);

@@ -1,7 +1,8 @@
 /* rtf.c -- the text of RTF: groups in braces, control words, characters of a code page or as \uN.
  *
- * Groups that are not text (fonts, styles, pictures, all that begin with \*) are skipped. Bytes of the code
- * page wait in `raw` and are converted together, as a character may have two. */
+ * Groups that are not text (fonts, styles, pictures, all that begin with \*) are skipped; of the fonts, which code
+ * pages they have is kept. Bytes of one code page wait in `raw` and are converted together, as a character may have
+ * two. */
 #include "retrieve/documents_int.h"
 
 #include <stdio.h>
@@ -11,11 +12,20 @@
 #include "retrieve/text.h"
 
 #define MAX_GROUPS 256
+#define MAX_FONTS  4096
+#define MACINTOSH  10000 /* a code page that iconv has by name */
 
 typedef struct group {
-    bool skipped;
-    int fallback; /* characters after \uN that replace it */
+    bool skipped, fonts; /* fonts: in the table of them */
+    int fallback;        /* characters after \uN that replace it */
+    int32_t font;
 } group;
+
+/* A font whose code page is not the document's. */
+typedef struct font {
+    int32_t number;
+    int page;
+} font;
 
 typedef struct rtf {
     const char *s;
@@ -24,7 +34,10 @@ typedef struct rtf {
     int depth;
     int to_skip;  /* characters of a fallback */
     int32_t high; /* first half of a surrogate pair, or 0 */
-    char code_page[16];
+    int code_page; /* of the document */
+    int raw_page;  /* of the bytes in raw */
+    int32_t plain_font;
+    SP_VEC(font) fonts;
     sp_bytes raw, page, out;
 } rtf;
 
@@ -33,8 +46,10 @@ typedef struct rtf {
 static sp_err flush(rtf *r)
 {
     bool done = false;
+    char name[16];
     if (!r->raw.n) return SP_OK;
-    SP_TRY(sp_text_convert(r->code_page, r->raw.v, r->raw.n, 0, &r->page, &done));
+    snprintf(name, sizeof name, r->raw_page == MACINTOSH ? "MACINTOSH" : "CP%d", r->raw_page);
+    SP_TRY(sp_text_convert(name, r->raw.v, r->raw.n, 0, &r->page, &done));
     if (!done) SP_TRY(sp_text_convert("ISO-8859-1", r->raw.v, r->raw.n, 0, &r->page, &done));
     r->raw.n = 0;
     return done ? sp_bytes_add(&r->out, r->page.v, r->page.n) : SP_OK;
@@ -45,11 +60,22 @@ static group *current(rtf *r)
     return &r->groups[SP_MIN(r->depth, MAX_GROUPS - 1)];
 }
 
+/* page_now -- the code page of the current font, or the document's. */
+static int page_now(rtf *r)
+{
+    for (size_t i = r->fonts.n; i-- > 0;)
+        if (r->fonts.v[i].number == current(r)->font) return r->fonts.v[i].page ? r->fonts.v[i].page : r->code_page;
+    return r->code_page;
+}
+
 static sp_err add_byte(rtf *r, unsigned char c)
 {
     if (current(r)->skipped) return SP_OK;
     if (r->to_skip) return r->to_skip--, SP_OK;
     if (c == 0) return SP_OK;
+    const int page = page_now(r);
+    if (page != r->raw_page) SP_TRY(flush(r));
+    r->raw_page = page;
     return sp_bytes_add(&r->raw, &c, 1);
 }
 
@@ -98,16 +124,45 @@ static const struct {
     {"enspace", " "},
 };
 
-static const char *const skipped[] = {"fonttbl",  "colortbl",  "stylesheet", "info",
-                                      "pict",     "object",    "fldinst",    "datafield",
-                                      "xmlnstbl", "themedata", "listtable",  "filetbl"};
+static const char *const skipped[] = {"colortbl",  "stylesheet", "info",      "pict",      "object", "fldinst",
+                                      "datafield", "xmlnstbl",   "themedata", "listtable", "filetbl"};
+
+/* The code pages of the character sets of Windows; 0 (ANSI) and 1 (any) are the document's. */
+static int page_of_charset(int32_t charset)
+{
+    static const int pages[][2] = {{77, MACINTOSH}, {128, 932},  {129, 949},  {130, 1361}, {134, 936},
+                                   {136, 950},      {161, 1253}, {162, 1254}, {163, 1258}, {177, 1255},
+                                   {178, 1256},     {186, 1257}, {204, 1251}, {222, 874},  {238, 1250}};
+    for (size_t i = 0; i < SP_COUNT(pages); i++)
+        if (pages[i][0] == charset) return pages[i][1];
+    return 0;
+}
+
+/* take_font -- a control word in the table of fonts. */
+static sp_err take_font(rtf *r, const char *word, int32_t number)
+{
+    if (strcmp(word, "f") == 0 && r->fonts.n < MAX_FONTS) {
+        SP_TRY(sp_vec_reserve(&r->fonts, 1));
+        r->fonts.v[r->fonts.n++] = (font){.number = number};
+    }
+    if (!r->fonts.n) return SP_OK;
+    int *page = &r->fonts.v[r->fonts.n - 1].page;
+    if (strcmp(word, "fcharset") == 0) *page = page_of_charset(number);
+    if (strcmp(word, "cpg") == 0 && number > 0 && number < 100000) *page = (int)number;
+    return SP_OK;
+}
 
 static sp_err apply(rtf *r, const char *word, int32_t number, bool has_number)
 {
+    if (current(r)->fonts) return take_font(r, word, number);
+    if (strcmp(word, "f") == 0) return current(r)->font = number, SP_OK;
+    if (strcmp(word, "plain") == 0) return current(r)->font = r->plain_font, SP_OK;
+    if (strcmp(word, "deff") == 0) return current(r)->font = r->plain_font = number, SP_OK;
+    if (strcmp(word, "fonttbl") == 0) return current(r)->skipped = current(r)->fonts = true, SP_OK;
     if (strcmp(word, "u") == 0) return add_character(r, number);
     if (strcmp(word, "uc") == 0) return current(r)->fallback = SP_MIN(SP_MAX(number, 0), 16), SP_OK;
     if (strcmp(word, "ansicpg") == 0 && number > 0 && number < 100000) {
-        snprintf(r->code_page, sizeof r->code_page, "CP%d", (int)number);
+        r->code_page = (int)number;
         return SP_OK;
     }
     if (strcmp(word, "bin") == 0 && has_number && number > 0)
@@ -195,7 +250,7 @@ sp_err sp_rtf_read(sp_reading *r, const char *data, size_t n)
     if (n < 6 || memcmp(data, "{\\rtf", 5) != 0) return sp_fail(SP_E_UNSUPPORTED, "not RTF");
     rtf *t = SP_NEW(rtf);
     if (!t) return sp_fail_nomem("an RTF reader");
-    *t = (rtf){.s = data, .n = n, .groups[0].fallback = 1, .code_page = "CP1252"};
+    *t = (rtf){.s = data, .n = n, .groups[0].fallback = 1, .code_page = 1252};
     sp_err err = read_all(t);
     if (err == SP_OK && t->out.n && !sp_utf8_valid(t->out.v, t->out.n))
         err = sp_fail(SP_E_UNSUPPORTED, "damaged RTF");
@@ -203,6 +258,7 @@ sp_err sp_rtf_read(sp_reading *r, const char *data, size_t n)
         sp_document d = {.text = t->out.n ? t->out.v : "", .n = t->out.n};
         err = sp_document_emit(r, &d, NULL);
     }
+    sp_vec_fini(&t->fonts);
     sp_vec_fini(&t->raw);
     sp_vec_fini(&t->page);
     sp_vec_fini(&t->out);

@@ -267,6 +267,15 @@ static sp_err add_time(sheet_reader *s, double days, bool span)
     return seconds % 60 ? sp_bytes_addf(&s->out, ":%02lld", seconds % 60) : SP_OK;
 }
 
+/* add_number -- in the 15 digits that spreadsheets have, not in the 17 of files: 1.1, not 1.1000000000000001. */
+static sp_err add_number(sheet_reader *s, const char *text, size_t n)
+{
+    char *end;
+    const double value = strtod(text, &end);
+    if (n <= 15 || *end || !isfinite(value)) return add_text(s, text, n);
+    return sp_bytes_addf(&s->out, "%.15g", value);
+}
+
 static sp_err add_value(sheet_reader *s)
 {
     const char *v = s->cell.v;
@@ -289,7 +298,7 @@ static sp_err add_value(sheet_reader *s)
     case SHOWN_SPAN:
         return add_time(s, strtod(v, NULL), true);
     default:
-        return add_text(s, v, s->cell.n - 1);
+        return number ? add_number(s, v, s->cell.n - 1) : add_text(s, v, s->cell.n - 1);
     }
 }
 

@@ -275,6 +275,9 @@ static void html_becomes_markdown(void **state)
     assert_markdown("<p><ruby>東京<rp>(</rp><rt>とうきょう</rt><rp>)</rp></ruby>に", "東京に");
     assert_markdown("<ul><li>one<li><p>two</p><ul><li>in</ul></ul><ol><li>a<li>b</ol>",
                     "- one\n- two\n  - in\n\n1. a\n2. b");
+    assert_markdown("<ol start='3'><li>a<li value=7>b<li>c</ol><ol start='-1'><li value='x'>d<li>e</ol>"
+                    "<ol start=''><li>f</ol>",
+                    "3. a\n7. b\n8. c\n\n-1. d\n0. e\n\n1. f");
     assert_markdown(
         "<p>x</p><table><caption>C</caption><tr><th>A<th>B<tr><td><p>1</p><td>2<br>3</table>y",
         "x\n\nC\n| A | B |\n| 1 | 2 3 |\n\ny");
@@ -295,6 +298,10 @@ static void html_leaves_out_what_is_not_seen(void **state)
         "<head><title>T</title><style>s{}</style></head><script>var x = '<p>no</p>'</script>"
         "<!-- no --><p hidden>no</p><div role=search>no</div><template>no</template><noscript>no</noscript><p>yes",
         "yes");
+    assert_markdown("<p style='color: red; Display : NONE'>no<p style='visibility:hidden!important'>no"
+                    "<p style='display:none'>no<p style='display:nonesuch'>a<p style='--display:none'>b<p style=''>c"
+                    "<p style='background:url(display:none)'>d",
+                    "a\n\nb\n\nc\n\nd");
     assert_markdown("", "");
     assert_markdown("<script>only</script>", "");
     assert_markdown("<!DOCTYPE html SYSTEM \"http://localhost:1/x.dtd\"><p>a&unknown;b</p>",

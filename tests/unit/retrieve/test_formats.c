@@ -140,9 +140,26 @@ static void details_of_odt(void **state)
 {
     static const char body[] =
         "<o:c xmlns:o='urn:o' xmlns:text='urn:t'><text:h>Plain</text:h><text:p>a<text:tab/>b<text:line-break/>c"
-        "<text:note><text:p>foot</text:p></text:note></text:p></o:c>";
+        "</text:p></o:c>";
     sp_bytes z = pack(*state, (entry[]){{"content.xml", body}, {0}});
     assert_read("a.odt", &z, "Plain|# Plain\n\na b c\n\n");
+    sp_vec_fini(&z);
+}
+
+/* They follow the text, and what they are in goes on: a heading, an item, the row of a table. */
+static void notes_of_odt_follow_the_text(void **state)
+{
+#define NOTE(text)                                                                                                    \
+    "<text:note><text:note-citation>1</text:note-citation><text:note-body>" text "</text:note-body></text:note>"
+    static const char body[] =
+        "<o:c xmlns:o='urn:o' xmlns:text='urn:t' xmlns:table='urn:b'><text:h>The har" NOTE("<text:p>Or port.</text:p>")
+        "bour</text:h><table:table><table:table-row><table:table-cell><text:p>x" NOTE("<text:h>Y</text:h>")
+        " y</text:p></table:table-cell></table:table-row></table:table><text:list><text:list-item><text:p>ropes"
+        NOTE("<text:p>Of hemp." NOTE("<text:p>A plant.</text:p>") "</text:p>") " and sails</text:p></text:list-item>"
+        "</text:list></o:c>";
+    sp_bytes z = pack(*state, (entry[]){{"content.xml", body}, {0}});
+    assert_read("a.odt", &z, "The harbour|# The harbour\n\n\n| x y | \n\n- ropes and sails\n\n"
+                             "Or port.\n\n# Y\n\nOf hemp.\n\nA plant.\n\n");
     sp_vec_fini(&z);
 }
 
@@ -381,6 +398,7 @@ int main(void)
         FOLDER_TEST(odt_becomes_markdown),
         FOLDER_TEST(details_of_docx),
         FOLDER_TEST(details_of_odt),
+        FOLDER_TEST(notes_of_odt_follow_the_text),
         FOLDER_TEST(epub_is_read_in_the_order_of_its_spine),
         FOLDER_TEST(pages_of_books_are_found_by_links_of_any_kind),
         FOLDER_TEST(damaged_archives_are_refused),

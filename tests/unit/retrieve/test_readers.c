@@ -189,6 +189,18 @@ static void mail_of_other_programs(void **state)
           "s|Subject: s\n\nfirst\n\n#");
 }
 
+/* A boundary is a line of its own: another may begin with it, and a text may quote it. */
+static void mail_parts_end_at_lines_of_their_boundary(void **state)
+{
+    gives("m.eml",
+          "Subject: s\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: multipart/alternative; "
+          "boundary=b2\n\n--b2\n\nuse --b or\n --b\n--b and\n--b2\nContent-Type: text/html\n\n<p>no\n"
+          "--b2--\n--b \t\n\nsecond\n--b--\nafter\n",
+          "s|Subject: s\n\nuse --b or\n --b\n--b and\n\nsecond\n\n#");
+    gives("m.eml", "Subject: s\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\none\n--b",
+          "s|Subject: s\n\none\n\n#");
+}
+
 static void mail_has_a_number_of_parts_at_most(void **state)
 {
     sp_bytes text = {0}, got = {0};
@@ -252,6 +264,11 @@ static void rtf_is_its_text(void **state)
     /* half a pair; a fallback ends with its group */
     gives("a.rtf", "{\\rtf1 \\u-10179?\\u-8704?x\\u-8704?y 5{\\u8364}ab}",
           "a.rtf|\xF0\x9F\x98\x80x\xEF\xBF\xBDy 5\xE2\x82\xAC" "ab#");
+    /* the code pages of fonts, until the group ends or another is named; a font without one has the document's */
+    gives("a.rtf",
+          "{\\rtf1\\ansi\\ansicpg1250\\deff1{\\fonttbl{\\f0\\fcharset204{\\*\\panose 02}Arial;}{\\f1\\fcharset0 B;}"
+          "{\\f2\\fcharset128 C;}{\\f3 D\\cpg1253;}}\\'b9 {\\f0\\'c4\\'e0}\\'b9\\f2\\'93\\'fa\\f3\\'e1\\plain\\'b9}",
+          "a.rtf|\xC4\x85 Да\xC4\x85日α\xC4\x85#");
     refuses("a.rtf", "plain text", "not RTF");
     gives("a.rtf", "{\\rtf1 {\\bin99999999999 x", "a.rtf|#");
 }
@@ -341,6 +358,22 @@ static void spreadsheets_are_tables_with_the_names_of_their_columns(void **state
             {0}},
         "b.xlsx > Boats|name: Sea Gull; built: 1970-01-01; length: 7.5\nname: ; built: 1970-01-01 12:00; "
         "length: true\n#");
+}
+
+/* Files keep 17 digits, of which spreadsheets have 15. */
+static void numbers_of_spreadsheets_have_15_digits(void **state)
+{
+    gives_archive(
+        *state, "n.xlsx",
+        (entry[]){{"xl/workbook.xml", "<w xmlns:r='urn:r'><sheets><sheet name='N' r:id='r2'/></sheets></w>"},
+                  {"xl/_rels/workbook.xml.rels", "<R><Relationship Id='r2' Target='worksheets/sheet1.xml'/></R>"},
+                  {"xl/worksheets/sheet1.xml",
+                   "<w><sheetData><row><c t='str'><v>a</v></c><c t='str'><v>b</v></c></row><row>"
+                   "<c><v>1.1000000000000001</v></c><c t='n'><v>123456789012345</v></c></row><row>"
+                   "<c t='str'><v>1.1000000000000001</v></c><c><v>-2.9999999999999999E-2</v></c></row>"
+                   "</sheetData></w>"},
+                  {0}},
+        "n.xlsx > N|a: 1.1; b: 123456789012345\na: 1.1000000000000001; b: -0.03\n#");
 }
 
 /* A cell that does not say where it is comes after the one before. */
@@ -685,12 +718,14 @@ int main(void)
         cmocka_unit_test(mail_is_its_subject_people_and_text),
         cmocka_unit_test(mail_parts_are_decoded_and_alternatives_read_once),
         cmocka_unit_test(mail_of_other_programs),
+        cmocka_unit_test(mail_parts_end_at_lines_of_their_boundary),
         cmocka_unit_test(mail_has_a_number_of_parts_at_most),
         cmocka_unit_test(mail_that_nests_without_end_is_bounded),
         cmocka_unit_test(attachments_have_their_names),
         cmocka_unit_test(rtf_is_its_text),
         cmocka_unit_test(packed_texts_are_read_by_their_inner_name),
         FOLDER_TEST(spreadsheets_are_tables_with_the_names_of_their_columns),
+        FOLDER_TEST(numbers_of_spreadsheets_have_15_digits),
         FOLDER_TEST(cells_without_a_place_follow_each_other),
         FOLDER_TEST(parts_of_a_workbook_are_where_its_relations_say),
         FOLDER_TEST(files_with_a_wrong_ending),
