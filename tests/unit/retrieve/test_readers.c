@@ -70,6 +70,14 @@ static void layout_is_not_read(void **state)
     gives("a.txt", SHY, "a.txt|#");
 }
 
+/* A file of Windows reads as one of Unix, code and tables as well; JSON lines keep what another program wrote. */
+static void line_ends_are_line_feeds(void **state)
+{
+    gives("a.md", "# Pier\r\n\r\nIt burnt\r\ndown.\r\n", "Pier|# Pier\n\nIt burnt\ndown.\n#");
+    gives("a.py", "x = 1\r\ny = '\r'\r\n", "a.py|x = 1\ny = '\r'\n#");
+    gives("a.jsonl", "{\"text\": \"x\\r\\ny\"}\r\n", "|x\r\ny#");
+}
+
 /* Pages begin where their text does, and a word that a PDF cuts at the end of a line is whole. */
 static void marks_move_with_the_text(void **state)
 {
@@ -150,7 +158,7 @@ static void mail_is_its_subject_people_and_text(void **state)
           "Anna <a@x.org>\r\n"
           "Date: Mon, 2 Mar 2026 10:00:00 +0100\r\n\r\nWe open\r\non Monday.\r\n",
           "Caf\xC3\xA9 opens soon|Subject: Caf\xC3\xA9 opens soon\nFrom: Anna <a@x.org>\n"
-          "Date: Mon, 2 Mar 2026 10:00:00 +0100\n\nWe open\r\non Monday.\r\n\n#");
+          "Date: Mon, 2 Mar 2026 10:00:00 +0100\n\nWe open\non Monday.\n\n#");
     refuses("m.eml", "no header at all", "not a mail message");
 }
 
@@ -180,7 +188,7 @@ static void mail_of_other_programs(void **state)
     gives("m.eml",
           "Subject: =?iso-8859-1*de?Q?Gr=FC=DFe_an?=\r\n =?us-ascii?q?_snake=5Fcase?=\r\n"
           "Content-Type: text/plain\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\nGr=\r\nn_x\r\n",
-          "Gr\xC3\xBC\xC3\x9F" "e an snake_case|Subject: Gr\xC3\xBC\xC3\x9F" "e an snake_case\n\nGrn_x\r\n\n#");
+          "Gr\xC3\xBC\xC3\x9F" "e an snake_case|Subject: Gr\xC3\xBC\xC3\x9F" "e an snake_case\n\nGrn_x\n\n#");
     gives("m.eml", "Subject: =?koi8-r*ru?Q?=C4=C1?=\n\nx", "да|Subject: да\n\nx\n#");
     gives("m.eml", "Subject: =?utf-8?Q?a=0Ab?=\n\nx", "a b|Subject: a\nb\n\nx\n#");
     gives("m.eml",
@@ -709,6 +717,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layout_is_not_read),
+        cmocka_unit_test(line_ends_are_line_feeds),
         cmocka_unit_test(marks_move_with_the_text),
         cmocka_unit_test(json_values_become_lines_with_their_paths),
         cmocka_unit_test(a_json_array_of_texts_is_documents),
