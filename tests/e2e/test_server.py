@@ -148,6 +148,12 @@ def test_tokens(server):
         assert status == 400 and reply["error"]["param"] == name
         plain, special = (server.call("/tokenize", {name: "A boat", **more})[1]["count"] for more in ({}, {"add_special": True}))
         assert plain == server.call("/tokenize", {name: "A boat", "add_special_tokens": False})[1]["count"] <= special
+    marked = server.call("/apply-template", chat("A boat"))[1]["prompt"]  # counted as a completion counts it, less BOS
+    counts = [server.call("/tokenize", {"content": marked, **more})[1]["count"] for more in (
+        {}, {"parse_special": True}, {"add_special": True}, {"add_special": True, "parse_special": False})]
+    used = server.call("/v1/completions", {"prompt": marked, "max_tokens": 0})[1]["usage"]["prompt_tokens"]
+    n_bos = server.call("/tokenize", {"content": "", "add_special": True})[1]["count"]
+    assert counts == [counts[0], used - n_bos, used, counts[0] + n_bos] and counts[0] > used
     ids = {**LONG, "prompt": cut["tokens"], "max_tokens": 1}
     assert server.call("/v1/completions", ids)[1]["usage"]["prompt_tokens"] == cut["count"]
 

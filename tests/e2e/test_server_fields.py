@@ -193,8 +193,8 @@ def test_logprobs_of_completions(server):
     choice = server.call("/v1/completions", ask)[1]["choices"][0]
     told = choice["logprobs"]
     assert "".join(told["tokens"]) == choice["text"]
-    assert all(p <= max(top.values()) <= 0 and len(top) <= 2 for p, top in zip(told["token_logprobs"], told["top_logprobs"]))
-    assert told["text_offset"] == [len("".join(told["tokens"][:i]).encode()) for i in range(6)]
+    assert all(p <= max(top.values()) <= 0 and len(top) <= 3 for p, top in zip(told["token_logprobs"], told["top_logprobs"]))
+    assert told["text_offset"] == [len("".join(told["tokens"][:i])) for i in range(6)]
     pieces = [e["choices"][0]["logprobs"] for e in events(server, "/v1/completions", ask)]
     for name in ("tokens", "token_logprobs", "text_offset"):
         assert sum((p[name] for p in pieces if p), []) == told[name]
@@ -214,6 +214,8 @@ def test_echo(server, ids):
     assert told["token_logprobs"][0] is None and told["top_logprobs"][0] is None
     assert "".join(told["tokens"]).endswith(choice["text"].split("é")[1])
     assert "bytes:\\xc3" in told["tokens"] and "bytes:\\xa9" in told["tokens"]
+    assert all(top[token] == p for token, p, top in list(zip(told["tokens"], told["token_logprobs"], told["top_logprobs"]))[1:])
+    assert choice["text"][told["text_offset"][-1]:] == told["tokens"][-1]  # characters, as Python counts them
     n = len(told["tokens"]) - TEXT["max_tokens"]
     assert all(p <= max(top.values()) <= 0 for p, top in zip(told["token_logprobs"][1:], told["top_logprobs"][1:]))
     assert told["token_logprobs"][n:] == server.call("/v1/completions", {**ask, "echo": False})[1]["choices"][0]["logprobs"][

@@ -32,7 +32,7 @@ typedef struct srv_choice {
     bool call_open; /* the last call is incomplete */
     json_t *call;   /* /v1/responses: the last call as it was sent; or NULL. Owned */
     _Atomic bool has_begun; /* its prompt is computed, or it is done: no longer counted in n_prefilling */
-    size_t text_at; /* bytes of the sent tokens, with the prompt if it is echoed */
+    size_t text_at; /* characters of the sent tokens, with the prompt if it is echoed */
     int n_prompt;   /* tokens */
     bool begun, done, ended; /* ended: the stream has its last event */
 } srv_choice;

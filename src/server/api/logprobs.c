@@ -15,6 +15,14 @@ typedef struct piece {
     size_t n;
 } piece;
 
+/* n_chars -- characters that begin in it. */
+static size_t n_chars(const piece *p)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->n; i++) n += ((unsigned char)p->s[i] & 0xC0) != 0x80;
+    return n;
+}
+
 static piece piece_of(const srv_job *j, int32_t id)
 {
     piece p = {0};
@@ -76,10 +84,11 @@ static json_t *name_json(const piece *p)
     return json_string(name);
 }
 
+/* top_of -- the token v[0] and the n most likely ones after it; it may be one of these. */
 static json_t *top_of(const srv_job *j, const sp_token_logprob *v, size_t n)
 {
     json_t *top = json_object();
-    for (size_t k = 0; k < n; k++) {
+    for (size_t k = n + 1; k-- > 0;) {
         piece p = piece_of(j, v[k].id);
         json_t *name = name_json(&p);
         if (name)
@@ -102,9 +111,9 @@ static json_t *text_logprobs(const srv_choice *c, size_t from, size_t to, size_t
         json_array_append_new(texts, name_json(&p));
         bool first = isnan(v->logprob); /* of an echoed prompt: nothing precedes it */
         json_array_append_new(values, first ? json_null() : json_real(bounded(v->logprob)));
-        json_array_append_new(tops, first ? json_null() : top_of(j, v + 1, n_top));
+        json_array_append_new(tops, first ? json_null() : top_of(j, v, n_top));
         json_array_append_new(offsets, json_integer((json_int_t)at));
-        at += p.n;
+        at += n_chars(&p);
         sp_buffer_free(p.s);
     }
     return json_pack("{s:o, s:o, s:o, s:o}", "tokens", texts, "token_logprobs", values,
@@ -125,7 +134,7 @@ json_t *srv_logprobs_new(srv_choice *c)
     if (!c->job->task.reply.logprobs || from == c->n_tokens) return json_null();
     for (size_t i = from; i < c->n_tokens; i++) {
         piece p = piece_of(c->job, c->tokens[i * n_each].id);
-        c->text_at += p.n;
+        c->text_at += n_chars(&p);
         sp_buffer_free(p.s);
     }
     return srv_logprobs(c, from, c->n_tokens, at);

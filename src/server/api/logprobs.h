@@ -4,8 +4,8 @@
 
 #include "server/api/job.h"
 
-/* srv_logprobs -- tokens [from, to) of a choice; null when the task does not ask for them. text_at: bytes
- * of text before the first of them (completions' text_offset). */
+/* srv_logprobs -- tokens [from, to) of a choice; null when the task does not ask for them. text_at:
+ * characters of text before the first of them (completions' text_offset). */
 json_t *srv_logprobs(const srv_choice *c, size_t from, size_t to, size_t text_at);
 
 /* srv_logprobs_new -- those that have not been sent; notes that they are. Called with the lock held. */

@@ -18,31 +18,47 @@ static srv_sent refuse(const srv_call *call, const srv_fields *f)
     return srv_fields_reply(call, f);
 }
 
-static json_t *ids_json(const int32_t *ids, size_t n)
+/* piece_json -- an id with its text; a piece of a character is a list of bytes, as in llama.cpp. */
+static json_t *piece_json(const srv_call *call, int32_t id)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; i < n; i++) json_array_append_new(list, json_integer(ids[i]));
-    return list;
+    char *piece = NULL;
+    size_t n_piece = 0;
+    const sp_err err = sp_vocab_piece(call->s->vocab, id, &piece, &n_piece);
+    if (err == SP_E_NOMEM) srv_memory_lost();
+    json_t *text = err == SP_OK ? json_stringn(piece, n_piece) : json_string("");
+    for (size_t k = 0; k < n_piece && err == SP_OK && (!text || json_is_array(text)); k++) {
+        if (!text) text = json_array();
+        json_array_append_new(text, json_integer((unsigned char)piece[k]));
+    }
+    sp_buffer_free(piece);
+    return json_pack("{s:i, s:o}", "id", (int)id, "piece", text);
 }
 
-/* pieces_json -- ids with their texts; a piece of a character is a list of bytes, as in llama.cpp. */
-static json_t *pieces_json(const srv_call *call, const int32_t *ids, size_t n)
+/* What the ids of a text are like. */
+typedef struct form {
+    bool begins; /* with BOS, if the model wants one */
+    bool parses; /* texts of special tokens are read as these tokens */
+    bool pieces; /* each with its text */
+} form;
+
+static void add_ids(const srv_call *call, form as, const int32_t *ids, size_t n, json_t *list)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; i < n; i++) {
-        char *piece = NULL;
-        size_t n_piece = 0;
-        const sp_err err = sp_vocab_piece(call->s->vocab, ids[i], &piece, &n_piece);
-        if (err == SP_E_NOMEM) srv_memory_lost();
-        json_t *text = err == SP_OK ? json_stringn(piece, n_piece) : json_string("");
-        for (size_t k = 0; k < n_piece && err == SP_OK && (!text || json_is_array(text)); k++) {
-            if (!text) text = json_array();
-            json_array_append_new(text, json_integer((unsigned char)piece[k]));
-        }
-        json_array_append_new(list, json_pack("{s:i, s:o}", "id", (int)ids[i], "piece", text));
-        sp_buffer_free(piece);
-    }
-    return list;
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, as.pieces ? piece_json(call, ids[i]) : json_integer(ids[i]));
+}
+
+static sp_err tokens_of(const srv_call *call, const char *text, form as, json_t *list)
+{
+    int32_t *bos = NULL, *ids = NULL;
+    size_t n_bos = 0, n = 0;
+    sp_err err = sp_vocab_encode(call->s->vocab, "", 0, true, &bos, &n_bos);
+    if (err == SP_OK) err = sp_vocab_encode(call->s->vocab, text, strlen(text), as.parses, &ids, &n);
+    const size_t from = as.parses ? n_bos : 0; /* then ids have BOS, too */
+    if (err == SP_OK && as.begins) add_ids(call, as, bos, n_bos, list);
+    if (err == SP_OK) add_ids(call, as, ids + from, n - from, list);
+    sp_buffer_free(bos);
+    sp_buffer_free(ids);
+    return err;
 }
 
 srv_sent srv_tokenize(srv_call *call)
@@ -52,22 +68,18 @@ srv_sent srv_tokenize(srv_call *call)
     if (!body) return refuse(call, &f);
     const char *name = srv_field(&f, "prompt") ? "prompt" : "content";
     const char *text = srv_field_string(&f, name);
-    bool special =
-        srv_field_bool(&f, "add_special_tokens", srv_field_bool(&f, "add_special", false));
-    const bool pieces = srv_field_bool(&f, "with_pieces", false);
-    if (!text) srv_fields_refuse(&f, name, "%s (content, or prompt) must be a string", name);
-    int32_t *ids = NULL;
-    size_t n = 0;
-    const sp_err err =
-        f.failed ? SP_OK : sp_vocab_encode(call->s->vocab, text, strlen(text), special, &ids, &n);
+    const bool begins = srv_field_bool(&f, "add_special_tokens", srv_field_bool(&f, "add_special", false));
+    const form as = {begins, srv_field_bool(&f, "parse_special", begins), srv_field_bool(&f, "with_pieces", false)};
+    if (!text) srv_fields_refuse(&f, name, "%s must be a string", name);
+    json_t *tokens = json_array();
+    const sp_err err = f.failed ? SP_OK : tokens_of(call, text, as, tokens);
     if (err != SP_OK) srv_fields_fail(&f, name, NULL, err);
     json_decref(body);
-    if (f.failed) return refuse(call, &f);
-    json_t *tokens = pieces ? pieces_json(call, ids, n) : ids_json(ids, n);
-    json_t *o = json_pack("{s:o, s:I, s:i}", "tokens", tokens, "count", (json_int_t)n,
-                          "max_model_len", call->s->info.n_ctx);
-    sp_buffer_free(ids);
-    return srv_reply_json(call->connection, 200, o);
+    const json_int_t n = (json_int_t)json_array_size(tokens);
+    json_t *o = json_pack("{s:o, s:I, s:i}", "tokens", tokens, "count", n, "max_model_len", call->s->info.n_ctx);
+    if (!f.failed) return srv_reply_json(call->connection, 200, o);
+    json_decref(o);
+    return refuse(call, &f);
 }
 
 char *srv_pieces(const srv_server *s, const json_t *ids, size_t *n)

@@ -14,7 +14,7 @@ typedef struct told {
     srv_server server;
     srv_job job;
     sp_token_logprob tokens[N * EACH];
-    size_t at[N + 1]; /* bytes of the tokens before each */
+    size_t at[N + 1]; /* characters of the tokens before each */
 } told;
 
 static void open_told(told *t, bool chat)
@@ -23,7 +23,7 @@ static void open_told(told *t, bool chat)
     size_t n;
     *t = (told){0};
     assert_ok(sp_vocab_open(MODEL, &t->vocab));
-    assert_ok(sp_vocab_encode(t->vocab, "The keeper of the lighthouse is Anna", 36, false, &ids, &n));
+    assert_ok(sp_vocab_encode(t->vocab, "éa keeper", 10, false, &ids, &n)); /* é: two tokens */
     assert_true(n >= N);
     for (int i = 0; i < N; i++) {
         char *s;
@@ -31,7 +31,8 @@ static void open_told(told *t, bool chat)
         for (int k = 0; k < EACH; k++)
             t->tokens[i * EACH + k] = (sp_token_logprob){ids[(i + k) % N], -0.5f * (float)(k + 1)};
         assert_ok(sp_vocab_piece(t->vocab, ids[i], &s, &bytes));
-        t->at[i + 1] = t->at[i] + bytes;
+        t->at[i + 1] = t->at[i];
+        for (size_t k = 0; k < bytes; k++) t->at[i + 1] += ((unsigned char)s[k] & 0xC0) != 0x80;
         sp_buffer_free(s);
     }
     sp_buffer_free(ids);
@@ -55,7 +56,7 @@ static double value_at(const json_t *list, size_t i)
     return json_number_value(json_array_get(list, i));
 }
 
-static void offsets_are_bytes_of_the_text_before_a_token(void **state)
+static void offsets_are_characters_of_the_text_before_a_token(void **state)
 {
     told t;
     open_told(&t, false);
@@ -118,7 +119,8 @@ static void a_token_after_nothing_has_null(void **state)
     json_t *o = srv_logprobs(&t.job.choices[0], 0, N, 0);
     assert_true(json_is_null(json_array_get(json_object_get(o, "token_logprobs"), 0)));
     assert_true(json_is_null(json_array_get(json_object_get(o, "top_logprobs"), 0)));
-    assert_int_equal(json_object_size(json_array_get(json_object_get(o, "top_logprobs"), 1)), TOP);
+    const json_t *top = json_array_get(json_object_get(o, "top_logprobs"), 1);
+    assert_int_equal(json_object_size(top), TOP + 1); /* the token itself, too */
     json_decref(o);
     t.job.task.reply.logprobs = false;
     o = srv_logprobs(&t.job.choices[0], 0, N, 0);
@@ -130,7 +132,7 @@ static void a_token_after_nothing_has_null(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(offsets_are_bytes_of_the_text_before_a_token),
+        cmocka_unit_test(offsets_are_characters_of_the_text_before_a_token),
         cmocka_unit_test(events_of_a_stream_have_the_tokens_since_the_last),
         cmocka_unit_test(impossible_tokens_have_the_least_number),
         cmocka_unit_test(a_token_after_nothing_has_null),
