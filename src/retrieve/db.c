@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "retrieve/db_vfs.h"
 
 /* The file says what it is (SQLite's header has a field for each): "SPOL", then the schema's
  * version.
@@ -116,7 +117,7 @@ sp_err sp_db_open(const char *path, const char *doing, bool write, sqlite3 **out
     sqlite3 *db = NULL;
     int flags = write ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
     if (write) SP_TRY(check_folder(path));
-    if (sqlite3_open_v2(path, &db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
+    if (sqlite3_open_v2(path, &db, flags | SQLITE_OPEN_NOMUTEX, sp_db_vfs()) != SQLITE_OK) {
         sp_err err = sp_db_fail(db, path, doing);
         sqlite3_close(db);
         return err;
