@@ -5,6 +5,7 @@
 #include <utf8proc.h>
 
 #include "base/utf8.h"
+#include "retrieve/text.h"
 
 #define MAX_FOLDED 16 /* bytes: four characters */
 #define DOTTED_I   0x130
@@ -259,6 +260,28 @@ sp_err sp_name_readable(const char *s, size_t n, sp_bytes *out)
         SP_TRY(sp_bytes_add(out, &c, 1));
     }
     return SP_OK;
+}
+
+static int digit16(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    return (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+}
+
+sp_err sp_name_unescape(const char *s, size_t n, sp_bytes *out)
+{
+    const size_t from = out->n;
+    bool good = true;
+    for (size_t i = 0; i < n; i++) {
+        const bool coded = s[i] == '%' && i + 2 < n && digit16(s[i + 1]) >= 0 && digit16(s[i + 2]) >= 0;
+        const char c = coded ? (char)(digit16(s[i + 1]) << 4 | digit16(s[i + 2])) : s[i];
+        good &= !coded || ((unsigned char)c >= 0x20 && c != 0x7F);
+        SP_TRY(sp_bytes_add(out, &c, 1));
+        i += coded ? 2 : 0;
+    }
+    if (n && good && sp_utf8_valid(out->v + from, out->n - from)) return SP_OK;
+    out->n = from;
+    return sp_bytes_add(out, s, n);
 }
 
 sp_err sp_name_relation_key(const char *relation, sp_bytes *key, sp_name_words *words)

@@ -36,6 +36,10 @@ bool sp_name_is_common(const char *s, size_t n);
  * '_' and '-' as blanks, "bornIn" as "born in". */
 sp_err sp_name_readable(const char *s, size_t n, sp_bytes *out) SP_MUST_CHECK;
 
+/* sp_name_unescape -- appends a part of an IRI, with percent-encoded bytes as themselves: "K%C3%B6ln" becomes "Köln".
+ * What would not be UTF-8 then, or have control characters, stays as it is. */
+sp_err sp_name_unescape(const char *s, size_t n, sp_bytes *out) SP_MUST_CHECK;
+
 /* sp_name_capitals -- appends a name; one without capital letters gets them at the start of each word, and blanks for
  * '_': "charles_i_of_spain" becomes "Charles I Of Spain". */
 sp_err sp_name_capitals(const char *s, size_t n, sp_bytes *out) SP_MUST_CHECK;

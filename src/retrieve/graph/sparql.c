@@ -115,13 +115,16 @@ static bool is_kind(const json_t *row, const char *variable, const char *kind)
 
 /* -- terms ---------------------------------------------------------------------------------- */
 
-/* local_name -- the readable part of an IRI. */
-static const char *local_name(const char *iri)
+/* name_of -- a term's label, a text as it is, or the readable part of an IRI, decoded in g->key. */
+static sp_err name_of(sparql_graph *g, const term *t, sp_arena *strings, const char **out)
 {
-    const char *best = iri;
-    for (const char *c = iri; *c; c++)
-        if ((*c == '/' || *c == '#') && c[1]) best = c + 1;
-    return best;
+    const char *text = t->name ? t->name : t->value, *part = text;
+    if (t->name || t->literal) return sp_graph_copy(strings, text, strlen(text), out);
+    for (const char *c = text; *c; c++)
+        if ((*c == '/' || *c == '#') && c[1]) part = c + 1;
+    g->key.n = 0;
+    SP_TRY(sp_name_unescape(part, strlen(part), &g->key));
+    return sp_graph_copy(strings, g->key.v, g->key.n, out);
 }
 
 /* find_term -- the number of a value, new if need be; its label is kept if it is the first. */
@@ -174,8 +177,7 @@ static sp_err term_text(sp_graph *base, int64_t node, sp_arena *strings, const c
     if (node < 1 || (size_t)node > g->terms.n)
         return sp_fail(SP_E_ARG, "%s: there is no node %lld", g->url, (long long)node);
     const term *t = &g->terms.v[node - 1];
-    const char *text = t->name ? t->name : t->literal ? t->value : local_name(t->value);
-    SP_TRY(sp_graph_copy(strings, text, strlen(text), name));
+    SP_TRY(name_of(g, t, strings, name));
     return ident ? sp_graph_copy(strings, t->value, strlen(t->value), ident) : SP_OK;
 }
 

@@ -27,6 +27,25 @@ static sp_text trim(sp_text t)
     return (sp_text){t.n ? t.s + from : "", to - from};
 }
 
+static bool breaks(char c)
+{
+    return c == '\n' || c == '\r' || c == '\t';
+}
+
+/* one_line -- a trimmed text whose line breaks and tabs are blanks, one for several with the blanks around them; in
+ * `room` if it has any. */
+static sp_text one_line(sp_text t, char room[SP_GRAPH_NAME_BYTES])
+{
+    size_t n = 0, broken = 0;
+    while (broken < t.n && !breaks(t.s[broken])) broken++;
+    if (broken == t.n || t.n > SP_GRAPH_NAME_BYTES) return t;
+    for (size_t i = 0; i < t.n; i++) {
+        const char c = breaks(t.s[i]) ? ' ' : t.s[i];
+        if (c != ' ' || (n && room[n - 1] != ' ')) room[n++] = c;
+    }
+    return (sp_text){room, n};
+}
+
 /* fault -- what is wrong with a trimmed name, in `why`; false when nothing is. */
 static bool fault(sp_text t, const char *what, char *why, size_t n_why)
 {
@@ -54,8 +73,9 @@ static sp_text first(sp_text t)
 
 sp_err sp_triples_give(const sp_triple *t, int64_t line, const sp_triple_sink *sink)
 {
-    char why[96];
-    sp_triple c = {trim(t->subject), trim(t->relation), trim(t->object), trim(first(t->source))};
+    char why[96], room[4][SP_GRAPH_NAME_BYTES];
+    sp_triple c = {one_line(trim(t->subject), room[0]), one_line(trim(t->relation), room[1]),
+                   one_line(trim(t->object), room[2]), one_line(trim(first(t->source)), room[3])};
     if (fault(c.subject, "subject", why, sizeof why) ||
         fault(c.relation, "relation", why, sizeof why) ||
         fault(c.object, "object", why, sizeof why) ||
@@ -67,9 +87,9 @@ sp_err sp_triples_give(const sp_triple *t, int64_t line, const sp_triple_sink *s
 sp_err sp_triples_give_name(sp_text ident, sp_text name, sp_name_kind kind, int64_t line,
                             const sp_triple_sink *sink)
 {
-    char why[96];
-    ident = trim(ident);
-    name = trim(name);
+    char why[96], room[2][SP_GRAPH_NAME_BYTES];
+    ident = one_line(trim(ident), room[0]);
+    name = one_line(trim(name), room[1]);
     if (fault(ident, "entity", why, sizeof why) ||
         fault(name, kind == SP_NAME_ALIAS ? "alias" : "name", why, sizeof why))
         return sink->bad(line, why, sink->user);

@@ -62,7 +62,8 @@ typedef struct sp_triples_input {
 } sp_triples_input;
 
 /* sp_triples_read -- reads all of it. Names are trimmed, well-formed UTF-8 without control
- * characters, 1 to SP_GRAPH_NAME_BYTES long; others go to `bad`.
+ * characters, 1 to SP_GRAPH_NAME_BYTES long, and on one line, as line breaks and tabs become blanks; others go to
+ * `bad`.
  * Errors: SP_E_FORMAT when the file as a whole is malformed, SP_E_NOMEM, and what the sink returns. */
 sp_err sp_triples_read(const sp_triples_input *in, const sp_triple_sink *sink) SP_MUST_CHECK;
 

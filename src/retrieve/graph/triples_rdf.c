@@ -5,12 +5,13 @@
  *   <s> rdfs:label "text"   a name of <s>: without a language or in English its main name, else an alias
  *   _:b                     a node of this file alone
  *
- * An IRI that no label names is called by its readable part, what follows the last / or #. A statement that
+ * An IRI that no label names is called by its readable part, what follows the last / or #, decoded. A statement that
  * raptor2 refuses ends Turtle, where the rest may depend on it; in N-Triples it is a bad line. */
 #include <raptor2.h>
 #include <string.h>
 
 #include "retrieve/graph/db_int.h"
+#include "retrieve/graph/names_int.h"
 #include "retrieve/graph/triples.h"
 
 #define PIECE (1 << 16)
@@ -37,6 +38,7 @@ typedef struct rdf {
     int64_t line;     /* that is being parsed */
     char why[160];    /* the parser's first complaint since it was emptied */
     sp_bytes node[2]; /* blank nodes, with their file */
+    sp_bytes name;    /* the readable part of an IRI */
 } rdf;
 
 /* -- terms ------------------------------------------------------------------------------------ */
@@ -53,14 +55,18 @@ static sp_text iri_of(const raptor_term *t)
     return text_of(s, n);
 }
 
-/* readable -- what follows the last slash or number sign, or all when that is nothing. */
-static sp_text readable(sp_text iri)
+/* readable -- what follows the last slash or number sign, or all when that is nothing; in r->name. */
+static sp_err readable(rdf *r, sp_text iri, sp_text *out)
 {
     size_t n = iri.n;
     while (n && (iri.s[n - 1] == '/' || iri.s[n - 1] == '#')) n--;
     size_t from = n;
     while (from && iri.s[from - 1] != '/' && iri.s[from - 1] != '#') from--;
-    return from < n ? (sp_text){iri.s + from, n - from} : iri;
+    const sp_text part = from < n ? (sp_text){iri.s + from, n - from} : iri;
+    r->name.n = 0;
+    SP_TRY(sp_name_unescape(part.s, part.n, &r->name));
+    *out = (sp_text){r->name.v, r->name.n};
+    return SP_OK;
 }
 
 /* term -- a subject or object as a node; blank nodes of two files are never one. */
@@ -102,8 +108,10 @@ static bool is_name(const raptor_statement *s, sp_text iri, sp_name_kind *kind)
 
 static sp_err name_node(rdf *r, const raptor_term *t, sp_text ident)
 {
+    sp_text name;
     if (t->type != RAPTOR_TERM_TYPE_URI) return SP_OK;
-    return sp_triples_give_name(ident, readable(ident), SP_NAME_FALLBACK, r->line, r->sink);
+    SP_TRY(readable(r, ident, &name));
+    return sp_triples_give_name(ident, name, SP_NAME_FALLBACK, r->line, r->sink);
 }
 
 static sp_err give(rdf *r, const raptor_statement *s)
@@ -114,7 +122,8 @@ static sp_err give(rdf *r, const raptor_statement *s)
     SP_TRY(term(r, s->object, &r->node[1], &object));
     if (is_name(s, relation, &kind))
         return sp_triples_give_name(subject, object, kind, r->line, r->sink);
-    sp_triple t = {.subject = subject, .relation = readable(relation), .object = object};
+    sp_triple t = {.subject = subject, .object = object};
+    SP_TRY(readable(r, relation, &t.relation));
     SP_TRY(sp_triples_give(&t, r->line, r->sink));
     if (subject.n > SP_GRAPH_NAME_BYTES || object.n > SP_GRAPH_NAME_BYTES) return SP_OK;
     SP_TRY(name_node(r, s->subject, subject));
@@ -222,5 +231,6 @@ sp_err sp_triples_read_rdf(const sp_triples_input *in, const sp_triple_sink *sin
     raptor_free_world(world);
     sp_vec_fini(&r.node[0]);
     sp_vec_fini(&r.node[1]);
+    sp_vec_fini(&r.name);
     return err;
 }

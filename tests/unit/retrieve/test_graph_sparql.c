@@ -103,7 +103,7 @@ static void paths_come_from_answers(void **state)
              "{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/year") ", " TEXT("o", "1995") "}, "
              "{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/bad") ", "
                  IRI("o", "http://x/a> . ?s ?p ?o") "}"),
-        ROWS("{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/plays_in") ", " IRI("o", "http://x/Q3") "}"),
+        ROWS("{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/plays%20in") ", " IRI("o", "http://x/K%C3%B6ln") "}"),
         NULL,
     };
     stub s;
@@ -116,7 +116,7 @@ static void paths_come_from_answers(void **state)
     assert_string_equal(a.paths[0].text, "Heat -directedBy-> Michael Mann");
     for (int i = 1; i < 3; i++)
         assert_true(strcmp(a.paths[i].text, "Heat -year-> 1995") == 0 ||
-                    strcmp(a.paths[i].text, "Heat <-plays_in- Q3") == 0);
+                    strcmp(a.paths[i].text, "Heat <-plays in- K\xC3\xB6ln") == 0);
     sp_graph_answer_fini(&a);
     stub_stop(&s);
 }

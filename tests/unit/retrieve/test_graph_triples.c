@@ -94,16 +94,25 @@ static void names_have_a_longest_length(void **state)
 static void csv(void **state)
 {
     gives(SP_GRAPH_CSV, "a,r,b\n\"c, d\",\"say \"\"hi\"\"\",\"two\nlines\"\ne,r,f,doc\n",
-          "a|r|b;!2 the object has a control character;e|r|f|doc;");
+          "a|r|b;c, d|say \"hi\"|two lines;e|r|f|doc;");
     gives(SP_GRAPH_CSV, "relation;tail;head;chunk\nr;b;a;7\n", "a|r|b|7;");
     gives(SP_GRAPH_CSV, "Source,Target,Type,Label\na,b,Directed,likes\n", "a|Directed|b;");
     gives(SP_GRAPH_CSV, "a,r,b\n\"open,r,b\nc,r,d\n", "a|r|b;!2 a quote is not closed;");
-    gives(SP_GRAPH_CSV, "a,r,\"two\nlines\"\nc,,d\n",
+    gives(SP_GRAPH_CSV, "a,r,\"two\x01\nlines\"\nc,,d\n",
           "!1 the object has a control character;!3 the relation is empty;");
     gives(SP_GRAPH_CSV, "a,r,b\r\n\r\nc,r,d,\r\n", "a|r|b;c|r|d;");
     gives(SP_GRAPH_CSV, "\xEF\xBB\xBFobject,relation,subject\nb,r,a\n", "a|r|b;");
     gives(SP_GRAPH_CSV, "subject,relation,object,x\ty\tz\na,r,b,c\n", "a|r|b;");
     gives(SP_GRAPH_CSV, "subject;relation;object;x\ty\tz\na;r;b;c\n", "a|r|b;");
+}
+
+/* Line breaks and tabs are blanks, and one for several; other blanks stay. */
+static void names_are_on_one_line(void **state)
+{
+    gives(SP_GRAPH_JSONL,
+          "{\"head\": \"\\n a \\r\\n b\", \"rel\": \"x  y\", \"tail\": \"c\\td\", \"source\": \"e\\n\\nf\"}\n"
+          "{\"entity\": \"a\\nb\", \"name\": \"A\\nB\", \"aliases\": [\"\\n\"]}\n",
+          "a b|x  y|c d|e f;a b=A B;!2 the alias is empty;");
 }
 
 static void csv_records_have_a_longest_length(void **state)
@@ -178,6 +187,11 @@ static void ntriples(void **state)
           "<http://x/a> <http://www.w3.org/2004/02/skos/core#altLabel> \"Colonia\" .\n",
           "http://x/a~K\xC3\xB6ln;http://x/a=Cologne;http://x/a~Colonia;");
     gives(SP_GRAPH_NTRIPLES, "_:n <http://x/p> _:m .\n", "_:f#n|p|_:f#m;");
+    /* coded parts of IRIs, but not what is no text then */
+    gives(SP_GRAPH_NTRIPLES, "<http://x/K%C3%B6ln> <http://x/is%20in> <http://x/C%2b%2B> .\n",
+          "http://x/K%C3%B6ln|is in|http://x/C%2b%2B;http://x/K%C3%B6ln?K\xC3\xB6ln;http://x/C%2b%2B?C++;");
+    gives(SP_GRAPH_NTRIPLES, "<http://x/%FF> <http://x/100%> <http://x/a%0A> .\n",
+          "http://x/%FF|100%|http://x/a%0A;http://x/%FF?%FF;http://x/a%0A?a%0A;");
 }
 
 static void a_bad_line_of_ntriples_spoils_no_other(void **state)
@@ -290,6 +304,7 @@ int main(void)
         cmocka_unit_test(a_bad_line_of_ntriples_spoils_no_other),
         cmocka_unit_test(turtle),
         cmocka_unit_test(csv),
+        cmocka_unit_test(names_are_on_one_line),
         cmocka_unit_test(csv_records_have_a_longest_length),
         cmocka_unit_test(neo4j),
         cmocka_unit_test(jsonl),
