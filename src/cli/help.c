@@ -104,28 +104,30 @@ static bool has_common(const opt *o)
     return false;
 }
 
-/* print_group -- the options from `o` to the next heading; those that are not shown are counted.
- * origin moves along. */
-static const opt *print_group(const opt *o, const char *title, bool all, const opt_origin **origin,
-                              int *n_hidden)
+/* What has been printed. */
+typedef struct progress {
+    const char *title; /* the last heading, or NULL */
+    int n_hidden;      /* options that are not shown */
+} progress;
+
+/* print_group -- the options from `o` to the next heading. origin moves along. */
+static const opt *print_group(const opt *o, const char *title, bool all, const opt_origin **origin, progress *p)
 {
-    bool titled = false;
     for (; o->kind != OPT_END && o->kind != OPT_GROUP; o++, ++*origin) {
         if (!all && !o->common && !o->required) {
-            ++*n_hidden;
+            p->n_hidden++;
             continue;
         }
-        if (!titled) printf("%s:\n", title);
-        titled = true;
+        if (!p->title || strcmp(p->title, title) != 0) printf("%s%s:\n", p->title ? "\n" : "", title);
+        p->title = title;
         print_option(o, *origin);
     }
-    if (titled) putchar('\n');
     return o;
 }
 
 void opt_print_help(const opt_help *h)
 {
-    int n_hidden = 0;
+    progress p = {0};
     const opt_origin *origin = h->origins;
     printf("usage: spolia %s\n\n", h->usage->synopsis);
     print_about(h->usage->about);
@@ -135,10 +137,11 @@ void opt_print_help(const opt_help *h)
         bool whole = h->all || !has_common(*t);
         for (const opt *o = *t; o->kind != OPT_END;) {
             if (o->kind == OPT_GROUP) title = o++->name;
-            o = print_group(o, title, whole, &origin, &n_hidden);
+            o = print_group(o, title, whole, &origin, &p);
         }
     }
-    if (n_hidden) printf("spolia %s --help-all shows %d more options.\n", h->command, n_hidden);
+    if (p.title) putchar('\n');
+    if (p.n_hidden) printf("spolia %s --help-all shows %d more options.\n", h->command, p.n_hidden);
     puts("Each option can also be set in the environment, as SPOLIA_ARG_<NAME>, and in a config "
          "file\n"
          "(spolia help config). --config FILE names another one.");

@@ -151,7 +151,7 @@ static opt_choice param_choice(const cli_policy *p, const sp_reuse_param *k)
     assert(n < CLI_MOST_PARAMS);
     char *name = texts[n][0], *help = texts[n++][1];
     snprintf(name, sizeof texts[0][0], "%s:%s=%s", p->name, k->name, k->whole ? "N" : "X");
-    snprintf(help, sizeof texts[0][1], "%s (%g; %g to %g%s%s)", k->help, k->normal, k->least, k->most,
+    snprintf(help, sizeof texts[0][1], "%s (%.9g; %.9g to %.9g%s%s)", k->help, k->normal, k->least, k->most,
              *k->unit ? " " : "", k->unit);
     return (opt_choice){name, help};
 }

@@ -322,7 +322,7 @@ static bool check_size(run *r, bool quiet)
     show_size(token, store.token_bytes);
     if (!quiet)
         fprintf(stderr,
-                "spolia: %" PRId64 " chunks of %" PRId64 " tokens take %s (%s of %s a token), "
+                "spolia: %" PRId64 " chunks with %" PRId64 " tokens take %s (%s of %s a token), "
                 "%s of it new; %s are free\n",
                 r->need.n_chunks, r->need.n_tokens, need, plain ? "a copy" : "two copies", token, more,
                 show_size(room, store.disk_free));

@@ -34,7 +34,7 @@
 sp_err sp_build_report(sp_builder *b)
 {
     if (!b->o.progress || b->o.progress(b->file, b->n_done, b->n_total, b->o.user)) return SP_OK;
-    return sp_fail(SP_E_CANCELED, "%s: canceled; the index is unchanged", b->path);
+    return sp_fail(SP_E_CANCELED, "%s: the index is unchanged", b->path);
 }
 
 /* -- files ---------------------------------------------------------------------------------- */

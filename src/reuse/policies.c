@@ -61,10 +61,10 @@ static sp_err find(word name, int *out)
 
 /* -- parameters ------------------------------------------------------------------------------- */
 
-/* range_of -- "alpha (0 to 1e+06)", "focus (0 to 1000 layers)". */
+/* range_of -- "alpha (0 to 1000000)", "focus (0 to 1000 layers)". */
 static void range_of(const sp_reuse_param *p, char *out, size_t size)
 {
-    snprintf(out, size, "%s (%g to %g%s%s)", p->name, p->least, p->most, *p->unit ? " " : "",
+    snprintf(out, size, "%s (%.9g to %.9g%s%s)", p->name, p->least, p->most, *p->unit ? " " : "",
              p->unit);
 }
 

@@ -53,6 +53,8 @@ def test_each_command_explains_itself(described):
             assert f"{o['dashes']}{o['name']}" in full
             assert f"{o['dashes']}{o['name']}" in short or not (o["common"] or o["required"])
         assert max(map(len, full.splitlines())) <= 110, words
+        titles = re.findall(r"^(\S.*):\n  -", full, re.M)
+        assert len(titles) == len(set(titles)), words
         hidden = re.search(r"shows (\d+) more options", short)
         n = [sum(line.startswith("  -") for line in text.splitlines()) for text in (short, full)]
         assert n[1] == len(c["options"]) and n[1] - n[0] == (int(hidden.group(1)) if hidden else 0)

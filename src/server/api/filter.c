@@ -63,7 +63,7 @@ void srv_filter_read(srv_fields *f, srv_filter *out)
             if (is_key(key))
                 add(f, key, value, out);
             else
-                srv_fields_refuse(f, "filter", "filter: \"%.40s\"; file and tag can be asked for", key);
+                srv_fields_refuse(f, "filter", "filter: \"%.40s\" is unknown; the fields are: file tag", key);
         }
     }
 }

@@ -254,7 +254,7 @@ static void parameters_of_a_policy_are_fields(void **state)
     json_t *body;
     srv_task t = read_task("{\"reuse\": {\"mode\": \"craft\", \"alfa\": 1}}", &f, &body);
     assert_non_null(strstr(f.why, "\"alfa=1\" is unknown; "
-                                  "its parameters: alpha (0 to 1e+06), focus (0 to 1000 layers)"));
+                                  "its parameters: alpha (0 to 1000000), focus (0 to 1000 layers)"));
     srv_task_fini(&t);
     json_decref(body);
 }
