@@ -23,7 +23,7 @@ extern "C" {
  * If format is NULL, the file name decides. Equal triples are merged. A line that cannot be read is logged as
  * FILE:LINE and counted; with `strict` it is an error, and a file without a single readable line always is. Each
  * `batch` of triples is one transaction: an interrupted import keeps what it has added, and the next one continues
- * there; an unchanged file is not read again. *stats is current while it runs.
+ * there; an unchanged file is not read again with the same format and columns. *stats is current while it runs.
  * Errors: SP_E_IO, SP_E_FORMAT, SP_E_CANCELED, SP_E_ARG, SP_E_NOMEM. */
 typedef struct sp_graph_stats {
     int64_t n_triples, n_duplicates, n_entities, n_aliases, n_bad; /* new, but for duplicates */

@@ -6,6 +6,8 @@
  *     state 'part', unchanged         ──> read on from graph_files.at
  *     state 'whole', unchanged        ──> skipped
  *
+ * A file that is read in another format, or with other columns, than before has changed: these follow the state.
+ *
  * so an import that is interrupted, at any moment and in any way, continues where its last
  * transaction ended. GraphML and JSON cannot be entered in the middle: their `at` stays 0 until the
  * file is whole.
@@ -75,10 +77,10 @@ static const char *const statements[N_STATEMENTS] = {
     [ADD_TRIPLE] = "INSERT OR IGNORE INTO graph_triples (subject, relation, object, source)"
                    " VALUES (?1, ?2, ?3, ?4)",
     [ADD_NAMED] = "INSERT OR IGNORE INTO graph_named (entity, source) VALUES (?1, ?3), (?2, ?3)",
-    [GET_FILE] = "SELECT at, line, state FROM graph_files"
-                 " WHERE path = ?1 AND size = ?2 AND mtime_ns = ?3",
+    [GET_FILE] = "SELECT at, line, state = 'whole' || ?4 FROM graph_files"
+                 " WHERE path = ?1 AND size = ?2 AND mtime_ns = ?3 AND state IN ('whole' || ?4, 'part' || ?4)",
     [SET_FILE] = "INSERT OR REPLACE INTO graph_files (path, size, mtime_ns, at, line, state)"
-                 " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                 " VALUES (?1, ?2, ?3, ?4, ?5, ?6 || ?7)",
 };
 
 /* A cache of texts of one kind and their ids. */
@@ -103,6 +105,7 @@ typedef struct importer {
     memory entities, relations, sources;
     SP_VEC(relation_count) counts; /* of relations in this transaction */
     sp_bytes key;
+    sp_bytes how; /* what a format and columns that were asked for add to the state of a file */
 
     const char *file; /* being read, as the caller named it */
     char *real;       /* its absolute path */
@@ -283,6 +286,7 @@ static sp_err commit(importer *m, const char *state)
     sqlite3_bind_int64(s, 4, (int64_t)m->in.at);
     sqlite3_bind_int64(s, 5, m->in.line);
     bind(m, SET_FILE, 6, sp_text_of(state));
+    bind(m, SET_FILE, 7, (sp_text){m->how.v, m->how.n});
     SP_TRY(finish(m, SET_FILE));
     return sp_db_exec(m->db, m->path, "COMMIT");
 }
@@ -410,12 +414,12 @@ static sp_err find_file(importer *m, bool *whole)
     bind(m, GET_FILE, 1, sp_text_of(m->real));
     sqlite3_bind_int64(s, 2, m->size);
     sqlite3_bind_int64(s, 3, m->mtime_ns);
+    bind(m, GET_FILE, 4, (sp_text){m->how.v, m->how.n});
     int rc = sqlite3_step(s);
     if (rc == SQLITE_ROW) {
         m->in.at = (size_t)sqlite3_column_int64(s, 0);
         m->in.line = sqlite3_column_int64(s, 1);
-        const unsigned char *state = sqlite3_column_text(s, 2);
-        *whole = state && strcmp((const char *)state, "whole") == 0;
+        *whole = sqlite3_column_int(s, 2);
     }
     sp_err err = rc == SQLITE_ROW || rc == SQLITE_DONE ? SP_OK : fail(m);
     sqlite3_reset(s);
@@ -474,6 +478,19 @@ static sp_err read_file(importer *m, const char *file)
 
 /* -- import --------------------------------------------------------------------------------- */
 
+static sp_err set_how(importer *m)
+{
+    const sp_graph_columns *c = &m->opts.columns;
+    const char *const asked[] = {m->opts.format, c->subject, c->relation, c->object, c->source};
+    size_t n = 0;
+    for (size_t i = 0; i < SP_COUNT(asked); i++) n += asked[i] != NULL;
+    for (size_t i = 0; n && i < SP_COUNT(asked); i++) {
+        SP_TRY(sp_bytes_add(&m->how, "\n", 1));
+        if (asked[i]) SP_TRY(sp_bytes_add(&m->how, asked[i], strlen(asked[i])));
+    }
+    return SP_OK;
+}
+
 static void importer_fini(importer *m)
 {
     for (int i = 0; i < N_STATEMENTS; i++) sqlite3_finalize(m->run[i]);
@@ -483,6 +500,7 @@ static void importer_fini(importer *m)
     forget(&m->sources);
     sp_vec_fini(&m->counts);
     sp_vec_fini(&m->key);
+    sp_vec_fini(&m->how);
     free(m->real);
 }
 
@@ -504,7 +522,8 @@ sp_err sp_graph_import(const char *const *paths, int n_paths, const char *out_pa
     *m.stats = (sp_graph_stats){0};
     if (m.opts.batch < 0) return sp_fail(SP_E_ARG, "batch %d: at least 1", m.opts.batch);
     if (!m.opts.batch) m.opts.batch = DEFAULT_BATCH;
-    sp_err err = sp_graph_db_open(out_path, true, &m.db);
+    sp_err err = set_how(&m);
+    if (err == SP_OK) err = sp_graph_db_open(out_path, true, &m.db);
     for (int i = 0; err == SP_OK && i < N_STATEMENTS; i++)
         err = sp_graph_db_prepare(m.db, out_path, statements[i], &m.run[i]);
     for (int i = 0; err == SP_OK && i < n_paths; i++) err = read_file(&m, paths[i]);

@@ -75,6 +75,24 @@ static void a_file_that_did_not_change_is_not_read_again(void **state)
     assert_int_equal(s.n_duplicates, 1);
 }
 
+/* Whoever asks for other columns, or another format, wants what the file then says. */
+static void a_file_is_read_again_for_other_columns(void **state)
+{
+    folder *f = *state;
+    graph_make(f, "a.csv", "who,job,town\nAnna,keeper,Velm\n");
+    sp_graph_import_opts o = {.columns = {.subject = "who", .object = "town"}};
+    const char *file = folder_path(f, "a.csv");
+    sp_graph_stats s;
+    static const char *const relations[] = {"=lives in", "=lives in", "=knows"};
+    for (size_t i = 0; i < SP_COUNT(relations); i++) {
+        o.columns.relation = relations[i];
+        assert_ok(sp_graph_import(&file, 1, f->index, &o, &s));
+        assert_int_equal(s.n_triples, i != 1);
+        assert_int_equal(s.n_unchanged, i == 1);
+    }
+    assert_sound(f);
+}
+
 static void bad_lines_are_counted_or_stop(void **state)
 {
     folder *f = *state;
@@ -271,6 +289,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(equal_triples_merge),
         FOLDER_TEST(a_file_that_did_not_change_is_not_read_again),
+        FOLDER_TEST(a_file_is_read_again_for_other_columns),
         FOLDER_TEST(bad_lines_are_counted_or_stop),
         FOLDER_TEST(warnings_of_a_file_are_limited),
         FOLDER_TEST(an_interrupted_import_continues),
