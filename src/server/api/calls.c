@@ -8,7 +8,7 @@
 /* Marks before which an answer is text. */
 static const char *const marks[] = {
     "<tool_call>",   "[TOOL_CALLS]",     "<|python_tag|>",         "<function=",
-    "<seed:tool_call>", "<TOOLCALL>",    "<tool_calls>",
+    "<function name=\"", "<seed:tool_call>", "<TOOLCALL>",    "<tool_calls>",
     "<|tool_call|>", "<|START_ACTION|>", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>",
     "functools[",    "<|python_start|>", "<|tool_call_start|>",    "<function_calls>",
     "<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|channel|>commentary to=",

@@ -218,16 +218,36 @@ bool srv_calls_take_pairs(const srv_tools *t, cli_view *v, json_t *calls)
     return good;
 }
 
+/* How a function and its values are marked; both end with </function>. */
+typedef struct marking {
+    const char *name, *name_end, *key, *key_end, *value_end;
+    bool has_cdata; /* a value may be in <![CDATA[...]]> */
+} marking;
+
+static const marking markings[] = {
+    {"<function=", ">", "<parameter=", ">", "</parameter>", false},              /* Qwen3-Coder */
+    {"<function name=\"", "\">", "<param name=\"", "\">", "</param>", true}, /* MiniCPM5 */
+};
+
+#define N_MARKINGS (sizeof markings / sizeof *markings)
+
+/* take_value -- up to its end. */
+static bool take_value(cli_view *v, const marking *m, cli_view *out)
+{
+    if (!m->has_cdata || !cli_view_take(v, "<![CDATA[")) return take_until(v, m->value_end, out);
+    return take_until(v, "]]>", out) && cli_view_take(v, m->value_end);
+}
+
 /* take_parameters -- <parameter=key>value</parameter> ... </function> */
-static json_t *take_parameters(const json_t *function, cli_view *v)
+static json_t *take_parameters(const json_t *function, const marking *m, cli_view *v)
 {
     cli_view key, value;
     json_t *arguments = json_object();
     bool good = arguments != NULL;
     cli_view_skip_space(v);
     while (good && !cli_view_take(v, "</function>")) {
-        good = cli_view_take(v, "<parameter=") && take_until(v, ">", &key) &&
-               take_until(v, "</parameter>", &value) && set_value(arguments, function, key, value);
+        good = cli_view_take(v, m->key) && take_until(v, m->key_end, &key) && take_value(v, m, &value) &&
+               set_value(arguments, function, key, value);
         cli_view_skip_space(v);
     }
     if (good) return arguments;
@@ -236,13 +256,15 @@ static json_t *take_parameters(const json_t *function, cli_view *v)
 }
 
 /* take_function_head -- <function=name>; NULL: not of a known function. */
-static const json_t *take_function_head(const srv_tools *t, cli_view *v, char name[257])
+static const json_t *take_function_head(const srv_tools *t, cli_view *v, char name[257], const marking **out)
 {
-    size_t n = 0;
-    if (!cli_view_take(v, "<function=")) return NULL;
-    for (; v->n && *v->s != '>' && n < 256; cli_view_skip(v, 1)) name[n++] = *v->s;
-    name[n] = '\0';
-    if (!cli_view_take(v, ">")) return NULL;
+    size_t i = 0;
+    cli_view part;
+    while (i < N_MARKINGS && !cli_view_take(v, markings[i].name)) i++;
+    if (i == N_MARKINGS || !take_until(v, markings[i].name_end, &part) || part.n > 256) return NULL;
+    memcpy(name, part.s, part.n);
+    name[part.n] = '\0';
+    *out = &markings[i];
     cli_view_skip_space(v);
     return srv_calls_tool(t, name);
 }
@@ -251,7 +273,8 @@ bool srv_calls_take_function(const srv_tools *t, cli_view *v, json_t *calls)
 {
     cli_view at = *v;
     char name[257];
-    const json_t *function = take_function_head(t, &at, name);
+    const marking *m;
+    const json_t *function = take_function_head(t, &at, name, &m);
     json_t *arguments = NULL, *text = NULL;
     if (!function) return false;
     cli_view raw = at;
@@ -260,7 +283,7 @@ bool srv_calls_take_function(const srv_tools *t, cli_view *v, json_t *calls)
         text = json_is_object(arguments) ? json_stringn(raw.s, raw.n - at.n) : NULL;
         cli_view_take(&at, "</function>");
     } else {
-        arguments = take_parameters(function, &at);
+        arguments = take_parameters(function, m, &at);
     }
     cli_view_skip_space(&at);
     const bool good =
@@ -274,7 +297,8 @@ bool srv_calls_take_function(const srv_tools *t, cli_view *v, json_t *calls)
 json_t *srv_calls_open_function(const srv_tools *t, cli_view v)
 {
     char name[257];
-    if (!take_function_head(t, &v, name)) return NULL;
+    const marking *m;
+    if (!take_function_head(t, &v, name, &m)) return NULL;
     cli_view rest = v;
     return v.n && *v.s == '{' && !srv_calls_scan(&rest) ? srv_calls_begun(name, &v) : NULL;
 }

@@ -11,6 +11,7 @@
  *   GLM-4, Functionary f\n{...}, further ones after >>>
  *   GLM-4.5            <tool_call>f\n<arg_key>k</arg_key>\n<arg_value>v</arg_value>\n</tool_call>
  *   Qwen3-Coder        <tool_call>\n<function=f>\n<parameter=k>\nv\n</parameter>\n</function>\n</tool_call>
+ *   MiniCPM5           <function name="f"><param name="k">v</param></function>; a v in <![CDATA[...]]> may have marks
  *   Seed-OSS           <seed:tool_call>\n<function=f>\n<parameter=k>v</parameter>\n</function>\n</seed:tool_call>
  *   DeepSeek           <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{...}\n```
  *                      <｜tool▁call▁end｜><｜tool▁calls▁end｜>; V3.1: f<｜tool▁sep｜>{...}

@@ -98,6 +98,14 @@ static const answer answers[] = {
     {"<tool_call>\n<function=boats>\n<parameter=n>\n3", "<tool_call>\n<function=boats>\n<parameter=n>\n3", {{0}}},
     {"<tool_call>\n<function=boats>\n<parameter=>\n3</parameter></function>",
      "<tool_call>\n<function=boats>\n<parameter=>\n3</parameter></function>", {{0}}},
+    /* MiniCPM5 */
+    {"Hm.<function name=\"boats\"><param name=\"n\">3</param><param name=\"port\"><![CDATA[a <b> </param>\n&]]>"
+     "</param></function>\n<function name=\"tides\"></function>", "Hm.",
+     {{"boats", "{\"n\": 3, \"port\": \"a <b> </param>\\n&\"}"}, {"tides", "{}"}}},
+    {"<function=boats><parameter=n><![CDATA[3]]></parameter></function>", "", {{"boats", "{\"n\": \"<![CDATA[3]]>\"}"}}},
+    {"<function name=\"boats\"><param name=\"n\"><![CDATA[3]]></function>",
+     "<function name=\"boats\"><param name=\"n\"><![CDATA[3]]></function>", {{0}}},
+    {"<function name=\"other\"></function>", "<function name=\"other\"></function>", {{0}}},
     /* As the published templates of these models write calls (Seed-OSS, GLM-4.7, GLM-4.6, Functionary 3.2, Apriel,
      * Nemotron) */
     {"I look.\n\n<seed:tool_call>\n<function=boats>\n<parameter=n>3</parameter>\n<parameter=port>a</parameter>\n"
@@ -152,7 +160,10 @@ static bool is_streamed(const answer *a)
 {
     if (strstr(a->whole, "boats(") || strstr(a->whole, "tides(")) return false; /* of Python */
     if (strstr(a->whole, "\"parameters\": \"")) return false;                    /* a text */
-    return a->calls[0][1] && !strstr(a->whole, "<parameter=") && !strstr(a->whole, "<arg_key>");
+    static const char *const marked[] = {"<parameter=", "<param name=", "<arg_key>"};
+    for (int i = 0; i < 3; i++)
+        if (strstr(a->whole, marked[i])) return false;
+    return a->calls[0][1];
 }
 
 static void calls_are_found_in_whole_answers(void **state)
@@ -216,6 +227,21 @@ static void what_was_text_or_a_call_remains_it(void **state)
         if (is_streamed(&answers[i]) && strlen(answers[i].calls[0][1]) > 2)
             assert_true(n_begun >= strlen(answers[i].calls[0][1]) - 1);
     }
+    json_decref(body);
+}
+
+static void a_function_with_a_long_name_is_none(void **state)
+{
+    json_t *body;
+    srv_tools t = some_tools(&body);
+    char text[4096] = "<function=";
+    srv_calls c;
+    memset(text + strlen(text), 'x', 3000);
+    strcat(text, ">{}</function>");
+    srv_calls_read(&t, text, strlen(text), SRV_WHOLE, &c);
+    assert_int_equal(c.n_text, strlen(text));
+    assert_int_equal(json_array_size(c.v), 0);
+    json_decref(c.v);
     json_decref(body);
 }
 
@@ -312,6 +338,7 @@ int main(void)
         cmocka_unit_test(a_call_that_is_cut_is_open),
         cmocka_unit_test(calls_are_found_in_whole_answers),
         cmocka_unit_test(what_was_text_or_a_call_remains_it),
+        cmocka_unit_test(a_function_with_a_long_name_is_none),
         cmocka_unit_test(every_form_of_call_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
