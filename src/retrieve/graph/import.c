@@ -6,11 +6,10 @@
  *     state 'part', unchanged         ──> read on from graph_files.at
  *     state 'whole', unchanged        ──> skipped
  *
- * A file that is read in another format, or with other columns, than before has changed: these follow the state.
- *
  * so an import that is interrupted, at any moment and in any way, continues where its last
  * transaction ended. GraphML and JSON cannot be entered in the middle: their `at` stays 0 until the
- * file is whole.
+ * file is whole. A format or columns that were asked for are part of the state, so that a file counts
+ * as changed when it is read in another way.
  *
  * Memory is bounded: the file is mapped, and texts that were seen are remembered with their ids up
  * to CACHE_BYTES, then forgotten and looked up again.
