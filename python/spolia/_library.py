@@ -174,6 +174,7 @@ class Handle:
         return self._live.pointer is None
 
     def close(self) -> None:
+        """Frees it, and what was opened from it. May be called again."""
         while self._children:
             self._children.pop().close()
         self._live.close()

@@ -77,6 +77,7 @@ class Policy:
 
 
 def policies() -> "list[Policy]":
+    """The reuse policies: names for `reuse`, with what each does and its parameters."""
     n = ffi.new("int *")
     p = lib.sp_reuse_policies(n)
 
@@ -276,6 +277,7 @@ class Engine(Handle):
         return {"policy": text(o.policy), "recompute": o.recompute, "exact_first": True}
 
     def prompt(self, salt: Optional[str] = None) -> Prompt:
+        """An empty prompt. What is cached under one salt is never found under another."""
         return Prompt(self, salt)
 
     def submit(self, prompt: Prompt, *, sources: "Sequence[Hit]" = (), max_tokens: int = 128,
@@ -293,6 +295,7 @@ class Engine(Handle):
             "gbnf": gbnf, "regex": regex, **options})
 
     def generate(self, prompt: Prompt, **options: Any) -> Answer:
+        """The complete answer to a prompt; options as for submit."""
         return self.submit(prompt, **options).answer
 
     def stream(self, question: str, *, index: "Index | str | os.PathLike[str] | None" = None,
@@ -354,6 +357,7 @@ class Engine(Handle):
         return self.stream_chat(messages, **options).answer
 
     def tokenize(self, string: str, special: bool = False) -> "list[int]":
+        """Token ids of a text. special: begins with BOS if the model wants one, and recognises special tokens."""
         data = string.encode("utf-8")
         ids, n = ffi.new("int32_t **"), ffi.new("size_t *")
         check(lib.sp_vocab_encode(lib.sp_context_vocab(self.c), data, len(data), special, ids, n))

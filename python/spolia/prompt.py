@@ -24,15 +24,18 @@ class Prompt(Handle):
         super().__init__(pointer, lib.sp_prompt_destroy, engine)
 
     def system(self, text: str) -> "Prompt":
+        """The system text; before everything else."""
         check(lib.sp_prompt_system(self.c, Keep().string(text)))
         return self
 
     def chunk(self, text: str, title: Optional[str] = None) -> "Prompt":
+        """A passage, whose keys and values are kept and reused."""
         keep = Keep()
         check(lib.sp_prompt_chunk(self.c, ffi.NULL if title is None else keep.string(title), keep.string(text)))
         return self
 
     def question(self, text: str) -> "Prompt":
+        """The question; it ends the prompt."""
         check(lib.sp_prompt_question(self.c, Keep().string(text)))
         return self
 

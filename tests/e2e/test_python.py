@@ -39,6 +39,13 @@ def engine():
         yield e
 
 
+def test_what_is_public_explains_itself():
+    known = [(name, getattr(spolia, name)) for name in spolia.__all__ if name != "__version__"]
+    known += [(f"{name}.{member}", value) for name, kind in known if isinstance(kind, type) and kind.__module__ != "builtins"
+              for member, value in vars(kind).items() if not member.startswith("_") and callable(value)]
+    assert [name for name, value in known if not (value.__doc__ or "").strip()] == []
+
+
 def test_ask_gives_the_programs_answers(index, tmp_path):
     database = tmp_path / "demo.db"
     spolia.Index.build(ROOT / "demo/docs", database)
