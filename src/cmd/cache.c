@@ -101,11 +101,16 @@ static sp_err print_row(const sp_store_copy *c, void *user)
     return SP_OK;
 }
 
+const char *cache_copies(int64_t n)
+{
+    return n == 1 ? "copy" : "copies";
+}
+
 static void print_sum(const char *dir, const sp_store_stats *s)
 {
     char bytes[SHOW_SIZE], files[SHOW_SIZE];
     show_line(stdout, dir, 0);
-    printf(": %" PRId64 " copies, %s in files of %s\n", s->n_copies, show_size(bytes, s->bytes),
+    printf(": %" PRId64 " %s, %s in files of %s\n", s->n_copies, cache_copies(s->n_copies), show_size(bytes, s->bytes),
            show_size(files, s->file_bytes));
 }
 

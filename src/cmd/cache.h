@@ -22,6 +22,9 @@ int cache_parse(int argc, char **argv, const opt_usage *usage, cache_options *o,
 /* cache_open -- the folder or the server that the options name. Errors: as sp_store_open, sp_store_open_remote. */
 sp_err cache_open(const cache_options *o, sp_store_mode mode, sp_store **out);
 
+/* cache_copies -- "copy" or "copies". */
+const char *cache_copies(int64_t n);
+
 int cmd_cache_list(int argc, char **argv);
 int cmd_cache_show(int argc, char **argv);
 int cmd_cache_verify(int argc, char **argv);

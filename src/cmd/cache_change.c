@@ -33,7 +33,8 @@ static void print_check(const cache_options *o, const sp_store_stats *s, double 
         return;
     }
     show_line(stdout, o->name, 0);
-    printf(": %" PRId64 " copies of %s are good", s->n_copies, show_size(bytes, s->bytes));
+    printf(": %" PRId64 " %s of %s %s good", s->n_copies, cache_copies(s->n_copies), show_size(bytes, s->bytes),
+           s->n_copies == 1 ? "is" : "are");
     if (s->n_damaged)
         printf("; %" PRId64 " damaged%s", s->n_damaged,
                s->writes ? ", which are not used any more"
@@ -77,7 +78,7 @@ static void print_moved(const cache_options *o, const char *file, const sp_store
         return;
     }
     show_line(stdout, file, 0);
-    printf(": %" PRId64 " copies %s, %s", s->n_copies, verb, show_size(bytes, s->bytes));
+    printf(": %" PRId64 " %s %s, %s", s->n_copies, cache_copies(s->n_copies), verb, show_size(bytes, s->bytes));
     if (s->n_damaged) printf("; %" PRId64 " damaged, left out", s->n_damaged);
     putchar('\n');
 }
@@ -163,7 +164,7 @@ int cmd_cache_drop(int argc, char **argv)
         cli_print_json(json_pack("{s:s, s:s, s:I}", "store", o.name, "id", argv[at], "dropped",
                                  (json_int_t)n), 0);
     else
-        printf("%" PRId64 " copies deleted\n", n);
+        printf("%" PRId64 " %s deleted\n", n, cache_copies(n));
     return 0;
 }
 
@@ -179,7 +180,7 @@ static void print_freed(const cache_options *o, int64_t budget, const sp_store_s
                                  (json_int_t)now->file_bytes), 0);
         return;
     }
-    printf("%" PRId64 " copies deleted, %" PRId64 " are left; %s of %s\n", n, now->n_copies,
+    printf("%" PRId64 " %s deleted, %" PRId64 " left; %s of %s\n", n, cache_copies(n), now->n_copies,
            show_size(bytes, now->file_bytes), show_size(was, before->file_bytes));
 }
 
@@ -196,8 +197,8 @@ static int clean(const cache_options *o)
         cli_print_json(json_pack("{s:s, s:I, s:I}", "store", o->name, "dropped", (json_int_t)n_orphans, "forgotten",
                                  (json_int_t)n_gone), 0);
     else
-        printf("%" PRId64 " copies deleted that no index names; %" PRId64 " forgotten that the server has dropped\n",
-               n_orphans, n_gone);
+        printf("%" PRId64 " %s deleted that no index names; %" PRId64 " forgotten that the server has dropped\n",
+               n_orphans, cache_copies(n_orphans), n_gone);
     return 0;
 }
 

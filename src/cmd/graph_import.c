@@ -39,11 +39,12 @@ static void print_json(const char *path, const sp_graph_stats *s, double took)
 static void print_summary(const char *path, const sp_graph_stats *s, double took)
 {
     char size[SHOW_SIZE];
-    printf("%s: %" PRId64 " new triples, %" PRId64 " duplicates, %" PRId64 " new entities, %" PRId64
-           " new aliases, %" PRId64 " bad lines; %" PRId64 " file%s read, %" PRId64
-           " unchanged; %s in %.2f s\n",
-           path, s->n_triples, s->n_duplicates, s->n_entities, s->n_aliases, s->n_bad, s->n_files,
-           s->n_files == 1 ? "" : "s", s->n_unchanged, show_size(size, s->n_bytes), took);
+    printf("%s: %" PRId64 " new triple%s, %" PRId64 " duplicate%s, %" PRId64 " new entit%s, %" PRId64
+           " new alias%s, %" PRId64 " bad line%s; %" PRId64 " file%s read, %" PRId64 " unchanged; %s in %.2f s\n",
+           path, s->n_triples, s->n_triples == 1 ? "" : "s", s->n_duplicates, s->n_duplicates == 1 ? "" : "s",
+           s->n_entities, s->n_entities == 1 ? "y" : "ies", s->n_aliases, s->n_aliases == 1 ? "" : "es", s->n_bad,
+           s->n_bad == 1 ? "" : "s", s->n_files, s->n_files == 1 ? "" : "s", s->n_unchanged,
+           show_size(size, s->n_bytes), took);
 }
 
 int cmd_graph_import(int argc, char **argv)
