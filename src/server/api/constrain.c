@@ -130,11 +130,39 @@ static sp_grammar *of_guided(srv_fields *f)
     return choice && !json_is_null(choice) ? of_choices(f, choice_name, choice) : NULL;
 }
 
+/* note -- a field that says what the answer is like, if it has a value; it must be the only one. */
+static void note(srv_fields *f, const char *name, const json_t *value, char first[64])
+{
+    const char *type = json_string_value(json_object_get(value, "type"));
+    if (!value || json_is_null(value) || json_is_false(value) || (json_is_string(value) && !json_string_length(value)))
+        return;
+    if (strcmp(name, "response_format") == 0 && type && strcmp(type, "text") == 0) return;
+    if (*first)
+        srv_fields_refuse(f, name, "%s and %s: only one of them can say what the answer is like", first, name);
+    else
+        snprintf(first, 64, "%s", name);
+}
+
+static void refuse_two(srv_fields *f)
+{
+    static const char *const names[] = {"response_format", "json_schema",   "grammar",       "guided_json",
+                                        "guided_choice",   "guided_regex", "guided_grammar"};
+    static const char *const inside[] = {"json", "choice", "regex", "grammar", "json_object"};
+    char first[64] = "", name[64];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) note(f, names[i], srv_field(f, names[i]), first);
+    for (size_t i = 0; i < sizeof inside / sizeof *inside; i++) {
+        snprintf(name, sizeof name, "structured_outputs.%s", inside[i]);
+        note(f, name, json_object_get(srv_field(f, "structured_outputs"), inside[i]), first);
+    }
+}
+
 sp_grammar *srv_constrain_read(srv_fields *f)
 {
     const json_t *format = srv_field(f, "response_format");
     const json_t *schema = srv_field(f, "json_schema");
     sp_grammar *g = NULL;
+    refuse_two(f);
+    if (f->failed) return NULL;
     if (format && !json_is_object(format))
         srv_fields_refuse(f, "response_format", "response_format must be an object");
     else if (format)

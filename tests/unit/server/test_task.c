@@ -309,6 +309,9 @@ static void errors_name_their_field(void **state)
     bad("{\"grammar\": 7}", "grammar");
     bad("{\"guided_regex\": \"(a\"}", "guided_regex");
     bad("{\"guided_grammar\": \"a\"}", "guided_grammar");
+    bad("{\"response_format\": {\"type\": \"json_object\"}, \"guided_json\": {}}", "guided_json");
+    bad("{\"guided_choice\": [\"a\"], \"structured_outputs\": {\"regex\": \"a\"}}", "structured_outputs.regex");
+    bad("{\"structured_outputs\": {\"choice\": [\"a\"], \"json_object\": true}}", "structured_outputs.json_object");
     bad("{\"stop_token_ids\": 7}", "stop_token_ids");
     bad("{\"stop_token_ids\": [\"7\"]}", "stop_token_ids");
     bad("{\"stop_token_ids\": [-1]}", "stop_token_ids");
