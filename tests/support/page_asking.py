@@ -156,7 +156,8 @@ def a_folder_is_dropped(f):
     """As the browser delivers it: a folder with a folder in it."""
     for view in ("documents", "ask"): # anywhere on the page
         with tempfile.TemporaryDirectory() as folder:
-            for name in (f"{view}/north.txt", f"{view}/old/south.txt"):
+            deep = "/".join(("日本語" * 9, "old" * 25, "deeper" * 12)) # longer than an id may be
+            for name in (f"{view}/north.txt", f"{view}/old/south.txt") if view == "ask" else (f"{view}/{deep}/north.txt", f"{view}/{deep}/south.txt"):
                 path = pathlib.Path(folder, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(f"The {path.stem} pier has a crane.")
@@ -179,7 +180,8 @@ def a_folder_is_dropped(f):
                 held.pop().continue_()
             expect(page.get_by_text("2 added, 0 refused")).to_be_visible(timeout=PATIENCE)
             page.unroute("**/v1/documents")
-            expect(page.locator("tbody tr", has_text=f"{view} : old : south.txt")).to_have_count(1)
+            named, n = (f"{view} : old : south.txt", 1) if view == "ask" else ("deeper : ", 2)
+            expect(page.locator("tbody tr", has_text=named)).to_have_count(n)
     page.get_by_role("link", name="Ask about them").click()
     expect(page.get_by_role("heading", name="Ask about your documents")).to_be_visible()
 

@@ -67,8 +67,17 @@ async function walk(entry, path, found) {
     for (const e of some) await walk(e, path + "/" + e.name, found);
 }
 
-// id_of -- the path, which cannot have slashes in an id.
-const id_of = (path) => path.replaceAll("/", " : ").slice(0, 200);
+// id_of -- the path, which cannot have slashes in an id. One that is too long: a hash of all of it, and its end.
+const most_bytes = 256, size = (s) => new TextEncoder().encode(s).length;
+function id_of(path) {
+  const id = path.replaceAll("/", " : ");
+  if (size(id) <= most_bytes) return id;
+  let hash = 2166136261; // FNV-1a
+  for (const b of new TextEncoder().encode(id)) hash = Math.imul(hash ^ b, 16777619) >>> 0;
+  const begin = hash.toString(16).padStart(8, "0") + " ... ", end = [...id];
+  while (size(begin + end.join("")) > most_bytes) end.shift();
+  return begin + end.join("");
+}
 
 async function add(list) {
   const refused = [];
