@@ -352,12 +352,16 @@ def test_what_reading_takes_is_said_before_and_after(start):
 
 
 def test_what_clients_of_llama_cpp_ask(start):
-    s = start("--parallel", 3, "--temp", 0.5, "--alias", "harbour")
+    s = start("--parallel", 3, "--temp", 0.5, "--top-k", 7, "--top-p", 0.75, "--min-p", 0.25, "--repeat-penalty", 1.5,
+              "--repeat-last-n", 9, "--seed", 5, "-n", 12, "--alias", "harbour")
     status, props = s.call("/props")
     assert status == 200 and props["total_slots"] == 3 and props["model_alias"] == "harbour"
     assert props["kv_bytes_per_token"] > 0
     assert props["default_generation_settings"]["n_ctx"] == s.call("/v1/models")[1]["data"][0]["max_model_len"]
-    assert props["default_generation_settings"]["params"]["temperature"] == 0.5 and "<|im_start|>" in props["chat_template"]
+    assert props["default_generation_settings"]["params"] == {
+        "n_predict": 12, "seed": 5, "temperature": 0.5, "top_k": 7, "top_p": 0.75, "min_p": 0.25, "repeat_last_n": 9,
+        "repeat_penalty": 1.5, "presence_penalty": 0, "frequency_penalty": 0}
+    assert "<|im_start|>" in props["chat_template"]
     status, slots = s.call("/slots")
     assert status == 200 and [x["id"] for x in slots] == [0, 1, 2] and not any(x["is_processing"] for x in slots)
     with busy(s, running=3, n=15):

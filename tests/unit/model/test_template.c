@@ -180,6 +180,25 @@ static void they_render_as_jinja_does(void **state)
     json_decref(messages);
 }
 
+/* The words for roles of messages are no text that somebody wrote; a document may have the same word. */
+static void only_messages_have_roles(void **state)
+{
+    static const char jinja[] = "{{ messages[0].role }}{{ documents[0].role }}";
+    json_t *messages = json_pack("[{s:s}]", "role", "user");
+    sp_template *t;
+    sp_template_text got;
+    assert_non_null(messages);
+    assert_ok(sp_template_parse(jinja, strlen(jinja), &t));
+    assert_ok(sp_template_render(t, &(sp_template_input){.messages = messages, .documents = messages}, &got));
+    assert_string_equal(got.text, "useruser");
+    assert_int_equal(got.n_spans, 1);
+    assert_int_equal(got.spans[0].from, 4);
+    assert_int_equal(got.spans[0].origin, SP_TEMPLATE_DOCUMENT);
+    sp_template_text_fini(&got);
+    sp_template_destroy(t);
+    json_decref(messages);
+}
+
 /* What is not in the subset, or is wrong, names its line. */
 static void mistakes_are_named(void **state)
 {
@@ -199,6 +218,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(they_render_as_jinja_does),
+        cmocka_unit_test(only_messages_have_roles),
         cmocka_unit_test(mistakes_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -360,7 +360,7 @@ static void spreadsheets_are_tables_with_the_names_of_their_columns(void **state
              "<c r='D1' t='str'><f>1+1</f><v>length</v></c></row>"
              "<row r='3'><c r='A3' t='s'><v>1</v></c><c r='B3' s='1'><v>25569</v></c><c "
              "r='D3'><v>7.5</v></c></row>"
-             "<row r='4'><c r='A4' t='s'><v>99</v></c><c r='B4' s='2'><v>25569.5</v></c><c r='D4' "
+             "<row r='4'><c r='A4' t='s'><v>2</v></c><c r='B4' s='2'><v>25569.5</v></c><c r='D4' "
              "t='b'><v>1</v></c></row>"
              "</sheetData></w>"},
             {0}},

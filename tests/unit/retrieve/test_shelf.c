@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "retrieve/shelf_collections.h"
 #include "retrieve/shelf_int.h"
 
 enum { MANY = 40000 };
@@ -74,6 +75,28 @@ static const char *listed(sp_shelf *s, int64_t now_s)
     for (int i = 0; i < l.n; i++) strcat(strcat(ids, l.v[i].id), " ");
     sp_document_list_fini(&l);
     return ids;
+}
+
+/* The slash of an id ends its collection's name. */
+static void a_list_within_a_collection_goes_on(void **state)
+{
+    static const char *const ids[] = {"b", "c", "c/a", "c/b", "c/c", "cd/e"};
+    sp_shelf *s = open_shelf();
+    sp_document_list l;
+    const sp_shelf_chunk v = chunk("", "x");
+    assert_int_equal(sp_shelf_add_collection(s, "t", "c", 0), SP_OK);
+    assert_int_equal(sp_shelf_add_collection(s, "t", "cd", 0), SP_OK);
+    for (size_t i = 0; i < SP_COUNT(ids); i++) assert_int_equal(put(s, ids[i], false, &v, 1), SP_OK);
+    sp_shelf_query q = {.tenant = "t", .collection = "c", .limit = 9};
+    assert_int_equal(sp_shelf_list(s, &q, &l), SP_OK);
+    assert_int_equal(l.n, 3);
+    sp_document_list_fini(&l);
+    q.after = "b";
+    assert_int_equal(sp_shelf_list(s, &q, &l), SP_OK);
+    assert_int_equal(l.n, 1);
+    assert_string_equal(l.v[0].id, "c/c");
+    sp_document_list_fini(&l);
+    sp_shelf_close(s);
 }
 
 /* Of a document that is being deleted, or whose last second is over, nothing is seen. */
@@ -602,6 +625,7 @@ int main(void)
         cmocka_unit_test(nothing_is_between_the_cells_of_a_page),
         cmocka_unit_test(a_file_has_no_more_pages_than_can_be_told_apart),
         cmocka_unit_test(a_file_that_was_no_database_is_not_rebuilt),
+        cmocka_unit_test(a_list_within_a_collection_goes_on),
         cmocka_unit_test(the_list_has_what_lives),
         cmocka_unit_test(a_text_that_a_document_repeats_is_looked_up_once),
         cmocka_unit_test(a_text_of_a_live_document_is_not_lost),

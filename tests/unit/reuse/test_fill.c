@@ -102,6 +102,25 @@ static void a_chunk_that_a_path_serves_after_the_head_is_not_filled(void **state
     bench_end(&b);
 }
 
+/* A chunk that is computed after one which comes from elsewhere sees it where it is now. */
+static void what_is_filled_in_place_sees_moved_chunks_at_their_places(void **state)
+{
+    bench b;
+    sp_plan_role role;
+    bench_begin(&b, "sccq", (const int32_t[]){20, 18, 33, 9});
+    know_head(&b, 1);
+    know_chunk(&b, 1, 70);
+    find_as(&b, policy("inplace"), (sp_reuse_input){.n_layers = 4});
+    sp_plan_init(&b.plan, b.pool);
+    assert_ok(policy_with(&b, "inplace")->next_plan(&b.in, &b.plan, &role));
+    assert_int_equal(role, SP_PLAN_FILL);
+    assert_int_equal(b.plan.spans[1].at, 70);
+    assert_int_equal(b.plan.spans[1].at + b.plan.spans[1].shift, 20);
+    assert_int_equal(b.plan.spans[2].at, 38);
+    assert_int_equal(b.plan.spans[2].shift, 0);
+    bench_end(&b);
+}
+
 /* Chunks after the first keep_chunks are computed with the answer, unless a copy of them is known. */
 static void chunks_that_are_not_kept_are_not_filled(void **state)
 {
@@ -254,6 +273,7 @@ int main(void)
         cmocka_unit_test(a_cold_prompt_fills_everything),
         cmocka_unit_test(only_what_is_missing_is_filled),
         cmocka_unit_test(a_chunk_that_a_path_serves_after_the_head_is_not_filled),
+        cmocka_unit_test(what_is_filled_in_place_sees_moved_chunks_at_their_places),
         cmocka_unit_test(chunks_that_are_not_kept_are_not_filled),
         cmocka_unit_test(what_was_filled_once_is_not_filled_again),
         cmocka_unit_test(the_head_is_the_system_text_or_what_precedes_the_chunks),

@@ -231,6 +231,22 @@ static void uses_are_counted(void **state)
     }
 }
 
+/* The slots of these two are the same. */
+static void one_text_after_two_heads_is_two_copies(void **state)
+{
+    sp_disk_order *o;
+    sp_tier_info one = {.key = key_of(1), .n = NOISE_TOKENS}, two = one;
+    two.key.head ^= UINT64_C(1) << 40;
+    assert_ok(sp_disk_order_create("lru", NULL, &o));
+    const sp_tier_evict hooks = sp_disk_order_hooks(o);
+    hooks.added(o, &one);
+    hooks.added(o, &two);
+    hooks.removed(o, &one.key);
+    assert_true(hooks.victim(o, &one.key));
+    assert_true(one.key.head == two.key.head);
+    sp_disk_order_destroy(o);
+}
+
 /* By any policy; and when nobody holds them any more, all are victims again. */
 static void held_copies_stay(void **state)
 {
@@ -306,6 +322,7 @@ int main(void)
         cmocka_unit_test(a_put_keeps_what_it_continues),
         cmocka_unit_test(what_a_put_continues_may_go_meanwhile),
         cmocka_unit_test(uses_are_counted),
+        cmocka_unit_test(one_text_after_two_heads_is_two_copies),
         cmocka_unit_test(held_copies_stay),
         cmocka_unit_test(the_order_follows_the_tier),
     };

@@ -31,6 +31,33 @@ static void either_of_two_commands_may_fail(void **state)
     redis_stop(&r);
 }
 
+/* The server stops in the middle of a long value. The next connection begins with a whole command. */
+static void half_of_a_command_is_forgotten_with_its_connection(void **state)
+{
+    enum { BYTES = 8 << 20 };
+    redis r = redis_start(NULL);
+    if (!r.pid) skip();
+    char *value = malloc(BYTES);
+    assert_non_null(value);
+    memset(value, 'v', BYTES);
+    const sp_redis_command large = {.words = {"SET", "k", value}, .sizes = {0, 0, BYTES}, .n = 3};
+    const sp_redis_command small = {.words = {"SET", "k", "v"}, .n = 3};
+    sp_redis *c = open_redis(&r);
+    assert_ok(sp_redis_connect(c));
+    assert_int_equal(kill(r.pid, SIGSTOP), 0);
+    c->nodes.v[0]->timeout_us = 100000;
+    assert_fails(sp_redis_run(c, &large), SP_E_IO, "no answer in time");
+    assert_int_equal(kill(r.pid, SIGCONT), 0);
+    c->nodes.v[0]->timeout_us = 2000000;
+    sp_err err = SP_E_IO;
+    for (int64_t end = sp_clock_us() + 10000000; err != SP_OK && sp_clock_us() < end; usleep(10000))
+        err = sp_redis_run(c, &small); /* at first it fails at once: the server is left alone for a while */
+    assert_ok(err);
+    sp_redis_free(c);
+    free(value);
+    redis_stop(&r);
+}
+
 static sp_err ignore(void *user, char *text)
 {
     return SP_OK;
@@ -79,6 +106,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(either_of_two_commands_may_fail),
+        cmocka_unit_test(half_of_a_command_is_forgotten_with_its_connection),
         cmocka_unit_test(a_server_that_has_stopped_is_not_listened_to),
         cmocka_unit_test(only_whole_copies_are_cleaned_away),
     };
