@@ -64,6 +64,7 @@ def normalise(text):
 
 def test_ask_and_eval_give_and_count_the_same_answers(index, tmp_path):
     rows = evaluate(index, tmp_path / "off", "--policies", "off", "-n", "64")
+    assert all(r["kv_deviation"] == "0" for r in rows)
     asked = succeed("ask", "-m", MODEL, "--index", index, "--reuse", "off", "--guard", "0", "--json",
                     input="".join(q["question"] + "\n" for q in QUESTIONS)).splitlines()
     asked = [json.loads(line)["text"].strip() for line in asked]

@@ -224,6 +224,8 @@ static void texts_are_accepted_or_not(void **state)
         {"{\"enum\":[1e300,2]}", "1e300", true},
         {"{\"type\":\"string\",\"pattern\":\"^a{2}$\",\"maxLength\":5}", "\"aa\"", true},
         {"{\"type\":\"string\",\"pattern\":\"^a{2}$\",\"maxLength\":5}", "\"a\"", false},
+        {"{\"type\":\"string\",\"pattern\":\"^(a|b)c$\",\"maxLength\":5}", "\"bc\"", true},
+        {"{\"type\":\"string\",\"pattern\":\"^(a|b)c$\",\"maxLength\":5}", "\"b\"", false},
         {"{\"type\":\"integer\",\"exclusiveMaximum\":5}", "4", true},
         {"{\"type\":\"integer\",\"exclusiveMaximum\":5}", "5", false},
         {"{\"type\":\"integer\",\"exclusiveMaximum\":-5}", "-6", true},

@@ -466,6 +466,17 @@ static void a_load_slower_than_computing_is_not_waited_for(void **state)
     close_clean(c);
 }
 
+/* What a copy has of a segment's beginning is all that computing it would save. */
+static void patience_is_for_the_tokens_that_load(void **state)
+{
+    sp_context c = {.loads.token_us = 1000};
+    sp_copy loading = {.state = SP_COPY_LOADING}, ready = {.state = SP_COPY_READY};
+    sp_found found[] = {{.copy = &loading, .n_known = 3}, {.copy = &ready, .n_known = 50}};
+    sp_segment segs[] = {{.n = 70}, {.n = 50}};
+    const sp_request r = {.ctx = &c, .prompt = {.segs = segs, .n_segs = 2}, .look.found = found};
+    assert_int_equal(sp_request_patience(&r), 3000);
+}
+
 /* Once it has computed what came late, a request that starts over (the device lost memory) does not wait for it. */
 static void who_gave_up_on_a_load_does_not_wait_for_it_again(void **state)
 {
@@ -633,6 +644,7 @@ int main(void)
         cmocka_unit_test(a_path_is_ready_after_what_it_continues),
         cmocka_unit_test(a_layer_that_comes_extends_the_time_of_its_load),
         cmocka_unit_test(a_load_slower_than_computing_is_not_waited_for),
+        cmocka_unit_test(patience_is_for_the_tokens_that_load),
         cmocka_unit_test(who_gave_up_on_a_load_does_not_wait_for_it_again),
         cmocka_unit_test(who_decodes_does_not_wait),
         cmocka_unit_test(look_ups_use_the_same_memory),
