@@ -272,7 +272,6 @@ static bool prints_json(const parser *p)
 /* find_models -- names of models become paths. False after an error message. */
 static bool find_models(const parser *p)
 {
-    if (prints_json(p)) cli_fail_as_json();
     for (int i = 0; i < p->n; i++) {
         const opt *o = p->all[i];
         if (!o->is_model) continue;
@@ -310,6 +309,7 @@ int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *t
     }
     if (!has_needed(&p, usage->needs)) return -3;
     const opt *o = missing(&p);
+    if (!o && prints_json(&p)) cli_fail_as_json();
     if (!o) return find_models(&p) ? optind : -2;
     cli_fail_with("%s: --%s %s is missing; usage: spolia %s", p.command, o->name, o->arg,
                   usage->synopsis);

@@ -67,7 +67,7 @@ typedef struct opt_usage {
 /* opt_parse -- fills the destinations. Returns the index of the first operand in argv, or
  * -1 - exit code: -1 after --help and, after an error message, -3 for wrong usage and
  * -2 if a model cannot be found or downloaded. tables: NULL-terminated list; at most
- * OPT_MAX options, which is asserted. */
+ * OPT_MAX options, which is asserted. With --json, later errors are printed as JSON too (cli_fail_as_json). */
 int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *tables);
 
 #define OPT_MAX 96

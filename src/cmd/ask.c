@@ -136,7 +136,6 @@ int cmd_ask(int argc, char **argv)
     const opt *const tables[] = {own, s.table, m.table, NULL};
     int at = opt_parse(argc, argv, &usage, tables);
     if (at < 0) return -1 - at;
-    if (a.as_json) cli_fail_as_json();
     if (argc - at > 1) return cli_fail_with("ask: give one question, in quotes"), 2;
     if (a.top_k < 1) return cli_fail_with("ask: -k must be at least 1"), 2;
     if (!check(&a, from.index, from.graph.where, style, tree) || !saying_check(&a.said)) return 2;

@@ -46,7 +46,6 @@ int cache_parse(int argc, char **argv, const opt_usage *usage, cache_options *o,
     const opt *const tables[] = {o->table, own, NULL};
     int at = opt_parse(argc, argv, usage, tables);
     if (at < 0) return at;
-    if (o->as_json) cli_fail_as_json();
     sp_log_set(SP_LOG_WARN, log_line, NULL);
     const char *password = o->remote ? strrchr(o->remote, '@') : NULL;
     o->name = password ? password + 1 : o->remote ? o->remote : o->store;

@@ -92,7 +92,6 @@ int cmd_chat(int argc, char **argv)
     const opt *const tables[] = {own, s.table, m.table, NULL};
     int at = opt_parse(argc, argv, &usage, tables);
     if (at < 0) return -1 - at;
-    if (a.as_json) cli_fail_as_json();
     if (argc - at > 1) return cli_fail_with("chat: give one message, in quotes"), 2;
     if (!saying_check(&a.said) || !sampling_options_check(&s, "chat")) return 2;
     a.verbose = m.verbose;

@@ -177,7 +177,6 @@ int cmd_config(int argc, char **argv)
             "  port = 8081\n"},
         tables);
     if (at < 0) return -1 - at;
-    if (as_json) cli_fail_as_json();
     for (size_t n = 0; at < argc && n < sizeof command; at++)
         n += (size_t)snprintf(command + n, sizeof command - n, "%s%s", n ? " " : "", argv[at]);
     listing l = {.command = *command ? command : NULL, .rows = json_array()};

@@ -57,7 +57,6 @@ static int run(int argc, char **argv, const opt_usage *usage, change *fn)
     const opt *const tables[] = {table, NULL};
     int at = opt_parse(argc, argv, usage, tables);
     if (at < 0) return -1 - at;
-    if (as_json) cli_fail_as_json();
     if (at + 1 != argc) return cli_fail_with("usage: spolia %s", usage->synopsis), 2;
     json_t *lost = as_json ? json_array() : NULL;
     sp_err err = fn(argv[at], note, lost, &sum);

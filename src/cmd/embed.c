@@ -148,7 +148,6 @@ int cmd_embed(int argc, char **argv)
                                     "Prints the vector of each text: a line of numbers, or JSON."},
                        tables);
     if (at < 0) return -1 - at;
-    if (e.as_json) cli_fail_as_json();
     if ((at == argc) == !e.file) return cli_fail_with("embed: give texts, or a file of them with -f"), 2;
     if (!kind_of(e.as, &kind)) return cli_fail_with("embed: --as %s: text, query or document", e.as), 2;
     bool good = !e.file || read_lines(&e);

@@ -191,7 +191,6 @@ int cmd_index(int argc, char **argv)
                      needs},
         tables);
     if (at < 0) return -1 - at;
-    if (b.as_json) cli_fail_as_json();
     bool sized = b.o.size_words || b.o.overlap_words;
     int size = b.o.size_words ? b.o.size_words : 150;
     if (sized && (size < 1 || b.o.overlap_words < 0 || b.o.overlap_words >= size))

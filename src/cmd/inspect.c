@@ -81,7 +81,6 @@ int cmd_inspect(int argc, char **argv)
                                "metadata, tensors; whether it can run, and which parts of a prompt can be reused."},
                   tables);
     if (at < 0) return -1 - at;
-    if (as_json) cli_fail_as_json();
     if (at + 1 != argc) return cli_fail_with("inspect: give one file or folder"), 2;
     char *text;
     const char *path = argv[at];

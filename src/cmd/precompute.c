@@ -486,7 +486,6 @@ int cmd_precompute(int argc, char **argv)
                      "without\ncoordination: each runs the same command with another K."},
         tables);
     if (at < 0) return -1 - at;
-    if (as_json) cli_fail_as_json();
     if (at + 1 != argc) return cli_fail_with("usage: spolia precompute INDEX -m MODEL [options]"), 2;
     if (!precompute_check(&o, "precompute")) return 2;
     return precompute(&o, argv[at], quiet, as_json);

@@ -44,7 +44,6 @@ int cmd_pull(int argc, char **argv)
                      "and gated models."},
         tables);
     if (at < 0) return -1 - at;
-    if (as_json) cli_fail_as_json();
     if (at + 1 != argc || !hub_name_of(argv[at], &p.name))
         return cli_fail_with("pull: give one model, as ORG/REPO or ORG/REPO:QUANT"), 2;
     if (!hub_pull_model(&p, path, sizeof path)) return 1;

@@ -77,7 +77,6 @@ int cmd_run(int argc, char **argv)
                                     "Continues a text. Sampling is greedy unless a temperature is given."},
                        tables);
     if (at < 0) return -1 - at;
-    if (run.as_json) cli_fail_as_json();
     if (at != argc || !prompt == !file)
         return cli_fail_with("run: give one prompt, with -p or -f"), 2;
     if (!saying_check(&run.said) || !sampling_options_check(&s, "run")) return 2;

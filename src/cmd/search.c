@@ -122,7 +122,6 @@ int cmd_search(int argc, char **argv)
                                "exit code is 3\nwhen there are none."},
                   tables);
     if (at < 0) return -1 - at;
-    if (o.as_json) cli_fail_as_json();
     if (at + !o.like != argc) return cli_fail_with("search: ask one question, or --like ID"), 2;
     const char *wrong = cli_asked_wrong(o.similar, o.asked);
     if (wrong) return cli_fail_with("search: %s", wrong), 2;

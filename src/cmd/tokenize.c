@@ -84,7 +84,6 @@ int cmd_tokenize(int argc, char **argv)
                                "Prints the tokens of a text, one a line: its id and its bytes."},
                   tables);
     if (at < 0) return -1 - at;
-    if (as_json) cli_fail_as_json();
     if (at != argc || !model || !text == !file)
         return cli_fail_with("tokenize: give a model with -m, and one text, with -p or -f"), 2;
     size_t n = text ? strlen(text) : 0;

@@ -95,7 +95,6 @@ int doctor_main(int argc, char **argv)
             "The exit code is 1 when something will not work."},
         tables);
     if (at < 0) return -1 - at;
-    if (as_json) cli_fail_as_json();
     if (at != argc) return cli_fail_with("doctor: unexpected \"%s\"", argv[at]), 2;
     bool of_hub = m.ctx.model && strncmp(m.ctx.model, HUB_PREFIX, strlen(HUB_PREFIX)) == 0;
     if (of_hub && !hub_find_model(&m.ctx.model)) return 1;

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import PROGRAM, ROOT, refuse, succeed
+from conftest import PROGRAM, ROOT, refuse, run, succeed
 
 MODEL = ROOT / "demo/model.gguf"
 
@@ -214,6 +214,13 @@ def test_a_reader_that_leaves(index):
     assert done.returncode == 0 and done.stdout.count(b"\n") == 2
     done = subprocess.run(f"yes river | {ask} >/dev/full", shell=True, timeout=300, capture_output=True)
     assert done.returncode == 1 and b"spolia: standard output: " in done.stderr
+
+
+def test_with_json_an_error_is_json_too(tmp_path):
+    done = run("index", tmp_path / "none", "-o", tmp_path / "x.idx", "--json")
+    assert done.returncode == 1 and done.stderr and json.loads(done.stdout)["error"]["code"] == "E_IO"
+    done = run("chat", "-m", tmp_path / "none.gguf", "--json", "Hello")
+    assert done.returncode == 1 and done.stderr and json.loads(done.stdout)["error"]["code"] == "E_FAILED"
 
 
 def test_a_file_over_the_limit(index, tmp_path):

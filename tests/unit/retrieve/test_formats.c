@@ -206,6 +206,18 @@ static void pages_of_books_are_found_by_links_of_any_kind(void **state)
     assert_page_found(f, "", "../../a.html", "", "a.html");
 }
 
+/* Others are the same book in other forms. */
+static void the_first_package_is_the_book(void **state)
+{
+    sp_bytes z = pack(*state, (entry[]){{"META-INF/container.xml",
+                                         "<c><rootfile full-path='a.opf'/><rootfile full-path='b.opf'/></c>"},
+                                        {"a.opf", "<p><item id='a' href='a.html'/><itemref idref='a'/></p>"},
+                                        {"a.html", "<p>Wicks."},
+                                        {0}});
+    assert_read("a.epub", &z, "a.epub|Wicks.\n\n");
+    sp_vec_fini(&z);
+}
+
 static void damaged_archives_are_refused(void **state)
 {
     sp_bytes z = {0};
@@ -401,6 +413,7 @@ int main(void)
         FOLDER_TEST(notes_of_odt_follow_the_text),
         FOLDER_TEST(epub_is_read_in_the_order_of_its_spine),
         FOLDER_TEST(pages_of_books_are_found_by_links_of_any_kind),
+        FOLDER_TEST(the_first_package_is_the_book),
         FOLDER_TEST(damaged_archives_are_refused),
         FOLDER_TEST(damage_anywhere_does_no_harm),
         FOLDER_TEST(entities_are_not_expanded),
