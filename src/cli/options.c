@@ -170,8 +170,10 @@ static int find(const parser *p, int code)
 /* missing -- a required option that was not given, or NULL. */
 static const opt *missing(const parser *p)
 {
-    for (int i = 0; i < p->n; i++)
-        if (p->all[i]->required && !*(const char **)p->all[i]->dest) return p->all[i];
+    for (int i = 0; i < p->n; i++) {
+        const char *value = p->all[i]->required ? *(const char **)p->all[i]->dest : "given";
+        if (!value || !*value) return p->all[i]; /* "$MODEL" of a variable that is not set */
+    }
     return NULL;
 }
 

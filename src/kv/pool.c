@@ -81,7 +81,7 @@ sp_err sp_kv_pool_create(sp_device *device, const sp_kv_shape *shape, int64_t n_
 {
     SP_TRY(sp_kv_shape_check(shape));
     if (n_blocks < 1 || n_blocks > UINT32_MAX)
-        return sp_fail(SP_E_ARG, "KV pool: %lld blocks", (long long)n_blocks);
+        return sp_fail(SP_E_ARG, "KV pool: %lld blocks; 1 to %u are possible", (long long)n_blocks, UINT32_MAX);
     sp_kv_pool *p = SP_NEW(sp_kv_pool);
     if (!p) return sp_fail_nomem("the KV pool");
     p->device = device;

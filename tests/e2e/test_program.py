@@ -190,6 +190,12 @@ def test_options_of_other_commands_pass(index):
     assert done.stdout == succeed("search", "-i", index, "-k", 2, "river")
 
 
+@pytest.mark.parametrize("command, name", [("ask", "model"), ("search", "index")])
+def test_a_variable_that_is_not_set(command, name):
+    """`-m "$MODEL"`: the message names the option, not an empty path."""
+    refuse(command, f"--{name}", "", "river", naming=[f"{command}: --{name} ", " is missing"], code=2)
+
+
 # -- output that cannot be written -----------------------------------------------------------------
 
 @pytest.mark.parametrize("arguments", [
