@@ -186,6 +186,22 @@ def a_folder_is_dropped(f):
     expect(page.get_by_role("heading", name="Ask about your documents")).to_be_visible()
 
 
+def what_cannot_be_read_is_said(f):
+    """Of what is dropped; the rest is added."""
+    page = f.open("documents")
+    expect(page.locator(".drop")).to_be_visible()
+    page.evaluate("""async () => {
+        const file = (name, ask) => ({isFile: true, name, file: ask});
+        const entries = [file("lost.txt", (good, bad) => bad(new DOMException("it has gone"))),
+                         file("pier.txt", (good) => good(new File(["The pier has a crane."], "pier.txt"))),
+                         {name: "shut", createReader: () => ({readEntries: (good, bad) => bad(new DOMException("no right"))})}];
+        const script = [...document.scripts].map((s) => s.src).find((s) => s.endsWith("main.js"));
+        await (await import(new URL("documents.js", script))).take(entries);
+    }""")
+    expect(page.get_by_text("1 added, 2 refused")).to_be_visible(timeout=PATIENCE)
+    expect(page.locator("li.bad")).to_have_text([re.compile("lost.txt.*gone"), re.compile("shut.*no right")])
+
+
 def sentences_are_cited(f):
     """Over a collection: the list below the answer, and the sentence itself, open the passages."""
     page = f.open("ask")

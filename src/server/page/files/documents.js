@@ -52,19 +52,24 @@ export function entries_of(transfer) {
 
 // take -- adds files and what is in folders. Pre: this view is shown.
 export async function take(entries) {
-  const found = [];
-  for (const entry of entries) await walk(entry, entry.name, found);
-  add(found);
+  const found = [], refused = [];
+  for (const entry of entries) await walk(entry, entry.name, found, refused);
+  add(found, refused);
 }
 
-async function walk(entry, path, found) {
-  if (entry.isFile) {
-    found.push({file: await new Promise((good, bad) => entry.file(good, bad)), path});
-    return;
+// walk -- refused: says of what cannot be read why.
+async function walk(entry, path, found, refused) {
+  try {
+    if (entry.isFile) {
+      found.push({file: await new Promise((good, bad) => entry.file(good, bad)), path});
+      return;
+    }
+    const reader = entry.createReader();
+    for (let some; (some = await new Promise((good, bad) => reader.readEntries(good, bad))).length; )
+      for (const e of some) await walk(e, path + "/" + e.name, found, refused);
+  } catch (e) {
+    refused.push(text("refused", path, e.message));
   }
-  const reader = entry.createReader();
-  for (let some; (some = await new Promise((good, bad) => reader.readEntries(good, bad))).length; )
-    for (const e of some) await walk(e, path + "/" + e.name, found);
 }
 
 // id_of -- the path, which cannot have slashes in an id. One that is too long: a hash of all of it, and its end.
@@ -79,8 +84,9 @@ function id_of(path) {
   return begin + end.join("");
 }
 
-async function add(list) {
-  const refused = [];
+// add -- refused: what is known not to be added.
+async function add(list, refused = []) {
+  let n_added = 0;
   const bar = h("progress", {max: list.length, value: 0, "aria-label": text("documents")}), words = h("p");
   state.replaceChildren(bar, words);
   for (const [i, {file, path}] of list.entries()) {
@@ -89,11 +95,12 @@ async function add(list) {
     form.append("id", id_of(path));
     form.append("replace", "true");
     form.append("file", file, file.name);
-    await server.send("POST", "v1/documents", form).catch((e) => refused.push(text("refused", path, e.message)));
+    await server.send("POST", "v1/documents", form)
+      .then(() => n_added++, (e) => refused.push(text("refused", path, e.message)));
     bar.value = i + 1;
   }
-  const ask_now = list.length > refused.length && h("a.button", {href: "#ask"}, text("ask_now"));
-  state.replaceChildren(h("p", {}, text("uploaded", list.length - refused.length, refused.length), " ", ask_now || ""),
+  const ask_now = n_added > 0 && h("a.button", {href: "#ask"}, text("ask_now"));
+  state.replaceChildren(h("p", {}, text("uploaded", n_added, refused.length), " ", ask_now || ""),
                         refused.length ? h("ul", {}, refused.slice(0, 20).map((r) => h("li.bad", {}, r))) : "");
   if (state.isConnected) load(true);
 }
