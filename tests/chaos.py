@@ -159,7 +159,7 @@ class World:
         if status == 0 or status >= 500:
             check(self.may_fail(path, answer), "without faults", path, "is", status, answer, self.server.process.poll(),
                   (self.folder / "log").read_text()[-600:])
-            check(self.server.is_alive(), "the server died:", (self.folder / "log").read_text()[-3000:])
+            check(self.server.is_alive(), "the server died:", self.server.process.poll(), (self.folder / "log").read_text()[-3000:])
         return status, answer
 
     # -- steps
@@ -548,7 +548,7 @@ class World:
                  self.restart: 0 if self.args.one_server else 0.4}
         self.rng.choices(list(steps), list(steps.values()))[0]()
         if not self.server.is_alive():
-            raise Finding("the server died: " + (self.folder / "log").read_text()[-3000:])
+            raise Finding(f"the server died: {self.server.process.poll()} " + (self.folder / "log").read_text()[-3000:])
 
     def each_allocation(self, ask, before, found):
         """Calls until none of a call's allocations is left to fail; returns how many failed. Nothing fails in
