@@ -90,6 +90,33 @@ static void each_error_is_what_it_means(void **state)
     canned_stop(&store);
 }
 
+static void refuse_to_connect(canned *c, const char *request, char *answer, size_t size)
+{
+    reply(answer, size, request, "403 No", "");
+}
+
+/* As a proxy sees it. A bucket with a dot would not be in the certificate. */
+static void without_an_endpoint_the_host_is_of_aws(void **state)
+{
+    static const char *const urls[] = {"s3://first", "s3://first.two"};
+    begin(refuse_to_connect);
+    setenv("https_proxy", getenv("AWS_ENDPOINT_URL"), 1);
+    unsetenv("AWS_ENDPOINT_URL");
+    for (size_t i = 0; i < SP_COUNT(urls); i++) {
+        const sp_remote_site site = s3_site(urls[i]);
+        sp_s3_http *h;
+        sp_s3_request r = {.method = "GET", .key = "k"};
+        assert_ok(sp_s3_http_open(&site, &h));
+        assert_int_equal(sp_s3_run(h, &r, 1), SP_E_IO);
+        sp_s3_request_fini(&r);
+        sp_s3_http_close(h);
+    }
+    assert_string_equal(heard, "CONNECT first.s3.eu-west-1.amazonaws.com:443 HTTP/1.1\n"
+                               "CONNECT s3.eu-west-1.amazonaws.com:443 HTTP/1.1\n");
+    unsetenv("https_proxy");
+    canned_stop(&store);
+}
+
 /* -- lists -------------------------------------------------------------------------------------------- */
 
 static bool repeats; /* the store gives one page for ever */
@@ -276,6 +303,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_error_is_what_it_means),
+        cmocka_unit_test(without_an_endpoint_the_host_is_of_aws),
         cmocka_unit_test(a_list_has_all_its_pages),
         cmocka_unit_test(what_comes_late_is_heard_of_once),
         cmocka_unit_test(the_answer_to_a_notice_is_freed),
