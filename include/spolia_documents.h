@@ -38,6 +38,18 @@ SP_API void sp_documents_close(sp_documents *d);
  * put, pin, expire and remove return SP_E_UNSUPPORTED, and documents whose time is over are hidden, not erased. */
 SP_API bool sp_documents_writes(const sp_documents *d);
 
+/* An arrival: from when it is known that a document is to be registered until that has ended. */
+typedef struct sp_documents_arrival {
+    sp_documents *of; /* NULL: it has departed */
+    struct sp_documents_arrival *next;
+    uint64_t number;
+} sp_documents_arrival;
+
+/* sp_documents_arrive -- *a is the caller's, and stays where it is until it departs. */
+SP_API void sp_documents_arrive(sp_documents *d, sp_documents_arrival *a);
+/* sp_documents_depart -- does nothing if it has departed. */
+SP_API void sp_documents_depart(sp_documents_arrival *a);
+
 typedef struct sp_document_new {
     const char *id;    /* chosen by the caller, at most 256 bytes; NULL: derived from the content */
     const char *collection; /* the collection to add it to (spolia_collections.h); other functions take
@@ -52,6 +64,7 @@ typedef struct sp_document_new {
     bool replace; /* replace a document with this id; otherwise an existing id is an error */
     const char *const *tags; /* [n_tags] for a document in a collection: at most 16, of up to 64 bytes */
     int n_tags;
+    const sp_documents_arrival *arrival; /* NULL, or departed: it arrives with the call */
 } sp_document_new;
 
 typedef struct sp_document_info {
@@ -73,7 +86,8 @@ typedef struct sp_document_list {
 SP_API void sp_document_list_fini(sp_document_list *l);
 
 /* sp_documents_put -- registers a document for the tenant `salt` (NULL: none). *out: a list of one. Copies of chunks
- * that only the replaced document had are erased, as by sp_documents_remove.
+ * that only the replaced document had are erased, as by sp_documents_remove. If it is deleted by a call that arrives
+ * later and ends earlier, even by one that finds nothing, it is not registered: SP_E_CANCELED.
  * Errors: SP_E_ARG (an id that exists or is invalid, no text), SP_E_UNSUPPORTED (a format without a reader, a damaged
  * file), SP_E_LIMIT, SP_E_IO, SP_E_NOMEM. */
 SP_API sp_err sp_documents_put(sp_documents *d, const char *salt, const sp_document_new *n,

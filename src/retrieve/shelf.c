@@ -130,6 +130,7 @@ sp_err sp_shelf_open(const char *path, sp_shelf **out)
     if (!path) path = MEMORY;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->turn, NULL);
+    sp_shelf_order_init(&s->order);
     s->path = sp_strdup_n(path, strlen(path));
     sp_err err = s->path ? open_file(s) : sp_fail_nomem("a file name");
     if (err == SP_OK) err = prepare_file(s);
@@ -151,6 +152,7 @@ void sp_shelf_close(sp_shelf *s)
     sqlite3_finalize(s->roll_back);
     sqlite3_close(s->db);
     sp_gaps_end(&s->gaps);
+    sp_shelf_order_fini(&s->order);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->turn);
     sp_free(s->path);
@@ -347,7 +349,8 @@ static sp_err put_slice(sp_shelf *s, const sp_shelf_row *r, const sp_shelf_chunk
 {
     int to = SP_MIN(n, from + SP_SHELF_SLICE);
     SP_TRY(sp_shelf_begin(s));
-    sp_err err = from == 0 ? check_free(s, r) : SP_OK;
+    sp_err err = sp_shelf_check_order(s, r);
+    if (err == SP_OK && from == 0) err = check_free(s, r);
     if (err == SP_OK) err = sp_shelf_members_check(s, r);
     if (err == SP_OK && from == 0) err = add_document(s, r, row);
     if (err == SP_OK && from == 0) err = sp_shelf_members_add(s, r, *row, chunks, n);
@@ -407,8 +410,10 @@ sp_err sp_shelf_set(sp_shelf *s, const char *tenant, const char *id, sp_shelf_fi
 sp_err sp_shelf_doom(sp_shelf *s, const char *tenant, const char *id)
 {
     int n = 0;
+    const uint64_t number = sp_shelf_number(s);
     SP_TRY(sp_shelf_begin(s));
-    sp_err err = doom(s, tenant, id, &n);
+    sp_err err = sp_shelf_note_deletion(s, number, tenant, id);
+    if (err == SP_OK) err = doom(s, tenant, id, &n);
     if (err == SP_OK && n == 0) err = sp_shelf_not_found(id);
     return sp_shelf_end(s, err);
 }

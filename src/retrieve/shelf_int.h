@@ -1,5 +1,5 @@
 /* shelf_int.h -- the file of registered documents, shared by the parts of the shelf: shelf.c (opening,
- * registering, changing), shelf_read.c, shelf_forms.c, shelf_end.c (doomed documents).
+ * registering, changing), shelf_read.c, shelf_forms.c, shelf_order.c, shelf_end.c (doomed documents).
  *
  * Work whose length depends on a document is done in slices of SP_SHELF_SLICE chunks. The lock is released between
  * them and granted in the order of arrival, so that no call waits for another's whole document. */
@@ -18,6 +18,19 @@ enum { SP_SHELF_SLICE = 2048, SP_SHELF_PLACES = 256 };
 /* Values of documents.doomed. */
 enum { SP_SHELF_LIVE, SP_SHELF_DOOMED, SP_SHELF_PARTIAL /* chunks are being added; hidden */ };
 
+/* Of a document, or of a collection, whose id here is "NAME/". */
+typedef struct sp_shelf_deletion {
+    uint64_t number, tenant, id; /* tenant, id: hashes */
+} sp_shelf_deletion;
+
+/* What arrives is numbered (shelf_order.c). */
+typedef struct sp_shelf_order {
+    pthread_mutex_t lock;
+    uint64_t n;                          /* arrivals and deletions so far */
+    sp_documents_arrival *first, **last; /* that have not departed, oldest first */
+    SP_VEC(sp_shelf_deletion) deletions;
+} sp_shelf_order;
+
 struct sp_shelf {
     pthread_mutex_t lock; /* guards the tickets */
     pthread_cond_t turn;
@@ -25,6 +38,7 @@ struct sp_shelf {
     sqlite3 *db; /* used by the thread whose ticket is n_served */
     sqlite3_stmt *roll_back; /* compiled in advance: it is needed when there is no memory */
     sp_gaps gaps;
+    sp_shelf_order order;
     char *path;
     bool read_only; /* the file system is */
     atomic_ullong changes[SP_SHELF_PLACES]; /* changes of the collections that hash to it, of all tenants */
@@ -74,6 +88,15 @@ sp_err sp_shelf_forms_open(sp_shelf *s) SP_MUST_CHECK;
 sp_err sp_shelf_forms_put(sp_shelf *s, const sp_shelf_chunk *chunks, int from, int to) SP_MUST_CHECK;
 sp_err sp_shelf_forms_of(sp_shelf *s, const sp_digest *bare, sp_digests *out) SP_MUST_CHECK;
 sp_err sp_shelf_forms_forget(sp_shelf *s, int64_t document) SP_MUST_CHECK;
+
+/* In shelf_order.c. sp_shelf_number -- of a deletion that arrives. sp_shelf_note_deletion -- its transaction has
+ * begun; id "NAME/": a collection. sp_shelf_check_order -- SP_E_CANCELED if a deletion of the document, or of its
+ * collection, arrived later and has begun; within a transaction. */
+void sp_shelf_order_init(sp_shelf_order *o);
+void sp_shelf_order_fini(sp_shelf_order *o);
+uint64_t sp_shelf_number(sp_shelf *s);
+sp_err sp_shelf_note_deletion(sp_shelf *s, uint64_t number, const char *tenant, const char *id) SP_MUST_CHECK;
+sp_err sp_shelf_check_order(sp_shelf *s, const sp_shelf_row *r) SP_MUST_CHECK;
 
 /* Chunks being read from statements whose columns are SP_SHELF_CHUNK_COLUMNS. */
 typedef struct sp_shelf_hits {

@@ -332,7 +332,8 @@ static sp_err enter(putting *p, const char *tenant, const sp_document_new *n, sp
                               .pinned = n->pinned,
                               .replace = n->replace || !n->id,
                               .file = n->text ? NULL : n->file,
-                              .tags = tags.v};
+                              .tags = tags.v,
+                              .arrival = n->arrival};
     if (err == SP_OK) err = sp_shelf_put(p->d->shelf, &row, p->chunks.v, (int)p->chunks.n);
     for (size_t i = 0; i < p->chunks.n && err == SP_OK; i++)
         err = sp_forms_add(&p->d->forms, p->prompt->tenant, p->chunks.v[i].text);
@@ -353,12 +354,23 @@ static void putting_fini(putting *p)
 static sp_err erase_doomed(sp_documents *d, const char *tenant, int64_t timeout_us,
                            sp_documents_removed *out);
 
-sp_err sp_documents_put(sp_documents *d, const char *salt, const sp_document_new *n,
-                        sp_document_list *out)
+void sp_documents_arrive(sp_documents *d, sp_documents_arrival *a)
 {
-    SP_NEED(d);
-    SP_NEED(n);
-    SP_NEED(out);
+    if (!d || !a) return;
+    *a = (sp_documents_arrival){.of = d};
+    sp_shelf_arrive(d->shelf, a);
+}
+
+void sp_documents_depart(sp_documents_arrival *a)
+{
+    if (!a || !a->of) return;
+    sp_shelf_depart(a->of->shelf, a);
+    a->of = NULL;
+}
+
+/* put -- what has arrived. */
+static sp_err put(sp_documents *d, const char *salt, const sp_document_new *n, sp_document_list *out)
+{
     char tenant[SP_TENANT_BYTES];
     sp_bytes id = {0};
     sp_documents_removed removed;
@@ -374,6 +386,22 @@ sp_err sp_documents_put(sp_documents *d, const char *salt, const sp_document_new
         sp_log(SP_LOG_WARN, "a replaced document is not erased yet: %s", sp_error_detail());
     if (err == SP_OK) err = sp_documents_get(d, salt, id.v, out);
     sp_vec_fini(&id);
+    return err;
+}
+
+sp_err sp_documents_put(sp_documents *d, const char *salt, const sp_document_new *n,
+                        sp_document_list *out)
+{
+    SP_NEED(d);
+    SP_NEED(n);
+    SP_NEED(out);
+    sp_documents_arrival now;
+    sp_document_new arrived = *n;
+    if (n->arrival && n->arrival->of) return put(d, salt, n, out);
+    sp_documents_arrive(d, &now);
+    arrived.arrival = &now;
+    const sp_err err = put(d, salt, &arrived, out);
+    sp_documents_depart(&now);
     return err;
 }
 

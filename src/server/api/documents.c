@@ -377,6 +377,8 @@ static srv_sent put(query *q, srv_upload *u, srv_fields *f, bool computes, const
     srv_sent refused;
     if (!put_counted(q, n, &l, &err, &refused)) return refused;
     if (err == SP_E_ARG && strstr(sp_error_detail(), "\" already")) return refuse_taken(q); /* by a call meanwhile */
+    if (err == SP_E_CANCELED)
+        return srv_reply_error(q->call->connection, 409, NULL, "document_deleted", sp_error_detail());
     if (err != SP_OK) return fail_at(q, err, refused_field(u));
     srv_work_forget(q->call->s->work, q->salt, l.v[0].id);
     embed(q, l.v[0].id);
@@ -407,7 +409,10 @@ static srv_sent register_document(srv_call *call)
     srv_upload u;
     query q = {.call = call};
     srv_work_item wanted = {0};
+    sp_documents_arrival arrival;
+    sp_documents_arrive(call->s->documents, &arrival);
     srv_upload_read(&u, &f, call);
+    u.document.arrival = &arrival;
     const bool computes = !f.failed && read_precompute(&f, &wanted);
     if (!f.failed) call->cache_salt = srv_field_string(&f, "cache_salt");
     if (call->cache_salt && (call->tenant->limits.documents || call->tenant->limits.bytes))
@@ -419,6 +424,7 @@ static srv_sent register_document(srv_call *call)
         sent = fail_memory(&q);
     else
         sent = put(&q, &u, &f, computes, &wanted);
+    sp_documents_depart(&arrival);
     close_query(&q);
     srv_upload_fini(&u);
     return sent;

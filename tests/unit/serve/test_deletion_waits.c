@@ -1,8 +1,11 @@
 /* test_deletion_waits.c -- a deletion waits for whoever has the text and may yet compute a copy of it: requests that
- * wait or run, readings, the computing of copies ahead, checks of the guard. */
+ * wait or run, readings, the computing of copies ahead, checks of the guard. It does not wait for a registration of
+ * the same document, which fails. */
+#include <pthread.h>
 #include <time.h>
 
 #include "registered.h"
+#include "retrieve/shelf_int.h"
 #include "serve/guard/checks.h"
 
 /* What a request that waits, or that computes the text first, keeps: there is no copy to be pinned when its document
@@ -261,6 +264,70 @@ static void the_guard_forgets_prompts_with_it(void **state)
     bench_end(&b);
 }
 
+/* -- registrations that a deletion passes -------------------------------------------------------- */
+
+typedef struct registering {
+    bench b;
+    sp_document_new n;
+    sp_err err;
+} registering;
+
+static void *register_it(void *arg)
+{
+    registering *r = arg;
+    sp_document_list l;
+    r->err = sp_documents_put(r->b.d, NULL, &r->n, &l);
+    if (r->err == SP_OK) sp_document_list_fini(&l);
+    return NULL;
+}
+
+static uint64_t n_arrived(const bench *b)
+{
+    sp_shelf_order *o = &b->d->shelf->order;
+    pthread_mutex_lock(&o->lock);
+    const uint64_t n = o->n;
+    pthread_mutex_unlock(&o->lock);
+    return n;
+}
+
+static void a_text_that_is_deleted_while_it_is_cut_is_not_registered(void **state)
+{
+    enum { WORDS = 100000 };
+    registering r = {0};
+    pthread_t thread;
+    char *text = malloc(WORDS * sizeof "harbour "), *end = text;
+    for (int i = 0; i < WORDS; i++) end = stpcpy(end, "harbour ");
+    bench_begin(&r.b);
+    r.n = (sp_document_new){.id = "one", .text = text};
+    const uint64_t n = n_arrived(&r.b);
+    assert_int_equal(pthread_create(&thread, NULL, register_it, &r), 0);
+    while (n_arrived(&r.b) == n) sched_yield();
+    assert_fails(sp_documents_remove(r.b.d, NULL, "one", 0, NULL), SP_E_NOTFOUND, "one");
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(r.err, SP_E_CANCELED);
+    put(&r.b, NULL, "one", story); /* which arrives later */
+    bench_end(&r.b);
+    free(text);
+}
+
+static void a_registration_arrives_when_the_caller_says_so(void **state)
+{
+    sp_documents_arrival a, another;
+    registering r = {.n = {.id = "one", .text = story, .arrival = &a}};
+    bench_begin(&r.b);
+    sp_documents_arrive(r.b.d, &a);
+    sp_documents_arrive(r.b.d, &another);
+    assert_fails(sp_documents_remove(r.b.d, NULL, "one", 0, NULL), SP_E_NOTFOUND, "one");
+    register_it(&r);
+    assert_int_equal(r.err, SP_E_CANCELED);
+    sp_documents_depart(&a);
+    sp_documents_depart(&a); /* nothing more */
+    register_it(&r); /* as one that arrives with the call */
+    assert_int_equal(r.err, SP_OK);
+    sp_documents_depart(&another);
+    bench_end(&r.b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +339,8 @@ int main(void)
         cmocka_unit_test(no_more_chunks_of_it_are_computed),
         cmocka_unit_test(a_passage_of_a_deleted_document_is_not_computed),
         cmocka_unit_test(the_guard_forgets_prompts_with_it),
+        cmocka_unit_test(a_text_that_is_deleted_while_it_is_cut_is_not_registered),
+        cmocka_unit_test(a_registration_arrives_when_the_caller_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
