@@ -1,6 +1,7 @@
 """/v1/rerank, /v1/score and Embedder.score: equal to sentence-transformers' cross-encoders, and to float64."""
 import json
 import os
+import re
 import sys
 import time
 
@@ -193,6 +194,10 @@ def test_what_is_not_supported_is_named(tmp_path):
     folder = altered()
     (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes().replace(b"classifier.bias", b"classifier.bigs"))
     refuse(*start(folder), naming=["classifier.bias"])
+    file = altered() / "model.safetensors"
+    turned = re.sub(rb'("classifier.weight":[^}]*?\[)(\d+)(, ?)(\d+)', rb"\1\4\3\2", file.read_bytes())
+    file.write_bytes(turned)
+    refuse(*start(file.parent), naming=["classifier.weight", "its shape is not what"])
 
 
 def test_the_package_scores(folder, family, server):
