@@ -45,7 +45,7 @@ static void filters_of_other_clients_are_read(void **state)
 static void what_is_no_filter_is_named(void **state)
 {
     reads("{\"filter\": \"a\"}", "filter must be an object");
-    reads("{\"filter\": {\"author\": \"a\"}}", "filter: \"author\"; file and tag");
+    reads("{\"filter\": {\"author\": \"a\"}}", "filter: \"author\" is unknown; the fields are: file tag");
     reads("{\"filter\": {\"tag\": []}}", "filter: tag must be a text, or a list of 1 to 64");
     reads("{\"filter\": {\"tag\": \"\"}}", "filter: tag must be a text, or a list of texts");
     reads("{\"filter\": {\"tag\": [\"x\", 1]}}", "filter: tag must be a text, or a list of texts");
