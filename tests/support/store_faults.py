@@ -214,15 +214,21 @@ class ReadOnly(Fault):
 
 
 FLIP = COPIES + """
-local names = copies('SPOLIA:*')
-for i, k in ipairs(names) do
-  local fields = redis.call('HKEYS', k)
-  local f = fields[(%d + i) %% #fields + 1]
-  local v = redis.call('HGET', k, f)
-  local at = (%d * (i + 7)) %% #v + 1
-  redis.call('HSET', k, f, v:sub(1, at - 1) .. string.char(bit.bxor(v:byte(at), 2 ^ (%d %% 8))) .. v:sub(at + 1))
+local n = 0
+for i, k in ipairs(copies('SPOLIA:*')) do
+  local fields = {}
+  for _, f in ipairs(redis.call('HKEYS', k)) do
+    if redis.call('HSTRLEN', k, f) > 0 then fields[#fields + 1] = f end -- a copy that is being put begins with an empty one
+  end
+  if #fields > 0 then
+    local f = fields[(%d + i) %% #fields + 1]
+    local v = redis.call('HGET', k, f)
+    local at = (%d * (i + 7)) %% #v + 1
+    redis.call('HSET', k, f, v:sub(1, at - 1) .. string.char(bit.bxor(v:byte(at), 2 ^ (%d %% 8))) .. v:sub(at + 1))
+    n = n + 1
+  end
 end
-return #names
+return n
 """
 
 
