@@ -144,6 +144,9 @@ def test_drop_and_gc(store):
     on_disk = sum(f.stat().st_size for f in store.glob("*/*.kv"))
     assert on_disk == made["file_bytes"] and cache("verify", store)["damaged"] == 0
     assert cache("gc", store, "--budget", "1G")["dropped"] == 0
+    text = re.fullmatch(r"0 copies deleted, \d+ left; (.+) of (.+)\n", succeed("cache", "gc", "--store", store, "--budget", "1G"))
+    less = succeed("cache", "gc", "--store", store, "--budget", "1K")
+    assert text[1] == text[2] and less.endswith(f" of {text[1]}\n") and f"{text[1]} of" not in less
     assert cache("gc", store, "--budget", "1K")["copies"] == 0 and ids(store) == []
     refuse("cache", "gc", "--store", store, naming=["--budget"], code=2)
 

@@ -166,7 +166,8 @@ def test_text_for_people(config):
     path = config("[spolia]\nmodel = a\x1bb\n[bench reuse]\nrecompute = 0.2\n")
     text = succeed("config", "--config", path)
     assert text.startswith(f"config file: {path}\n") and "\x1b" not in text
-    assert [line.split()[0] for line in text.splitlines()[1:]] == ["model", "recompute"]
+    assert [line.split()[:2] for line in text.splitlines()[1:]] == [["model", "a\ufffdb"], ["recompute", "0.2"]]
+    assert "  top-p              (1) " in succeed("config", "run", "--config", path)
     assert "[bench reuse], line 4" in text and "[spolia], line 2" in text
     assert "nothing is set" in succeed("config")
 

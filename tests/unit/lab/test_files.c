@@ -34,6 +34,16 @@ static void json_that_lacks_a_part_is_not_written(void **state)
     unlink(path);
 }
 
+static void a_file_that_takes_no_more_is_an_error(void **state)
+{
+    json_t *list = json_array();
+    caught err = catch_begin(stderr);
+    const bool good = lab_json_write("/dev/full", list, JSON_COMPACT);
+    assert_non_null(strstr(catch_end(&err), "/dev/full: cannot be written"));
+    assert_false(good);
+    json_decref(list);
+}
+
 static void a_number_that_is_not_finite_is_an_empty_field(void **state)
 {
     char *text = NULL;
@@ -52,6 +62,7 @@ static void a_number_that_is_not_finite_is_an_empty_field(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(json_that_lacks_a_part_is_not_written),
+                                       cmocka_unit_test(a_file_that_takes_no_more_is_an_error),
                                        cmocka_unit_test(a_number_that_is_not_finite_is_an_empty_field)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

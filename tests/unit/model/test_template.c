@@ -214,12 +214,27 @@ static void mistakes_are_named(void **state)
     }
 }
 
+/* A name of any length leaves room for what is said of it. */
+static void a_long_name_is_cut(void **state)
+{
+    char jinja[700], name[601] = "", wanted[200];
+    sp_template *t;
+    sp_template_text got;
+    memset(name, 'm', sizeof name - 1);
+    snprintf(jinja, sizeof jinja, "{{ 'a'.%s() }}", name);
+    snprintf(wanted, sizeof wanted, "has no method '%.40s', or it is not supported", name);
+    assert_ok(sp_template_parse(jinja, strlen(jinja), &t));
+    assert_fails(sp_template_render(t, &(sp_template_input){0}, &got), SP_E_UNSUPPORTED, wanted);
+    sp_template_destroy(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(they_render_as_jinja_does),
         cmocka_unit_test(only_messages_have_roles),
         cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(a_long_name_is_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

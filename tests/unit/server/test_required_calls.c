@@ -61,9 +61,10 @@ static const char tools_json[] =
     "{\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"parameters\": {\"type\": "
     "\"object\", \"properties\": {\"city\": {\"$ref\": \"#/$defs/city\"}, \"days\": {\"type\": \"integer\"}, "
     "\"unit\": {\"anyOf\": "
-    "[{\"enum\": [\"C\", \"F\"]}, {\"type\": \"null\"}]}, \"note\": {\"type\": \"string\"}, \"on\": {\"type\": "
+    "[{\"$ref\": \"#/$defs/unit\"}, {\"type\": \"null\"}]}, \"note\": {\"type\": \"string\"}, \"on\": {\"type\": "
     "\"string\", \"format\": \"date\"}}, \"required\": [\"city\"], \"$defs\": {\"city\": {\"type\": \"string\", "
-    "\"maxLength\": 9}}}}}, {\"type\": \"function\", \"function\": {\"name\": \"now\"}}], \"tool_choice\": ";
+    "\"maxLength\": 9}, \"unit\": {\"enum\": [\"C\", \"F\"]}}}}}, {\"type\": \"function\", \"function\": "
+    "{\"name\": \"now\"}}], \"tool_choice\": ";
 
 static srv_tools read_tools(const char *choice, json_t **body)
 {
