@@ -1,12 +1,17 @@
 /* Parts of the server on a small model, without a connection: what they free, how long they wait, whose work it is. */
+#include <dirent.h>
 #include <malloc.h>
 #include <microhttpd.h>
 
 #include "base/clock.h"
+#include "server/api/collections.h"
 #include "server/api/dialect.h"
 #include "server/api/job.h"
+#include "server/api/messages.h"
 #include "server/api/rank.h"
 #include "server/api/routes.h"
+#include "server/http/reply.h"
+#include "support/folder.h"
 #include "support/requests.h"
 
 /* -- a connection that nobody reads ----------------------------------------------------------------- */
@@ -23,10 +28,13 @@ enum MHD_Result MHD_set_connection_option(struct MHD_Connection *c, enum MHD_CON
 }
 
 static unsigned status;
+static const sp_documents_reading *reading; /* of the call; NULL: of no interest */
+static uint64_t reading_tenant;             /* when the reply was queued */
 
 enum MHD_Result MHD_queue_response(struct MHD_Connection *c, unsigned code, struct MHD_Response *r)
 {
     status = code;
+    if (reading) reading_tenant = reading->tenant;
     return MHD_YES;
 }
 
@@ -70,6 +78,51 @@ static void tokens_that_were_sent_are_freed(void **state)
     }
     assert_true(n_bytes() < before + N * LETTERS);
     sp_vocab_close(vocab);
+}
+
+static ssize_t no_bytes(void *user, uint64_t at, char *to, size_t most)
+{
+    return MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+static void count_free(void *user)
+{
+    (*(int *)user)++;
+}
+
+static void a_stream_is_freed_with_its_connection(void **state)
+{
+    int n = 0;
+    struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16, no_bytes, &n, count_free);
+    assert_int_equal(srv_reply_events(NULL, r, false), MHD_YES);
+    assert_int_equal(n, 1); /* nobody else holds it */
+}
+
+static int n_open_files(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    int n = 0;
+    assert_non_null(d);
+    while (readdir(d)) n++;
+    closedir(d);
+    return n;
+}
+
+static void a_collection_that_is_closed_has_no_file_open(void **state)
+{
+    const char *docs = "demo/docs";
+    char dir[128], given[160] = "velm=";
+    make_folder(dir, sizeof dir);
+    snprintf(given + 5, sizeof given - 5, "%s/velm.db", dir);
+    assert_ok(sp_index_build(&docs, 1, given + 5, NULL, NULL));
+    const char *all[] = {given};
+    srv_server s = {.o.collections = all, .o.n_collections = 1};
+    const int before = n_open_files();
+    assert_true(srv_collections_open(&s));
+    assert_true(n_open_files() > before);
+    srv_collections_close(&s);
+    assert_int_equal(n_open_files(), before);
+    remove_folder(dir);
 }
 
 /* -- how long ----------------------------------------------------------------------------------------- */
@@ -149,13 +202,70 @@ static void ranking_is_work_for_its_tenant(void **state)
     sp_context_close(c);
 }
 
+/* A deletion waits for requests of its tenant: they read in its name. */
+static void texts_are_read_for_their_tenant(void **state)
+{
+    char dir[128], db[160];
+    make_folder(dir, sizeof dir);
+    snprintf(db, sizeof db, "%s/documents.db", dir);
+    srv_server s = {.ctx = open_with((sp_context_opts){0}), .quotas = srv_quotas_open(4)};
+    s.vocab = sp_context_vocab(s.ctx);
+    assert_ok(sp_documents_open(s.ctx, &(sp_documents_opts){.path = db}, &s.documents));
+    const srv_tenant tenant = {.salt = "red"};
+    srv_left left;
+    srv_call call = call_to(&s);
+    call.body = "{\"messages\": [{\"role\": \"user\", \"content\": \"A text for which there is no room\"}]}";
+    call.n = strlen(call.body);
+    call.tenant = &tenant;
+    call.salt = tenant.salt;
+    call.left = &left;
+    sp_documents_reading own;
+    assert_ok(sp_documents_begin_reading(s.documents, "red", &own));
+    reading = &call.reading;
+    assert_int_equal(srv_chat(&call), MHD_YES);
+    reading = NULL;
+    assert_int_equal(status, 400);
+    assert_int_equal(reading_tenant, own.tenant);
+    sp_documents_end_reading(&own);
+    srv_quotas_leave(s.quotas, place.account, place.n);
+    place = (srv_place){0};
+    srv_quotas_close(s.quotas);
+    sp_documents_close(s.documents);
+    sp_context_close(s.ctx);
+    remove_folder(dir);
+}
+
+/* -- what is refused ------------------------------------------------------------------------------------ */
+
+static void a_refused_conversation_is_not_opened(void **state)
+{
+    static const char body[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"Who?\"}], "
+                               "\"continue_final_message\": true}";
+    sp_vocab *vocab;
+    srv_fields f;
+    srv_conversation c;
+    assert_ok(sp_vocab_open(MODEL, &vocab));
+    srv_server s = {.vocab = vocab};
+    const srv_call call = call_to(&s);
+    json_t *o = srv_fields_parse(&f, body, strlen(body));
+    assert_false(srv_conversation_open(&call, &f, &(srv_tools){0}, &c));
+    assert_string_equal(f.param, "continue_final_message");
+    srv_conversation_close(&c);
+    json_decref(o);
+    sp_vocab_close(vocab);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_that_were_sent_are_freed),
+        cmocka_unit_test(a_stream_is_freed_with_its_connection),
+        cmocka_unit_test(a_collection_that_is_closed_has_no_file_open),
         cmocka_unit_test(a_wait_for_news_ends_after_its_time),
         cmocka_unit_test(jobs_end_in_any_order),
         cmocka_unit_test(ranking_is_work_for_its_tenant),
+        cmocka_unit_test(texts_are_read_for_their_tenant),
+        cmocka_unit_test(a_refused_conversation_is_not_opened),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
