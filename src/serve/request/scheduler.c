@@ -214,8 +214,8 @@ sp_err sp_context_step_here(sp_context *c, bool *busy)
             sp_request_computed(c->step.of[s], c->step.slices[s].n, c->step.slices[s].logits);
         else
             sp_request_finish(c->step.of[s], SP_FINISH_ERROR, err);
+    sp_request_announce(c); /* a callback may submit a request */
     *busy = c->running || c->waiting.first || c->idle.is_left(c);
-    sp_request_announce(c);
     c->step.step_us += sp_clock_us() - begin;
     return err;
 }

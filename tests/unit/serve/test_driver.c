@@ -133,6 +133,49 @@ static void errors_of_commands_reach_the_caller(void **state)
     close_clean(c);
 }
 
+/* A request that is submitted when another is done. */
+typedef struct sequel {
+    sp_context *c;
+    sp_prompt *p;
+    sp_request *r;
+    sp_err err;
+    atomic_bool there;
+} sequel;
+
+static void submit_sequel(void *user)
+{
+    sequel *s = user;
+    const sp_request_opts o = greedy();
+    s->err = sp_request_submit(s->c, s->p, &o, &s->r);
+    s->there = true;
+}
+
+static void a_request_may_follow_from_the_end_of_another(void **state)
+{
+    for (int thread = 0; thread < 2; thread++) {
+        sp_context *c = open_with((sp_context_opts){0});
+        sequel s = {.c = c, .p = prompt_of(c, "01", "Where?")};
+        sp_request_opts o = greedy();
+        sp_request *r;
+        bool busy = true;
+        o.on_done = submit_sequel;
+        o.user = &s;
+        if (thread) assert_ok(sp_context_start(c));
+        assert_ok(sp_request_submit(c, s.p, &o, &r));
+        while (!thread && busy) assert_ok(sp_context_step(c, &busy));
+        assert_true(sp_request_wait(r, 60000000));
+        for (int i = 0; i < 60000 && !s.there; i++) usleep(1000);
+        assert_true(s.there && s.err == SP_OK);
+        assert_true(sp_request_wait(s.r, 20000000));
+        assert_string_equal(sp_request_result(s.r)->text, sp_request_result(r)->text);
+        sp_request_destroy(s.r);
+        sp_request_destroy(r);
+        sp_prompt_destroy(s.p);
+        sp_context_stop(c);
+        close_clean(c);
+    }
+}
+
 /* Closing waits for what runs. */
 static void closing_waits_for_what_runs(void **state)
 {
@@ -196,6 +239,7 @@ int main(void)
         cmocka_unit_test(a_long_command_is_seen),
         cmocka_unit_test(many_threads_may_use_a_context),
         cmocka_unit_test(errors_of_commands_reach_the_caller),
+        cmocka_unit_test(a_request_may_follow_from_the_end_of_another),
         cmocka_unit_test(closing_waits_for_what_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
