@@ -43,6 +43,7 @@ typedef struct sp_documents_arrival {
     sp_documents *of; /* NULL: it has departed */
     struct sp_documents_arrival *next;
     uint64_t number;
+    bool replaced; /* after sp_documents_put: a later arrival has registered the id, and *out is of that document */
 } sp_documents_arrival;
 
 /* sp_documents_arrive -- *a is the caller's, and stays where it is until it departs. */
@@ -64,7 +65,7 @@ typedef struct sp_document_new {
     bool replace; /* replace a document with this id; otherwise an existing id is an error */
     const char *const *tags; /* [n_tags] for a document in a collection: at most 16, of up to 64 bytes */
     int n_tags;
-    const sp_documents_arrival *arrival; /* NULL, or departed: it arrives with the call */
+    sp_documents_arrival *arrival; /* NULL, or departed: it arrives with the call */
 } sp_document_new;
 
 typedef struct sp_document_info {
@@ -87,7 +88,9 @@ SP_API void sp_document_list_fini(sp_document_list *l);
 
 /* sp_documents_put -- registers a document for the tenant `salt` (NULL: none). *out: a list of one. Copies of chunks
  * that only the replaced document had are erased, as by sp_documents_remove. If it is deleted by a call that arrives
- * later and ends earlier, even by one that finds nothing, it is not registered: SP_E_CANCELED.
+ * later and ends earlier, even by one that finds nothing, it is not registered: SP_E_CANCELED, as when it is deleted
+ * before this call ends. If a call that arrives later registers the id and ends earlier, `replace` changes nothing:
+ * SP_OK, arrival->replaced.
  * Errors: SP_E_ARG (an id that exists or is invalid, no text), SP_E_UNSUPPORTED (a format without a reader, a damaged
  * file), SP_E_LIMIT, SP_E_IO, SP_E_NOMEM. */
 SP_API sp_err sp_documents_put(sp_documents *d, const char *salt, const sp_document_new *n,

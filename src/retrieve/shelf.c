@@ -207,6 +207,20 @@ sp_err sp_shelf_end(sp_shelf *s, sp_err err)
     return err;
 }
 
+sp_err sp_shelf_end_noted(sp_shelf *s, sp_err err, const sp_shelf_event *e)
+{
+    const sp_err nothing = e->registered ? SP_OK : SP_E_NOTFOUND, asked = err;
+    if (err == SP_OK || err == nothing) {
+        const sp_err room = sp_shelf_make_room(s, e);
+        if (room != SP_OK) err = room;
+    }
+    if (err == SP_OK) err = exec(s, "COMMIT");
+    if (err != SP_OK) roll_back(s);
+    if (err == asked && (err == SP_OK || err == nothing)) sp_shelf_note(s, e);
+    sp_shelf_leave(s);
+    return err;
+}
+
 void sp_shelf_bind_text(sqlite3_stmt *q, int at, const char *text)
 {
     sqlite3_bind_text(q, at, text ? text : "", -1, SQLITE_STATIC);
@@ -343,6 +357,22 @@ static sp_err check_free(sp_shelf *s, const sp_shelf_row *r)
     return err;
 }
 
+/* is_replaced -- whether a registration that arrived later has been published. */
+static bool is_replaced(const sp_shelf_row *r)
+{
+    return r->replace && r->arrival && r->arrival->replaced;
+}
+
+/* end_slice -- the last slice publishes the document. */
+static sp_err end_slice(sp_shelf *s, const sp_shelf_row *r, sp_err err, int64_t row, bool last)
+{
+    if (err == SP_OK && last) err = publish(s, r, row);
+    if (!last || !r->arrival) return sp_shelf_end(s, err);
+    sp_shelf_event registration = sp_shelf_event_of(r->arrival->number, r->tenant, r->id);
+    registration.registered = true;
+    return sp_shelf_end_noted(s, err, &registration);
+}
+
 /* put_slice -- a transaction: the first adds the document, the last publishes it. */
 static sp_err put_slice(sp_shelf *s, const sp_shelf_row *r, const sp_shelf_chunk *chunks, int n,
                         int from, int64_t *row)
@@ -350,14 +380,14 @@ static sp_err put_slice(sp_shelf *s, const sp_shelf_row *r, const sp_shelf_chunk
     int to = SP_MIN(n, from + SP_SHELF_SLICE);
     SP_TRY(sp_shelf_begin(s));
     sp_err err = sp_shelf_check_order(s, r);
+    if (err == SP_OK && is_replaced(r)) return sp_shelf_end(s, SP_OK);
     if (err == SP_OK && from == 0) err = check_free(s, r);
     if (err == SP_OK) err = sp_shelf_members_check(s, r);
     if (err == SP_OK && from == 0) err = add_document(s, r, row);
     if (err == SP_OK && from == 0) err = sp_shelf_members_add(s, r, *row, chunks, n);
     if (err == SP_OK) err = add_chunks(s, *row, chunks, from, to);
     if (err == SP_OK) err = sp_shelf_forms_put(s, chunks, from, to);
-    if (err == SP_OK && to == n) err = publish(s, r, *row);
-    return sp_shelf_end(s, err);
+    return end_slice(s, r, err, *row, to == n);
 }
 
 /* discard -- dooms the slices that were written; if this fails, the next sp_shelf_open does it. */
@@ -377,9 +407,9 @@ sp_err sp_shelf_put(sp_shelf *s, const sp_shelf_row *row, const sp_shelf_chunk *
     sp_err err;
     do {
         err = put_slice(s, row, chunks, n, from, &id);
-        if (err == SP_OK) from += SP_SHELF_SLICE;
-    } while (err == SP_OK && from < n);
-    if (err != SP_OK && from > 0) discard(s, id);
+        if (err == SP_OK && !is_replaced(row)) from += SP_SHELF_SLICE;
+    } while (err == SP_OK && from < n && !is_replaced(row));
+    if (from > 0 && from < n) discard(s, id);
     return err;
 }
 
@@ -410,12 +440,11 @@ sp_err sp_shelf_set(sp_shelf *s, const char *tenant, const char *id, sp_shelf_fi
 sp_err sp_shelf_doom(sp_shelf *s, const char *tenant, const char *id)
 {
     int n = 0;
-    const uint64_t number = sp_shelf_number(s);
+    const sp_shelf_event deletion = sp_shelf_event_of(sp_shelf_number(s), tenant, id);
     SP_TRY(sp_shelf_begin(s));
-    sp_err err = sp_shelf_note_deletion(s, number, tenant, id);
-    if (err == SP_OK) err = doom(s, tenant, id, &n);
+    sp_err err = doom(s, tenant, id, &n);
     if (err == SP_OK && n == 0) err = sp_shelf_not_found(id);
-    return sp_shelf_end(s, err);
+    return sp_shelf_end_noted(s, err, &deletion);
 }
 
 sp_err sp_shelf_doom_expired(sp_shelf *s, int64_t now_s)

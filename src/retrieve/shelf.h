@@ -53,14 +53,17 @@ typedef struct sp_shelf_row {
     int64_t created_s, expires_s;
     bool pinned, replace;
     const char *file, *tags; /* of a document in a collection: its file's name, sp_tags; NULL: "" */
-    const sp_documents_arrival *arrival; /* NULL: no deletion is later */
+    sp_documents_arrival *arrival; /* NULL: nothing is later */
 } sp_shelf_row;
 
 /* sp_shelf_arrive -- a registration has arrived. *a is the caller's, and stays where it is until sp_shelf_depart. */
 void sp_shelf_arrive(sp_shelf *s, sp_documents_arrival *a);
 void sp_shelf_depart(sp_shelf *s, sp_documents_arrival *a);
+/* sp_shelf_deleted_meanwhile -- the error of a registration. */
+sp_err sp_shelf_deleted_meanwhile(const char *id);
 
-/* sp_shelf_put -- found once it is complete; one with the same id becomes doomed. "NAME/ID" is in a collection.
+/* sp_shelf_put -- found once it is complete; one with the same id becomes doomed. "NAME/ID" is in a collection. With
+ * `replace` it changes nothing if a call that arrived later has registered the id: arrival->replaced.
  * Errors: SP_E_ARG (the id exists, without `replace`), SP_E_NOTFOUND (no such collection), SP_E_CANCELED (a call that
  * arrived later has deleted it). */
 sp_err sp_shelf_put(sp_shelf *s, const sp_shelf_row *row, const sp_shelf_chunk *chunks,

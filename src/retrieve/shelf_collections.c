@@ -113,18 +113,16 @@ sp_err sp_shelf_drop_collection(sp_shelf *s, const char *tenant, const char *nam
 {
     int n = 0, n_documents;
     char members[SP_PLACE_BYTES];
-    const uint64_t number = sp_shelf_number(s);
     snprintf(members, sizeof members, "%s/", name);
+    const sp_shelf_event deletion = sp_shelf_event_of(sp_shelf_number(s), tenant, members);
     SP_TRY(sp_shelf_begin(s));
-    sp_err err = sp_shelf_note_deletion(s, number, tenant, members);
-    if (err == SP_OK)
-        err = run_named(s, "DELETE FROM collections WHERE tenant = ?1 AND name = ?2", tenant, name, 0, &n);
+    sp_err err = run_named(s, "DELETE FROM collections WHERE tenant = ?1 AND name = ?2", tenant, name, 0, &n);
     if (err == SP_OK && !n) err = no_collection(name, (int)strlen(name));
     if (err == SP_OK)
         err = run_named(s, "UPDATE documents SET doomed = 1 WHERE " OF_COLLECTION, tenant, name, 0, &n_documents);
     if (err == SP_OK)
         err = run_named(s, "DELETE FROM retrieved WHERE place = ?1 || '/' || ?2", tenant, name, 0, &n_documents);
-    err = sp_shelf_end(s, err);
+    err = sp_shelf_end_noted(s, err, &deletion);
     sp_shelf_changed(s, NULL, NULL);
     return err;
 }

@@ -18,17 +18,18 @@ enum { SP_SHELF_SLICE = 2048, SP_SHELF_PLACES = 256 };
 /* Values of documents.doomed. */
 enum { SP_SHELF_LIVE, SP_SHELF_DOOMED, SP_SHELF_PARTIAL /* chunks are being added; hidden */ };
 
-/* Of a document, or of a collection, whose id here is "NAME/". */
-typedef struct sp_shelf_deletion {
+/* A document was deleted or registered, or a collection was deleted, whose id here is "NAME/". */
+typedef struct sp_shelf_event {
     uint64_t number, tenant, id; /* tenant, id: hashes */
-} sp_shelf_deletion;
+    bool registered;
+} sp_shelf_event;
 
 /* What arrives is numbered (shelf_order.c). */
 typedef struct sp_shelf_order {
     pthread_mutex_t lock;
     uint64_t n;                          /* arrivals and deletions so far */
     sp_documents_arrival *first, **last; /* that have not departed, oldest first */
-    SP_VEC(sp_shelf_deletion) deletions;
+    SP_VEC(sp_shelf_event) events;
 } sp_shelf_order;
 
 struct sp_shelf {
@@ -50,9 +51,11 @@ struct sp_shelf {
 void sp_shelf_enter(sp_shelf *s);
 void sp_shelf_leave(sp_shelf *s);
 /* sp_shelf_begin -- enters and begins a transaction; SP_E_UNSUPPORTED on a read-only file system. sp_shelf_end
- * commits it, or rolls it back after an error, and leaves. */
+ * commits it, or rolls it back after an error, and leaves. sp_shelf_end_noted: and notes the event, also of a deletion
+ * that found nothing. */
 sp_err sp_shelf_begin(sp_shelf *s) SP_MUST_CHECK;
 sp_err sp_shelf_end(sp_shelf *s, sp_err err) SP_MUST_CHECK;
+sp_err sp_shelf_end_noted(sp_shelf *s, sp_err err, const sp_shelf_event *e) SP_MUST_CHECK;
 
 sp_err sp_shelf_prepare(sp_shelf *s, const char *sql, sqlite3_stmt **q) SP_MUST_CHECK;
 /* sp_shelf_finish -- runs a statement without rows and ends it; *n_changed may be NULL. */
@@ -89,13 +92,16 @@ sp_err sp_shelf_forms_put(sp_shelf *s, const sp_shelf_chunk *chunks, int from, i
 sp_err sp_shelf_forms_of(sp_shelf *s, const sp_digest *bare, sp_digests *out) SP_MUST_CHECK;
 sp_err sp_shelf_forms_forget(sp_shelf *s, int64_t document) SP_MUST_CHECK;
 
-/* In shelf_order.c. sp_shelf_number -- of a deletion that arrives. sp_shelf_note_deletion -- its transaction has
- * begun; id "NAME/": a collection. sp_shelf_check_order -- SP_E_CANCELED if a deletion of the document, or of its
- * collection, arrived later and has begun; within a transaction. */
+/* In shelf_order.c. sp_shelf_number -- of a deletion that arrives. sp_shelf_make_room -- within the transaction of an
+ * event, so that sp_shelf_note cannot fail at its end. sp_shelf_check_order -- SP_E_CANCELED if a deletion of the
+ * document, or of its collection, arrived later and has ended; arrival->replaced: a registration has. Within a
+ * transaction. */
 void sp_shelf_order_init(sp_shelf_order *o);
 void sp_shelf_order_fini(sp_shelf_order *o);
 uint64_t sp_shelf_number(sp_shelf *s);
-sp_err sp_shelf_note_deletion(sp_shelf *s, uint64_t number, const char *tenant, const char *id) SP_MUST_CHECK;
+sp_shelf_event sp_shelf_event_of(uint64_t number, const char *tenant, const char *id);
+sp_err sp_shelf_make_room(sp_shelf *s, const sp_shelf_event *e) SP_MUST_CHECK;
+void sp_shelf_note(sp_shelf *s, const sp_shelf_event *e);
 sp_err sp_shelf_check_order(sp_shelf *s, const sp_shelf_row *r) SP_MUST_CHECK;
 
 /* Chunks being read from statements whose columns are SP_SHELF_CHUNK_COLUMNS. */

@@ -368,6 +368,13 @@ void sp_documents_depart(sp_documents_arrival *a)
     a->of = NULL;
 }
 
+/* get_new -- what has been registered. */
+static sp_err get_new(sp_documents *d, const char *salt, const char *id, sp_document_list *out)
+{
+    const sp_err err = sp_documents_get(d, salt, id, out);
+    return err == SP_E_NOTFOUND ? sp_shelf_deleted_meanwhile(id) : err;
+}
+
 /* put -- what has arrived. */
 static sp_err put(sp_documents *d, const char *salt, const sp_document_new *n, sp_document_list *out)
 {
@@ -384,7 +391,7 @@ static sp_err put(sp_documents *d, const char *salt, const sp_document_new *n, s
     if (err == SP_OK && erase_doomed(d, tenant, 0, &removed) !=
         SP_OK) /* of a document that it replaces; the next tick tries again */
         sp_log(SP_LOG_WARN, "a replaced document is not erased yet: %s", sp_error_detail());
-    if (err == SP_OK) err = sp_documents_get(d, salt, id.v, out);
+    if (err == SP_OK) err = get_new(d, salt, id.v, out);
     sp_vec_fini(&id);
     return err;
 }

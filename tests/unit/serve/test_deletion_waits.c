@@ -328,6 +328,24 @@ static void a_registration_arrives_when_the_caller_says_so(void **state)
     bench_end(&r.b);
 }
 
+/* Between its end on the shelf and the end of the call. */
+static void a_document_that_is_deleted_at_once_was_deleted(void **state)
+{
+    registering r = {.n = {.id = "one", .text = story}};
+    pthread_t thread;
+    sp_document_list l;
+    bench_begin(&r.b);
+    pthread_mutex_lock(&r.b.d->lock);
+    assert_int_equal(pthread_create(&thread, NULL, register_it, &r), 0);
+    while (sp_documents_get(r.b.d, NULL, "one", &l) != SP_OK) sched_yield();
+    sp_document_list_fini(&l);
+    assert_ok(sp_shelf_doom(r.b.d->shelf, "", "one"));
+    pthread_mutex_unlock(&r.b.d->lock);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(r.err, SP_E_CANCELED);
+    bench_end(&r.b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +359,7 @@ int main(void)
         cmocka_unit_test(the_guard_forgets_prompts_with_it),
         cmocka_unit_test(a_text_that_is_deleted_while_it_is_cut_is_not_registered),
         cmocka_unit_test(a_registration_arrives_when_the_caller_says_so),
+        cmocka_unit_test(a_document_that_is_deleted_at_once_was_deleted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
