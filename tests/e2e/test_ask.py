@@ -5,6 +5,7 @@ import re
 import pytest
 
 from conftest import ROOT, refuse, run, succeed
+from reference import encoder
 
 MODEL = ROOT / "demo/model.gguf"
 QUESTIONS = [json.loads(line) for line in (ROOT / "demo/questions.jsonl").read_text().splitlines()]
@@ -236,6 +237,8 @@ def test_refusals(index, tmp_path):
     for k in ("0", "-3"):
         refuse("ask", "-m", MODEL, "--index", index, "-k", k, "x", naming=["-k must be at least 1"], code=2)
     refuse("ask", "-m", MODEL, "--index", tmp_path / "none.db", "x", naming=["none.db"])
+    folder = encoder.write_folder(tmp_path / "encoder", longest=32)  # opened first, and by the same kernels
+    refuse("ask", "-m", MODEL, "--index", tmp_path / "none.db", "--embedding", folder, "--cpu", "magic", "x", naming=["magic"])
     (tmp_path / "text.db").write_text("just a text\n" * 100)
     refuse("ask", "-m", MODEL, "--index", tmp_path / "text.db", "x", naming=["text.db"])
     refuse("ask", "-m", MODEL, "--index", index, "--reuse", "magic", "x", naming=["magic", "fusion"])

@@ -3,6 +3,7 @@
  * The operations themselves are tested in tests/kernel/test_probe_ops.c. */
 #include "kernel/kernels.h"
 
+#include "engine/state.h"
 #include "support/packing.h"
 #include "support/tiny_model.h"
 
@@ -392,6 +393,30 @@ static void probe_of_every_layer_on(const char *device)
     scene_close(&s);
 }
 
+/* Plans of several probes share the device's room for columns, which has the largest. */
+static void the_largest_probe_of_a_step_has_room_for_its_columns(void **state)
+{
+    static float columns[2][CONTEXT + QUESTION];
+    scene s = {0};
+    sp_plan p[2];
+    scene_open(&s, "far", "ref");
+    const size_t own = s.t.engine->columns.n_bytes;
+    float *of_span[2][2];
+    sp_slice slices[2];
+    for (int k = 0; k < 2; k++) {
+        ask(&s, &p[k], QUESTION);
+        of_span[k][0] = k ? NULL : columns[k]; /* the second measures the question alone */
+        of_span[k][1] = columns[k] + CONTEXT;
+        p[k].probe = (sp_probe){.kind = SP_PROBE_COLUMNS, .layer = LAST, .columns = of_span[k]};
+        slices[k] = (sp_slice){&p[k], 0, QUESTION, SP_WANT_NONE, NULL};
+    }
+    assert_int_equal(sp_engine_step(s.t.engine, slices, 2), SP_OK);
+    assert_true(own == 0 && s.t.engine->columns.n_bytes >= sizeof columns[0]);
+    assert_same_bits(columns[0] + CONTEXT, columns[1] + CONTEXT, QUESTION);
+    for (int k = 0; k < 2; k++) sp_plan_fini(&p[k]);
+    scene_close(&s);
+}
+
 #define ON_BOTH_DEVICES(test)                                                                      \
     static void test(void **state)                                                                 \
     {                                                                                              \
@@ -415,6 +440,7 @@ int main(void)
         cmocka_unit_test(probe_of_every_layer_far),
         cmocka_unit_test(columns_of_several_sights_are_the_mass),
         cmocka_unit_test(rows_behind_a_probe_of_columns_go_on),
+        cmocka_unit_test(the_largest_probe_of_a_step_has_room_for_its_columns),
         cmocka_unit_test(the_distance_of_copies_is_relative_to_the_second),
     };
     return cmocka_run_group_tests_name("probe", tests, NULL, NULL);

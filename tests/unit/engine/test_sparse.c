@@ -12,9 +12,11 @@
  */
 #include "support/check.h"
 
+#include "engine/sparse/notes.h"
 #include "engine/sparse/sparse.h"
 #include "engine/sparse/steps.h"
 #include "engine/sparse/summaries.h"
+#include "store/notes.h"
 #include "support/known_chunks.h"
 
 enum { B = SP_BLOCK_TOKENS, V = 101, N_CHUNKS = 4, STEPS = 7, ROOM = 120, QUESTION = 21, LAYERS = 3, G = 2 };
@@ -294,6 +296,22 @@ static void an_account_counts_the_summaries_of_its_plan(void **state)
     scene_close(&s);
 }
 
+/* A copy is stored with the summaries that it has, be they of one kind of two. */
+static void blocks_with_one_kind_of_summary_have_notes(void **state)
+{
+    static float logits[STEPS * V];
+    sp_sparse_opts some = {.tokens = 160, .min_depth = -1};
+    scene s;
+    scene_open(&s, NULL, NULL, SP_Q16);
+    const uint32_t *blocks = s.known.spans[0].blocks;
+    assert_ok(sp_engine_keep_summaries(s.t.engine, &some)); /* of both stages */
+    assert_false(sp_notes_has(s.t.pool, blocks, lengths[0]));
+    some.refine = 1;
+    decode(&s, &some, logits);
+    assert_true(sp_notes_has(s.t.pool, blocks, lengths[0]));
+    scene_close(&s);
+}
+
 static void a_batch_equals_each_alone(void **state)
 {
     static float full[STEPS * V], sparse[STEPS * V], both[2 * STEPS * V];
@@ -533,6 +551,7 @@ int main(void)
         cmocka_unit_test(an_answer_may_begin_with_full_attention),
         cmocka_unit_test(many_blocks_are_summarized_at_once),
         cmocka_unit_test(an_account_counts_the_summaries_of_its_plan),
+        cmocka_unit_test(blocks_with_one_kind_of_summary_have_notes),
         cmocka_unit_test(a_batch_equals_each_alone),
         cmocka_unit_test(short_prompts_have_full_attention),
         cmocka_unit_test(options_are_checked),

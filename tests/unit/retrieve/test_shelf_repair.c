@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "retrieve/shelf_collections.h"
+#include "retrieve/shelf_int.h"
 
 enum { DOCUMENTS = 40 };
 static const char place[] = "t/manual", other_place[] = "/files";
@@ -170,12 +171,28 @@ static void a_damaged_page_costs_what_is_on_it(void **state)
     run("rm -r %s%s", dir, "");
 }
 
+/* The advice is not that for an index, which can be rebuilt. */
+static void damage_that_a_statement_meets_first_says_what_to_do(void **state)
+{
+    sp_shelf *s;
+    sqlite3_stmt *q;
+    assert_int_equal(sp_shelf_open(NULL, &s), SP_OK);
+    sqlite3_db_config(s->db, SQLITE_DBCONFIG_DEFENSIVE, 0, NULL);
+    sqlite3_exec(s->db, "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = 'CREATE TABLE' WHERE "
+                 "name = 'chunks'; PRAGMA writable_schema = RESET;", NULL, NULL, NULL);
+    assert_int_equal(sp_shelf_prepare(s, "SELECT row FROM documents", &q), SP_E_FORMAT);
+    assert_non_null(strstr(sp_error_detail(), "spolia documents repair"));
+    assert_null(strstr(sp_error_detail(), "spolia index"));
+    sp_shelf_close(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_repair_keeps_collections_tags_and_counts),
         cmocka_unit_test(a_repair_keeps_the_other_forms_of_texts),
         cmocka_unit_test(a_damaged_page_costs_what_is_on_it),
+        cmocka_unit_test(damage_that_a_statement_meets_first_says_what_to_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

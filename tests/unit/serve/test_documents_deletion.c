@@ -186,6 +186,12 @@ static int64_t hosted(const bench *b)
     return sp_tier_stats_of(sp_tiers_host(b->c->tiers)).n_copies;
 }
 
+/* n_below -- copies in both tiers. */
+static int64_t n_below(const bench *b)
+{
+    return hosted(b) + sp_tier_stats_of(sp_tiers_tier(b->c->tiers)).n_copies;
+}
+
 static void nothing_is_left_on_the_host(void **state)
 {
     bench b;
@@ -203,8 +209,10 @@ static void nothing_is_left_on_the_host(void **state)
     assert_true(hosted(&b) >= before + 4);
     assert_string_equal(ask_about(&b, "red", "full", story, NULL).from, "host");
     evict_all(&b);
+    before = n_below(&b);
     assert_ok(sp_documents_remove(b.d, "red", "one", 0, &n));
     assert_int_equal(n.n_pending, 0);
+    assert_int_equal(n.n_store, before - n_below(&b));
     assert_string_equal(ask_about(&b, "red", "prefix", story, NULL).from, "");
     for (const sp_copy *c = NULL; (c = sp_ledger_next(b.c->ledger, c));)
         assert_true(c->facts.kind != SP_COPY_FUSED);

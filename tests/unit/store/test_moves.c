@@ -391,6 +391,30 @@ static void moves_work_on_a_far_device(void **state)
     }
 }
 
+/* Nobody waits for a device that is lost: its blocks are given up at once. */
+static void a_copy_that_cannot_be_read_is_given_up(void **state)
+{
+    sp_device *d = NULL;
+    bench b;
+    chunk c;
+    sp_record r = {.facts.before = before, .facts.n_before = 1};
+    assert_ok(far_device_open(&(sp_device_opts){.kernels = "ref", .n_threads = 1}, &d));
+    bench_begin_with(&b, store_pool_on(d, SP_F16, LAYERS));
+    chunk_begin(&b, &c, 0, 20);
+    const copy_name key = key_of(&c, SP_COPY_PLAIN);
+    sp_move m = move_of(b.pool, &space, &key, c.blocks);
+    sp_move_record(&m, &r);
+    far_lose(d);
+    assert_ok(sp_move_put(&m, b.tier, &r, false, NULL));
+    assert_int_equal(finish(m.op), SP_E_IO);
+    assert_true(sp_move_cut(&m));
+    far_found(d);
+    sp_move_fini(&m);
+    assert_false(finds(&b, &c, SP_COPY_PLAIN));
+    chunk_end(&b, &c);
+    bench_end(&b);
+}
+
 /* Its key is a hash: what comes back is compared with what was asked for. */
 static void other_tokens_are_refused(void **state)
 {
@@ -579,6 +603,7 @@ int main(void)
         cmocka_unit_test(retain_deletes_what_is_not_wanted),
         cmocka_unit_test(a_copy_of_another_model_is_recognised),
         cmocka_unit_test(moves_work_on_a_far_device),
+        cmocka_unit_test(a_copy_that_cannot_be_read_is_given_up),
         cmocka_unit_test(other_tokens_are_refused),
         cmocka_unit_test(another_head_of_the_same_key_is_refused),
         cmocka_unit_test(a_copy_that_is_replaced_meanwhile_is_a_miss),
