@@ -32,7 +32,7 @@ struct sp_driver {
     command *first, **last;
     sp_request *submitted, **last_submitted;
     atomic_bool runs; /* written under the lock, read by anybody */
-    bool stop, woken;
+    bool stop;
     int64_t since_us; /* when the step or command that runs began; 0: none runs */
 };
 
@@ -94,6 +94,13 @@ sp_err sp_context_hand_over(sp_context *c, int64_t timeout_us, int64_t *n_left)
 
 /* -- commands and requests ------------------------------------------------------------------ */
 
+/* rouse -- the engine thread, which sleeps or waits for the tiers. Called with the lock held. */
+static void rouse(sp_driver *d)
+{
+    pthread_cond_signal(&d->work);
+    sp_tiers_poke(d->c->tiers);
+}
+
 sp_err sp_driver_call(sp_context *c, sp_command_fn *fn, void *arg)
 {
     sp_driver *d = c->driver;
@@ -105,7 +112,7 @@ sp_err sp_driver_call(sp_context *c, sp_command_fn *fn, void *arg)
     }
     *d->last = &cmd;
     d->last = &cmd.next;
-    pthread_cond_signal(&d->work);
+    rouse(d);
     while (!cmd.done) pthread_cond_wait(&d->done, &d->lock);
     pthread_mutex_unlock(&d->lock);
     return cmd.err == SP_OK ? SP_OK : sp_fail(cmd.err, "%s", cmd.detail); /* I3 */
@@ -120,7 +127,7 @@ void sp_driver_submit(sp_context *c, sp_request *r)
         r->next = NULL;
         *d->last_submitted = r;
         d->last_submitted = &r->next;
-        pthread_cond_signal(&d->work);
+        rouse(d);
     }
     pthread_mutex_unlock(&d->lock);
     if (here) sp_request_enter(r);
@@ -169,8 +176,7 @@ void sp_driver_wake(sp_context *c)
 {
     sp_driver *d = c->driver;
     pthread_mutex_lock(&d->lock);
-    d->woken = true;
-    pthread_cond_signal(&d->work);
+    rouse(d);
     pthread_mutex_unlock(&d->lock);
 }
 
@@ -230,8 +236,6 @@ static void *run(void *arg)
     pthread_mutex_lock(&d->lock);
     for (;;) {
         busy |= run_commands(d);
-        busy |= d->woken;
-        d->woken = false;
         if (busy) {
             d->since_us = sp_clock_us();
             pthread_mutex_unlock(&d->lock);
@@ -240,7 +244,7 @@ static void *run(void *arg)
             d->since_us = 0;
         } else if (d->stop) {
             break;
-        } else if (!d->first && !d->submitted && !d->woken) {
+        } else if (!d->first && !d->submitted) {
             pthread_cond_wait(&d->work, &d->lock);
         }
     }

@@ -31,7 +31,8 @@ sp_err sp_driver_call(sp_context *c, sp_command_fn *fn, void *arg) SP_MUST_CHECK
 
 /* sp_driver_submit -- the request joins the queue: at the next step, or at once without an engine thread. */
 void sp_driver_submit(sp_context *c, sp_request *r);
-/* sp_driver_wake -- wakes the engine thread after a flag of a request has changed. Thread: any. */
+/* sp_driver_wake -- ends a wait for the tiers after a flag of a request has changed: the engine thread only sleeps
+ * when all requests are finished. Thread: any. */
 void sp_driver_wake(sp_context *c);
 /* sp_driver_finished -- the result of r is complete. Thread: the context's. */
 void sp_driver_finished(sp_context *c, sp_request *r);

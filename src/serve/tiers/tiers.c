@@ -200,6 +200,11 @@ void sp_tiers_wait_for(sp_tiers *t, int64_t us)
     sp_posts_wait_for(t->posts, us);
 }
 
+void sp_tiers_poke(sp_tiers *t)
+{
+    if (t) sp_posts_poke(t->posts);
+}
+
 /* -- what requests use ----------------------------------------------------------------------- */
 
 void sp_tiers_use(sp_tiers *t, const sp_copy *copy)

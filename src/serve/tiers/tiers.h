@@ -87,8 +87,11 @@ void sp_tiers_poll(sp_tiers *t);
 bool sp_tiers_yield(sp_tiers *t);
 /* sp_tiers_is_busy -- loads, writes or sweeps are under way. */
 bool sp_tiers_is_busy(const sp_tiers *t);
-/* sp_tiers_wait_for -- waits until one of them ends, a layer arrives or `us` elapse; then polls. */
+/* sp_tiers_wait_for -- waits until one of them ends, a layer arrives, sp_tiers_poke is called or `us` elapse; then
+ * polls. */
 void sp_tiers_wait_for(sp_tiers *t, int64_t us);
+/* sp_tiers_poke -- ends such a wait, or the next one. t may be NULL. Thread: any. */
+void sp_tiers_poke(sp_tiers *t);
 /* sp_tiers_wait -- waits until a load or a write has ended or timed out. Pre: one is under way. */
 void sp_tiers_wait(sp_tiers *t);
 /* sp_tiers_drain -- waits until no load or write is under way; those that time out no longer count. */

@@ -60,6 +60,31 @@ static sp_context *open_held_up(const char *dir, const char *name, const char *o
     return c;
 }
 
+/* Whoever asks or cancels while a request waits for the store is answered at once. */
+static void a_load_holds_up_no_command(void **state)
+{
+    char dir[128];
+    barrier b;
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_held_up(dir, "full", "01", LONG_MS, &b);
+    assert_ok(sp_context_start(c));
+    sp_request *r = submit(c, "01", question, 2);
+    usleep(100000); /* it waits */
+    const int64_t from = sp_clock_us();
+    sp_context_describe(c);
+    usleep(100000);
+    sp_request_cancel(r);
+    assert_true(sp_request_wait(r, 60000000));
+    assert_int_equal(sp_request_result(r)->finish, SP_FINISH_CANCELED);
+    assert_true(sp_clock_us() - from < 8000000);
+    sp_request_destroy(r);
+    barrier_open(&b);
+    barrier_end(&b);
+    sp_context_stop(c);
+    close_clean(c);
+    remove_folder(dir);
+}
+
 static void a_load_times_out(void **state)
 {
     static const char *const policies[] = {"full", "prefix"};
@@ -586,6 +611,7 @@ static void a_context_beyond_memory_is_lost_too(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_load_holds_up_no_command),
         cmocka_unit_test(a_load_times_out),
         FOLDER_TEST(a_remote_tier_may_be_as_silent_as_it_is),
         FOLDER_TEST(a_remote_tier_may_be_slow_but_sooner_than_computing),
