@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "retrieve/libxml.h"
 #include "retrieve/text.h"
@@ -80,27 +81,43 @@ static bool is_navigation(const xmlAttr *a)
     return false;
 }
 
-/* is_not_shown -- style="display: none" and the like. */
+/* takes -- whether a word is at *s, which is moved after it and the blanks around it. */
+static bool takes(const char **s, const char *word)
+{
+    while (sp_is_blank(**s)) ++*s;
+    const size_t n = strlen(word);
+    if (strncasecmp(*s, word, n) != 0) return false;
+    for (*s += n; sp_is_blank(**s);) ++*s;
+    return true;
+}
+
+/* is_not_shown -- style="display: none" and the like. The last declaration of a property counts. */
 static bool is_not_shown(const xmlAttr *a)
 {
-    static const char *const values[] = {"display:none", "visibility:hidden", "visibility:collapse"};
-    char text[512];
-    size_t n = 0;
+    static const char *const hiding[][2] = {{"display", "none"}, {"visibility", "hidden"}, {"visibility", "collapse"}};
+    bool hides[SP_COUNT(hiding)] = {false};
     if (strcmp((const char *)a->name, "style") != 0 || !a->children || !a->children->content) return false;
-    for (const char *c = (const char *)a->children->content; *c && n < sizeof text - 1; c++)
-        if (!sp_is_blank(*c)) text[n++] = *c >= 'A' && *c <= 'Z' ? (char)(*c | 32) : *c;
-    text[n] = '\0';
-    for (size_t i = 0; i < SP_COUNT(values); i++) {
-        const char *at = strstr(text, values[i]);
-        if (at && (at == text || at[-1] == ';') && strchr(";!", at[strlen(values[i])])) return true;
+    for (const char *s = (const char *)a->children->content; *s; s += *s == ';') {
+        for (size_t i = 0; i < SP_COUNT(hiding); i++) {
+            const char *at = s;
+            if (takes(&at, hiding[i][0]) && takes(&at, ":"))
+                hides[i] = takes(&at, hiding[i][1]) && (*at == '\0' || *at == ';' || *at == '!');
+        }
+        s += strcspn(s, ";");
     }
-    return false;
+    return hides[0] || hides[1] || hides[2];
+}
+
+/* is_page -- the whole of it is never left out: a script may show it. */
+static bool is_page(const xmlNode *node)
+{
+    return strcmp((const char *)node->name, "html") == 0 || strcmp((const char *)node->name, "body") == 0;
 }
 
 static role role_of(const xmlNode *node)
 {
     size_t low = 0, high = SP_COUNT(elements);
-    for (const xmlAttr *a = node->properties; a; a = a->next)
+    for (const xmlAttr *a = is_page(node) ? NULL : node->properties; a; a = a->next)
         if (strcmp((const char *)a->name, "hidden") == 0 || is_navigation(a) || is_not_shown(a)) return ROLE_HIDDEN;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -167,7 +184,7 @@ static bool holds_blocks(const xmlNode *table)
     while (node) {
         role r = node->type == XML_ELEMENT_NODE ? role_of(node) : ROLE_INLINE;
         if (r == ROLE_TABLE || r == ROLE_LIST || r == ROLE_HEADING || r == ROLE_PRE) return true;
-        if (node->children) {
+        if (node->children && r != ROLE_HIDDEN) {
             node = node->children;
             continue;
         }
@@ -178,18 +195,29 @@ static bool holds_blocks(const xmlNode *table)
     return false;
 }
 
-/* number_in -- an attribute of up to 6 digits; false when there is none. */
-static bool number_in(const xmlNode *node, const char *name, intptr_t *out)
+static const xmlAttr *find_attribute(const xmlNode *node, const char *name)
 {
-    for (const xmlAttr *a = node->properties; a; a = a->next) {
-        if (strcmp((const char *)a->name, name) != 0 || !a->children || !a->children->content) continue;
-        const char *s = (const char *)a->children->content, *digits = s + (*s == '-');
-        const size_t n = strspn(digits, "0123456789");
-        if (n < 1 || n > 6 || digits[n]) return false;
-        *out = strtol(s, NULL, 10);
-        return true;
-    }
-    return false;
+    for (const xmlAttr *a = node->properties; a; a = a->next)
+        if (strcmp((const char *)a->name, name) == 0) return a;
+    return NULL;
+}
+
+/* number_in -- an attribute of up to 6 digits; unchanged when there is none. As in browsers, what follows the digits
+ * does not matter. */
+static void number_in(const xmlNode *node, const char *name, intptr_t *out)
+{
+    const xmlAttr *a = find_attribute(node, name);
+    if (!a || !a->children || !a->children->content) return;
+    const char *s = (const char *)a->children->content;
+    while (sp_is_blank(*s)) s++;
+    const size_t n = strspn(s + (*s == '-' || *s == '+'), "0123456789");
+    if (n >= 1 && n <= 6) *out = strtol(s, NULL, 10);
+}
+
+/* step_of -- of the numbers of a list: <ol reversed> counts down. */
+static intptr_t step_of(const xmlNode *list)
+{
+    return find_attribute(list, "reversed") ? -1 : 1;
 }
 
 static void open_item(writer *w, const xmlNode *node)
@@ -199,7 +227,7 @@ static void open_item(writer *w, const xmlNode *node)
     xmlNode *list = node->parent;
     bool numbered = list && strcmp((const char *)list->name, "ol") == 0;
     if (numbered) { /* the list counts its items in the field that libxml2 leaves to us */
-        intptr_t number = (intptr_t)list->_private + 1;
+        intptr_t number = (intptr_t)list->_private + step_of(list);
         number_in(node, "value", &number);
         list->_private = (void *)number;
         snprintf(w->mark, sizeof w->mark, "%*s%lld.", indent, "", (long long)number);
@@ -208,12 +236,15 @@ static void open_item(writer *w, const xmlNode *node)
     }
 }
 
-/* open_list -- "start" is the number of its first item. */
+/* open_list -- "start" is the number of its first item, without it 1; counting down, how many there are. */
 static void open_list(writer *w, xmlNode *node)
 {
-    intptr_t first = 1;
+    intptr_t first = 1, step = step_of(node);
+    if (step < 0) first = 0;
+    for (const xmlNode *item = node->children; step < 0 && item; item = item->next)
+        first += item->type == XML_ELEMENT_NODE && role_of(item) == ROLE_ITEM;
     number_in(node, "start", &first);
-    node->_private = (void *)(first - 1);
+    node->_private = (void *)(first - step);
     w->list_depth++;
 }
 

@@ -306,16 +306,18 @@ static sp_err add_leaf(mail *m, const part *p, const char *charset, bool html)
 
 static sp_err add_part(mail *m, const part *p, int depth, int *added);
 
-/* delimiter -- the next line that is the mark alone, or the mark and "--", after the last part; NULL: there is none.
+/* delimiter -- the next line from `at` that is the mark alone, or the mark and "--", after the last part; NULL: there is none.
  * Another boundary may begin with this one, and a text may quote it. */
 static const char *delimiter(const part *p, size_t at, const char *mark, size_t n_mark)
 {
-    const char *s = p->body, *found, *end = s + p->n_body;
-    for (; at < p->n_body && (found = memmem(s + at, p->n_body - at, mark, n_mark)); at = (size_t)(found - s) + 1) {
-        const char *rest = found + n_mark, *newline = memchr(rest, '\n', (size_t)(end - rest));
-        const size_t n = (size_t)((newline ? newline : end) - rest);
-        const size_t dashes = n >= 2 && memcmp(rest, "--", 2) == 0 ? 2 : 0;
-        if ((found == s || found[-1] == '\n') && sp_skip_blanks(rest, dashes, n) == n) return found;
+    const char *s = p->body;
+    for (size_t to; at < p->n_body; at = to + 1) {
+        const char *newline = memchr(s + at, '\n', p->n_body - at);
+        to = newline ? (size_t)(newline - s) : p->n_body;
+        if (to - at < n_mark || memcmp(s + at, mark, n_mark) != 0) continue;
+        const char *rest = s + at + n_mark;
+        const size_t n = to - at - n_mark, dashes = n >= 2 && memcmp(rest, "--", 2) == 0 ? 2 : 0;
+        if (sp_skip_blanks(rest, dashes, n) == n) return s + at;
     }
     return NULL;
 }

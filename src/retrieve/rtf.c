@@ -12,20 +12,13 @@
 #include "retrieve/text.h"
 
 #define MAX_GROUPS 256
-#define MAX_FONTS  4096
-#define MACINTOSH  10000 /* a code page that iconv has by name */
+#define MAX_FONTS  32768 /* numbers are 16 bits with a sign */
 
 typedef struct group {
     bool skipped, fonts; /* fonts: in the table of them */
     int fallback;        /* characters after \uN that replace it */
     int32_t font;
 } group;
-
-/* A font whose code page is not the document's. */
-typedef struct font {
-    int32_t number;
-    int page;
-} font;
 
 typedef struct rtf {
     const char *s;
@@ -37,18 +30,30 @@ typedef struct rtf {
     int code_page; /* of the document */
     int raw_page;  /* of the bytes in raw */
     int32_t plain_font;
-    SP_VEC(font) fonts;
+    int32_t font; /* in the table of fonts: the one that is described */
+    int *pages;   /* [MAX_FONTS] their code pages, 0: the document's; NULL: there is no table */
     sp_bytes raw, page, out;
 } rtf;
 
 /* -- text ------------------------------------------------------------------------------------- */
+
+/* name_page -- a code page as iconv knows it. */
+static void name_page(int page, char *out, size_t size)
+{
+    if (page == 10000)
+        snprintf(out, size, "MACINTOSH");
+    else if (page == 65001)
+        snprintf(out, size, "UTF-8");
+    else
+        snprintf(out, size, "CP%d", page);
+}
 
 static sp_err flush(rtf *r)
 {
     bool done = false;
     char name[16];
     if (!r->raw.n) return SP_OK;
-    snprintf(name, sizeof name, r->raw_page == MACINTOSH ? "MACINTOSH" : "CP%d", r->raw_page);
+    name_page(r->raw_page, name, sizeof name);
     SP_TRY(sp_text_convert(name, r->raw.v, r->raw.n, 0, &r->page, &done));
     if (!done) SP_TRY(sp_text_convert("ISO-8859-1", r->raw.v, r->raw.n, 0, &r->page, &done));
     r->raw.n = 0;
@@ -63,9 +68,9 @@ static group *current(rtf *r)
 /* page_now -- the code page of the current font, or the document's. */
 static int page_now(rtf *r)
 {
-    for (size_t i = r->fonts.n; i-- > 0;)
-        if (r->fonts.v[i].number == current(r)->font) return r->fonts.v[i].page ? r->fonts.v[i].page : r->code_page;
-    return r->code_page;
+    const int32_t font = current(r)->font;
+    const int page = r->pages && font >= 0 && font < MAX_FONTS ? r->pages[font] : 0;
+    return page ? page : r->code_page;
 }
 
 static sp_err add_byte(rtf *r, unsigned char c)
@@ -73,6 +78,7 @@ static sp_err add_byte(rtf *r, unsigned char c)
     if (current(r)->skipped) return SP_OK;
     if (r->to_skip) return r->to_skip--, SP_OK;
     if (c == 0) return SP_OK;
+    r->high = 0;
     const int page = page_now(r);
     if (page != r->raw_page) SP_TRY(flush(r));
     r->raw_page = page;
@@ -82,8 +88,16 @@ static sp_err add_byte(rtf *r, unsigned char c)
 static sp_err add_text(rtf *r, const char *s)
 {
     if (current(r)->skipped) return SP_OK;
+    r->high = 0;
     SP_TRY(flush(r));
     return sp_bytes_add(&r->out, s, strlen(s));
+}
+
+/* add_symbol -- a control word or symbol that is text, and may replace a character; a break shows that no more do. */
+static sp_err add_symbol(rtf *r, const char *s, bool breaks)
+{
+    if (breaks) r->to_skip = 0;
+    return r->to_skip ? (r->to_skip--, SP_OK) : add_text(r, s);
 }
 
 static sp_err add_character(rtf *r, int32_t c)
@@ -105,13 +119,14 @@ static sp_err add_character(rtf *r, int32_t c)
 
 static const struct {
     const char *word, *text;
+    bool breaks;
 } texts[] = {
-    {"par", "\n\n"},
-    {"sect", "\n\n"},
-    {"page", "\n\n"},
-    {"line", "\n"},
-    {"row", "\n"},
-    {"cell", " | "},
+    {"par", "\n\n", true},
+    {"sect", "\n\n", true},
+    {"page", "\n\n", true},
+    {"line", "\n", true},
+    {"row", "\n", true},
+    {"cell", " | ", true},
     {"tab", " "},
     {"emdash", "\xE2\x80\x94"},
     {"endash", "\xE2\x80\x93"},
@@ -130,7 +145,7 @@ static const char *const skipped[] = {"colortbl",  "stylesheet", "info",      "p
 /* The code pages of the character sets of Windows; 0 (ANSI) and 1 (any) are the document's. */
 static int page_of_charset(int32_t charset)
 {
-    static const int pages[][2] = {{77, MACINTOSH}, {128, 932},  {129, 949},  {130, 1361}, {134, 936},
+    static const int pages[][2] = {{77, 10000},  {128, 932},  {129, 949},  {130, 1361}, {134, 936},
                                    {136, 950},      {161, 1253}, {162, 1254}, {163, 1258}, {177, 1255},
                                    {178, 1256},     {186, 1257}, {204, 1251}, {222, 874},  {238, 1250}};
     for (size_t i = 0; i < SP_COUNT(pages); i++)
@@ -141,12 +156,11 @@ static int page_of_charset(int32_t charset)
 /* take_font -- a control word in the table of fonts. */
 static sp_err take_font(rtf *r, const char *word, int32_t number)
 {
-    if (strcmp(word, "f") == 0 && r->fonts.n < MAX_FONTS) {
-        SP_TRY(sp_vec_reserve(&r->fonts, 1));
-        r->fonts.v[r->fonts.n++] = (font){.number = number};
-    }
-    if (!r->fonts.n) return SP_OK;
-    int *page = &r->fonts.v[r->fonts.n - 1].page;
+    if (!r->pages && !(r->pages = sp_alloc_zero(MAX_FONTS, sizeof *r->pages))) return sp_fail_nomem("fonts");
+    if (strcmp(word, "f") == 0) r->font = number;
+    if (r->font < 0 || r->font >= MAX_FONTS) return SP_OK;
+    int *page = &r->pages[r->font];
+    if (strcmp(word, "f") == 0) *page = 0;
     if (strcmp(word, "fcharset") == 0) *page = page_of_charset(number);
     if (strcmp(word, "cpg") == 0 && number > 0 && number < 100000) *page = (int)number;
     return SP_OK;
@@ -170,7 +184,7 @@ static sp_err apply(rtf *r, const char *word, int32_t number, bool has_number)
     for (size_t i = 0; i < SP_COUNT(skipped); i++)
         if (strcmp(word, skipped[i]) == 0) return current(r)->skipped = true, SP_OK;
     for (size_t i = 0; i < SP_COUNT(texts); i++)
-        if (strcmp(word, texts[i].word) == 0) return add_text(r, texts[i].text);
+        if (strcmp(word, texts[i].word) == 0) return add_symbol(r, texts[i].text, texts[i].breaks);
     return SP_OK;
 }
 
@@ -212,9 +226,9 @@ static sp_err take_control(rtf *r)
         return high < 0 || low < 0 ? SP_OK : add_byte(r, (unsigned char)(high << 4 | low));
     }
     if (c == '*') return current(r)->skipped = true, SP_OK;
-    if (c == '~') return add_text(r, " ");
-    if (c == '\n' || c == '\r') return add_text(r, "\n\n");
-    if (c == '-' || c == ':' || c == '|') return SP_OK;
+    if (c == '~') return add_symbol(r, " ", false);
+    if (c == '\n' || c == '\r') return add_symbol(r, "\n\n", true);
+    if (c == '-' || c == ':' || c == '|') return r->to_skip -= r->to_skip > 0, SP_OK;
     return add_byte(r, (unsigned char)(c == '_' ? '-' : c));
 }
 
@@ -258,7 +272,7 @@ sp_err sp_rtf_read(sp_reading *r, const char *data, size_t n)
         sp_document d = {.text = t->out.n ? t->out.v : "", .n = t->out.n};
         err = sp_document_emit(r, &d, NULL);
     }
-    sp_vec_fini(&t->fonts);
+    sp_free(t->pages);
     sp_vec_fini(&t->raw);
     sp_vec_fini(&t->page);
     sp_vec_fini(&t->out);

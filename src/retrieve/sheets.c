@@ -267,12 +267,14 @@ static sp_err add_time(sheet_reader *s, double days, bool span)
     return seconds % 60 ? sp_bytes_addf(&s->out, ":%02lld", seconds % 60) : SP_OK;
 }
 
-/* add_number -- in the 15 digits that spreadsheets have, not in the 17 of files: 1.1, not 1.1000000000000001. */
+/* add_number -- in the 15 digits that spreadsheets have, not in the 17 of files: 1.1, not 1.1000000000000001. Longer
+ * whole numbers, which other programs write, keep all digits. */
 static sp_err add_number(sheet_reader *s, const char *text, size_t n)
 {
     char *end;
     const double value = strtod(text, &end);
-    if (n <= 15 || *end || !isfinite(value)) return add_text(s, text, n);
+    const bool whole = strspn(text, "-0123456789") == n;
+    if (n <= 15 || whole || *end || !isfinite(value)) return add_text(s, text, n);
     return sp_bytes_addf(&s->out, "%.15g", value);
 }
 

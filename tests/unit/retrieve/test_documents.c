@@ -278,6 +278,8 @@ static void html_becomes_markdown(void **state)
     assert_markdown("<ol start='3'><li>a<li value=7>b<li>c</ol><ol start='-1'><li value='x'>d<li>e</ol>"
                     "<ol start=''><li>f</ol>",
                     "3. a\n7. b\n8. c\n\n-1. d\n0. e\n\n1. f");
+    assert_markdown("<ol reversed><li>a<li hidden>-<li>b<li>c</ol><ol reversed start=' +9.'><li>d<li value=4>e<li>f</ol>",
+                    "3. a\n2. b\n1. c\n\n9. d\n4. e\n3. f");
     assert_markdown(
         "<p>x</p><table><caption>C</caption><tr><th>A<th>B<tr><td><p>1</p><td>2<br>3</table>y",
         "x\n\nC\n| A | B |\n| 1 | 2 3 |\n\ny");
@@ -302,6 +304,11 @@ static void html_leaves_out_what_is_not_seen(void **state)
                     "<p style='display:none'>no<p style='display:nonesuch'>a<p style='--display:none'>b<p style=''>c"
                     "<p style='background:url(display:none)'>d",
                     "a\n\nb\n\nc\n\nd");
+    assert_markdown("<p style='-x-display:none;display:none'>no<p style='display:none;display:block'>a"
+                    "<p style='visibility:hidden;visibility:visible'>b<p style='display:block;;display:none;'>no",
+                    "a\n\nb");
+    assert_markdown("<html hidden><body style='display:none'><p>until a script shows it", "until a script shows it");
+    assert_markdown("<table><tr><td>a<td>b<ul style='display:none'><li>c</ul></table>", "| a | b |");
     assert_markdown("", "");
     assert_markdown("<script>only</script>", "");
     assert_markdown("<!DOCTYPE html SYSTEM \"http://localhost:1/x.dtd\"><p>a&unknown;b</p>",

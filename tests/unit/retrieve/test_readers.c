@@ -277,6 +277,11 @@ static void rtf_is_its_text(void **state)
           "{\\rtf1\\ansi\\ansicpg1250\\deff1{\\fonttbl{\\f0\\fcharset204{\\*\\panose 02}Arial;}{\\f1\\fcharset0 B;}"
           "{\\f2\\fcharset128 C;}{\\f3 D\\cpg1253;}}\\'b9 {\\f0\\'c4\\'e0}\\'b9\\f2\\'93\\'fa\\f3\\'e1\\plain\\'b9}",
           "a.rtf|\xC4\x85 Да\xC4\x85日α\xC4\x85#");
+    gives("a.rtf", "{\\rtf1\\ansicpg65001 \xC3\xA9{\\fonttbl\\f-1\\fcharset204 A;\\f32768\\fcharset204 B;}\\f-1\\'c3\\'a9\\f32768 x}",
+          "a.rtf|\xC3\xA9\xC3\xA9x#");
+    /* a fallback that is a word or a symbol, and one that is missing; half a pair that is not completed */
+    gives("a.rtf", "{\\rtf1 \\u8212\\emdash a\\u160\\~b\\u173\\-c\\u8364\\par d\\u-10179?e\\u-8704?f}",
+          "a.rtf|\xE2\x80\x94" "a\xC2\xA0" "bc\xE2\x82\xAC\n\nde\xEF\xBF\xBD" "f#");
     refuses("a.rtf", "plain text", "not RTF");
     gives("a.rtf", "{\\rtf1 {\\bin99999999999 x", "a.rtf|#");
 }
@@ -379,9 +384,11 @@ static void numbers_of_spreadsheets_have_15_digits(void **state)
                    "<w><sheetData><row><c t='str'><v>a</v></c><c t='str'><v>b</v></c></row><row>"
                    "<c><v>1.1000000000000001</v></c><c t='n'><v>123456789012345</v></c></row><row>"
                    "<c t='str'><v>1.1000000000000001</v></c><c><v>-2.9999999999999999E-2</v></c></row>"
+                   "<row><c><v>-1234567890123456789</v></c><c><v>9.9999999999999995E-8</v></c></row>"
                    "</sheetData></w>"},
                   {0}},
-        "n.xlsx > N|a: 1.1; b: 123456789012345\na: 1.1000000000000001; b: -0.03\n#");
+        "n.xlsx > N|a: 1.1; b: 123456789012345\na: 1.1000000000000001; b: -0.03\n"
+        "a: -1234567890123456789; b: 1e-07\n#");
 }
 
 /* A cell that does not say where it is comes after the one before. */
