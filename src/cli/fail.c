@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/show.h"
@@ -92,7 +93,8 @@ int cli_check_output(int code)
     bool failed_before = ferror(stdout) != 0;
     errno = 0;
     if (fflush(stdout) == 0 && !failed_before) return code;
-    cli_fail_with("standard output: %s", errno ? strerror(errno) : "a write failed");
+    const bool is_known = errno || write(STDOUT_FILENO, "\n", 1) < 0; /* what failed before fails again */
+    cli_fail_with("standard output: %s", is_known ? strerror(errno) : "a write failed");
     return code ? code : 1;
 }
 

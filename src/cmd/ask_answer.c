@@ -375,7 +375,9 @@ int ask_question(asking *a, const char *question, bool keep)
         code = fail_with(a, question, err);
     else if (n_found == 0 && a->n_turns == 0 && !a->allow_empty)
         code = fail(a, question, "E_NO_HIT",
-                    "no document matches the question (--allow-empty answers without documents)",
+                    sp_retriever_describe(a->index).n_chunks
+                        ? "no document matches the question (--allow-empty answers without documents)"
+                        : "the index has no text: its documents were empty, or there were none",
                     CLI_NO_HIT);
     else
         code = answer(a, &t);

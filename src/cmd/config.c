@@ -11,9 +11,13 @@
 #include "cli/show.h"
 #include "cmd/commands.h"
 
+enum { MOST_COMMANDS = 64 };
+
 typedef struct listing {
     const char *command; /* all of its options; NULL: what is set, of every command */
     bool found, failed;
+    char names[MOST_COMMANDS][64]; /* of the commands that have options */
+    size_t n_names;
     json_t *rows; /* array of {option, value, from, ...} */
 } listing;
 
@@ -86,6 +90,7 @@ static void list_options(const opt_usage *usage, const opt *const *tables, void 
     opt_origin origins[OPT_MAX];
     char command[64];
     opt_command_of(usage, command, sizeof command);
+    if (l->n_names < MOST_COMMANDS) snprintf(l->names[l->n_names++], sizeof l->names[0], "%s", command);
     if (l->failed || (l->command && strcmp(command, l->command) != 0)) return;
     int n = opt_flatten(tables, all);
     l->found = true;
@@ -157,6 +162,17 @@ static void print_json(const listing *l)
     cli_print_json(o, JSON_INDENT(1));
 }
 
+static void fail_unknown(const listing *l)
+{
+    const char *names[MOST_COMMANDS];
+    for (size_t i = 0; i < l->n_names; i++) names[i] = l->names[i];
+    const char *nearest = cli_nearest(l->command, names, l->n_names);
+    if (nearest)
+        cli_fail_with("config: \"%s\" is unknown; did you mean \"%s\"?", l->command, nearest);
+    else
+        cli_fail_with("config: \"%s\" is not a command with options; spolia --help lists them", l->command);
+}
+
 int cmd_config(int argc, char **argv)
 {
     bool as_json = false;
@@ -182,8 +198,7 @@ int cmd_config(int argc, char **argv)
     listing l = {.command = *command ? command : NULL, .rows = json_array()};
     cli_visit(list_options, &l);
     if (!l.failed && !l.found) {
-        cli_fail_with("config: \"%s\" is not a command with options; spolia --help lists them",
-                      command);
+        fail_unknown(&l);
         l.failed = true;
     }
     if (!l.failed) (as_json ? print_json : print_text)(&l);

@@ -1,4 +1,5 @@
 /* dispatch.c -- which implementation of each operation a CPU gets: one line per operation. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,6 +121,15 @@ const char *sp_ops_amx(const char *name, bool f16, bool attend)
     return attend ? "amx-attend" : name;
 }
 
+static sp_err fail_unknown(const char *name)
+{
+    char names[128] = "";
+    for (size_t i = 0, n = 0; i < SP_COUNT(variants) && n < sizeof names; i++)
+        if (variants[i].ops)
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", variants[i].name);
+    return sp_fail(SP_E_ARG, "CPU variant '%s' is unknown: %s", name, names);
+}
+
 sp_err sp_ops_select(const char *name, const sp_ops **out)
 {
     if (!name) name = getenv("SPOLIA_CPU");
@@ -139,5 +149,5 @@ sp_err sp_ops_select(const char *name, const sp_ops **out)
         *out = variants[i].ops;
         return SP_OK;
     }
-    return sp_fail(SP_E_ARG, "unknown CPU variant '%s'", name);
+    return fail_unknown(name);
 }

@@ -218,7 +218,7 @@ static sp_err open_engine(sp_context *c, const sp_context_opts *o)
 static sp_err check_opts(const sp_context_opts *o)
 {
     if (!o->model) return sp_fail(SP_E_ARG, "model: give a GGUF file or a Hugging Face folder");
-    if (o->n_ctx < 0) return sp_fail(SP_E_ARG, "n_ctx: %d is negative", o->n_ctx);
+    if (o->n_ctx < 0) return sp_fail(SP_E_ARG, "a context of %d tokens is negative", o->n_ctx);
     if (o->n_batch < 0) return sp_fail(SP_E_ARG, "n_batch: %d is negative", o->n_batch);
     if (o->cache.max_placed < 0) return sp_fail(SP_E_ARG, "max_placed: %d is negative", o->cache.max_placed);
     if (o->cache.max_variants < 0) return sp_fail(SP_E_ARG, "max_variants: %d is negative", o->cache.max_variants);
@@ -252,7 +252,7 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
         return sp_fail(SP_E_ARG, "%s: holds a vocabulary but no weights", o->model);
     int trained = c->model->hp.n_ctx;
     if (o->n_ctx > trained)
-        return sp_fail(SP_E_ARG, "%s: n_ctx: %d is more than the %d tokens that the model was trained for",
+        return sp_fail(SP_E_ARG, "%s: a context of %d tokens is more than the %d that the model was trained for",
                        o->model, o->n_ctx, trained);
     c->loads.preload = o->tiers.preload;
     c->loads.patience_us = PATIENCE_US;

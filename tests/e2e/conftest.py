@@ -37,13 +37,13 @@ CPU = os.environ.get("SPOLIA_CPU") or None  # all tests are about these kernels 
 EMULATED = bool(os.environ.get("SPOLIA_EMULATED"))
 
 
-def run(*args, variant=None, **options):
+def run(*args, variant=None, seconds=300, **options):
     """Runs the program; variant: the kernels, by default those of SPOLIA_CPU, or the best here."""
     env = dict(os.environ)
     if variant:
         env["SPOLIA_CPU"] = variant
     return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, env=env,
-                          errors="replace", timeout=600 if EMULATED else 300, **options)
+                          errors="replace", timeout=600 if EMULATED else seconds, **options)
 
 
 def succeed(*args, **options):
@@ -62,8 +62,9 @@ def choices(command, option):
 
 
 def refuse(*args, naming=(), code=1, **options):
-    """Runs the program, which must fail in good order: exit code, one line, the words named."""
-    done = run(*args, **options)
+    """Runs the program, which must fail in good order: exit code, one line, the words named. A server that starts
+    nevertheless is ended soon."""
+    done = run(*args, seconds=60, **options)
     said = done.stderr.strip()
     assert done.returncode == code, f"exit code {done.returncode}: {done.stdout[:99]} {said[:2000]}"
     assert "Sanitizer" not in said and "runtime error" not in said, said

@@ -243,12 +243,15 @@ def test_refusals(index, tmp_path):
     refuse("ask", "-m", MODEL, "--index", tmp_path / "text.db", "x", naming=["text.db"])
     refuse("ask", "-m", MODEL, "--index", index, "--reuse", "magic", "x", naming=["magic", "fusion"])
     refuse("ask", "-m", MODEL, "--index", index, "--recompute", "2", "x", naming=["recompute"])
+    refuse("ask", "-m", MODEL, "--index", index, "-c", "1000000", "x", naming=["a context of 1000000 tokens", "4096"])
+    refuse("ask", "-m", MODEL, "--index", index, "--cpu", "sse", "x", naming=["'sse' is unknown: ref, "])
     refuse("ask", "-m", MODEL, "--index", index, "-c", "20",
            QUESTIONS[0]["question"], naming=["context"])
     assert run("ask", "-m", MODEL, "x").returncode == 2
     empty = tmp_path / "empty"
     empty.mkdir()
     assert run("index", empty, "-o", tmp_path / "empty.db").returncode == 1  # no chunks
+    refuse("ask", "-m", MODEL, "--index", tmp_path / "empty.db", "Who?", naming=["the index has no text"], code=3)
     (answer,) = ask(tmp_path / "empty.db", ["Who?"], "--allow-empty")
     assert answer["chunks"] == []
 

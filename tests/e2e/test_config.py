@@ -148,7 +148,9 @@ def test_wrong_usage(config, tmp_path):
     refuse("config", "--config", PROGRAM, naming=[PROGRAM], code=2)
     refuse("config", "--config", naming=["--config", "FILE"], code=2)
     refuse("config", "--conf", path, naming=["--config", "in full"], code=2)
-    refuse("config", "magic", naming=["magic"], code=2)
+    refuse("config", "magic", naming=["magic", "--help"], code=2)
+    refuse("config", "sreve", naming=['did you mean "serve"?'], code=2)
+    refuse("config", "graph imprt", naming=['did you mean "graph import"?'], code=2)
 
 
 # -- what is said ----------------------------------------------------------------------------------

@@ -210,7 +210,7 @@ def test_a_full_disk(arguments, index):
     with open("/dev/full", "w") as full:
         done = subprocess.run([PROGRAM, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     assert done.returncode == 1
-    assert "spolia: standard output: " in done.stderr
+    assert "spolia: standard output: No space left on device" in done.stderr
 
 
 def test_a_reader_that_leaves(index):

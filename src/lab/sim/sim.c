@@ -293,6 +293,24 @@ static const char *all_policies(void)
     return names;
 }
 
+/* are_known -- false after an error message; belady is this command's own. */
+static bool are_known(const char *const *policies, int n)
+{
+    int n_known;
+    const sp_evict_info *known = sp_evict_policies(&n_known);
+    for (int i = 0; i < n; i++) {
+        const size_t ghosts = strlen("+ghosts"), length = strlen(policies[i]);
+        const bool has = length > ghosts && strcmp(policies[i] + length - ghosts, "+ghosts") == 0;
+        bool found = strcmp(policies[i], "belady") == 0;
+        for (int k = 0; k < n_known && !found; k++)
+            found = strncmp(policies[i], known[k].name, length - has * ghosts) == 0 &&
+                    !known[k].name[length - has * ghosts];
+        if (!found)
+            return cli_fail_with("sim: --policy \"%s\" is unknown: %s; or NAME+ghosts", policies[i], all_policies()), false;
+    }
+    return true;
+}
+
 int lab_sim(int argc, char **argv)
 {
     options o = {
@@ -310,7 +328,7 @@ int lab_sim(int argc, char **argv)
     if (!check(&o)) return 2;
     char *list = cli_copy(o.policies);
     int n = split(list, "--policy", policies, MOST_POLICIES);
-    bool good = n > 0 && load(&o, path, &cost, &t);
+    bool good = n > 0 && are_known(policies, n) && load(&o, path, &cost, &t);
     if (good) {
         good = o.n_servers ? run_fleets(&o, &t, policies, n)
                : o.tiers   ? plan(&o, &t, policies, n)

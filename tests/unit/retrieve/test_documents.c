@@ -308,7 +308,7 @@ static void html_leaves_out_what_is_not_seen(void **state)
                     "<p style='visibility:hidden;visibility:visible'>b<p style='display:block;;display:none;'>no",
                     "a\n\nb");
     assert_markdown("<html hidden><body style='display:none'><p>until a script shows it", "until a script shows it");
-    assert_markdown("<table><tr><td>a<td>b<ul style='display:none'><li>c</ul></table>", "| a | b |");
+    assert_markdown("<table><tr><td>a<td>b<div hidden><ul><li>c</ul></div></table>", "| a | b |");
     assert_markdown("", "");
     assert_markdown("<script>only</script>", "");
     assert_markdown("<!DOCTYPE html SYSTEM \"http://localhost:1/x.dtd\"><p>a&unknown;b</p>",
