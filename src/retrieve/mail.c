@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/digits.h"
 #include "retrieve/text.h"
 
 #define MAX_DEPTH 8
@@ -114,12 +115,6 @@ static sp_err decode_base64(const char *s, size_t n, sp_bytes *out)
     return SP_OK;
 }
 
-static int digit16(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    return (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-}
-
 /* decode_quoted -- word: in a header, where "_" is a blank. */
 static sp_err decode_quoted(const char *s, size_t n, bool word, sp_bytes *out)
 {
@@ -130,8 +125,8 @@ static sp_err decode_quoted(const char *s, size_t n, bool word, sp_bytes *out)
             i += 1 + (s[i + 1] == '\r' && i + 2 < n && s[i + 2] == '\n');
             continue;
         }
-        if (c == '=' && i + 2 < n && digit16(s[i + 1]) >= 0 && digit16(s[i + 2]) >= 0) {
-            c = (unsigned char)(digit16(s[i + 1]) << 4 | digit16(s[i + 2]));
+        if (c == '=' && i + 2 < n && sp_digit16(s[i + 1]) >= 0 && sp_digit16(s[i + 2]) >= 0) {
+            c = (unsigned char)(sp_digit16(s[i + 1]) << 4 | sp_digit16(s[i + 2]));
             i += 2;
         }
         SP_TRY(sp_bytes_add(out, &c, 1));
@@ -260,8 +255,8 @@ static sp_err add_extended(mail *m, const char *name, bool *found)
         if (second) snprintf(charset, sizeof charset, "%.*s", (int)(quote - text), text);
         if (second) at = second + 1;
         for (; *at; at++) {
-            const bool code = coded && *at == '%' && digit16(at[1]) >= 0 && digit16(at[2]) >= 0;
-            const char c = code ? (char)(digit16(at[1]) << 4 | digit16(at[2])) : *at;
+            const bool code = coded && *at == '%' && sp_digit16(at[1]) >= 0 && sp_digit16(at[2]) >= 0;
+            const char c = code ? (char)(sp_digit16(at[1]) << 4 | sp_digit16(at[2])) : *at;
             SP_TRY(sp_bytes_add(&m->decoded, &c, 1));
             if (code) at += 2;
         }
@@ -306,8 +301,8 @@ static sp_err add_leaf(mail *m, const part *p, const char *charset, bool html)
 
 static sp_err add_part(mail *m, const part *p, int depth, int *added);
 
-/* delimiter -- the next line from `at` that is the mark alone, or the mark and "--", after the last part; NULL: there is none.
- * Another boundary may begin with this one, and a text may quote it. */
+/* delimiter -- the next line from `at` that is the mark alone, or the mark and "--", after the last part; NULL: there
+ * is none. Another boundary may begin with this one, and a text may quote it. */
 static const char *delimiter(const part *p, size_t at, const char *mark, size_t n_mark)
 {
     const char *s = p->body;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/digits.h"
 #include "retrieve/text.h"
 
 #define MAX_GROUPS 256
@@ -207,13 +208,6 @@ static sp_err take_word(rtf *r)
     return apply(r, word, minus ? -number : number, has_number);
 }
 
-static int digit(char c)
-{
-    return c >= '0' && c <= '9'                 ? c - '0'
-           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                : -1;
-}
-
 static sp_err take_control(rtf *r)
 {
     if (r->at == r->n) return SP_OK;
@@ -221,7 +215,7 @@ static sp_err take_control(rtf *r)
     if ((c | 32) >= 'a' && (c | 32) <= 'z') return take_word(r);
     r->at++;
     if (c == '\'' && r->at + 1 < r->n) {
-        int high = digit(r->s[r->at]), low = digit(r->s[r->at + 1]);
+        int high = sp_digit16(r->s[r->at]), low = sp_digit16(r->s[r->at + 1]);
         r->at += 2;
         return high < 0 || low < 0 ? SP_OK : add_byte(r, (unsigned char)(high << 4 | low));
     }

@@ -1,6 +1,7 @@
 /* nodes.c -- the nodes of an automaton, and the bytes that they tell apart. */
 #include <string.h>
 
+#include "base/digits.h"
 #include "engine/grammar/grammar_int.h"
 
 int32_t sp_gram_add(sp_grammar *g, sp_gram_node n, sp_err *err)
@@ -56,7 +57,7 @@ static int after_lead(uint8_t b)
 
 static bool is_hex(uint8_t b)
 {
-    return (b >= '0' && b <= '9') || ((b | 32) >= 'a' && (b | 32) <= 'f');
+    return sp_digit16((char)b) >= 0;
 }
 
 int sp_json_char(int position, uint8_t b)

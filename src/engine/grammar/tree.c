@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/digits.h"
 #include "base/utf8.h"
 
 enum { MAX_STEPS = 1 << 21, MAX_NONEMPTY = 500, TOP = SP_CHAR_TOP };
@@ -148,10 +149,7 @@ uint32_t sp_tree_hex(sp_tree *t, int n)
     uint32_t v = 0;
     size_t begin = t->at;
     for (int i = 0; i < n; i++) {
-        int c = sp_tree_peek(t);
-        int digit = c >= '0' && c <= '9'                 ? c - '0'
-                    : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                         : -1;
+        const int c = sp_tree_peek(t), digit = sp_digit16((char)c);
         if (c < 0 || digit < 0) {
             sp_tree_fail(t, SP_E_ARG, t->at, "a hexadecimal digit is missing", NULL, 0);
             return 0;

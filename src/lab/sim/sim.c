@@ -305,8 +305,9 @@ static bool are_known(const char *const *policies, int n)
         for (int k = 0; k < n_known && !found; k++)
             found = strncmp(policies[i], known[k].name, length - has * ghosts) == 0 &&
                     !known[k].name[length - has * ghosts];
-        if (!found)
-            return cli_fail_with("sim: --policy \"%s\" is unknown: %s; or NAME+ghosts", policies[i], all_policies()), false;
+        if (found) continue;
+        cli_fail_with("sim: --policy \"%s\" is unknown: %s; or NAME+ghosts", policies[i], all_policies());
+        return false;
     }
     return true;
 }

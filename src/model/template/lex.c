@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "model/template/template_int.h"
+#include "base/digits.h"
 #include "base/utf8.h"
 
 #define MAX_TEMPLATE_BYTES ((size_t)1 << 20)
@@ -93,10 +94,7 @@ static int hex(const char *s, size_t n)
 {
     int v = 0;
     for (size_t i = 0; i < n; i++) {
-        char c = s[i];
-        int d = c >= '0' && c <= '9'                 ? c - '0'
-                : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                     : -1;
+        const int d = sp_digit16(s[i]);
         if (d < 0) return -1;
         v = v * 16 + d;
     }

@@ -16,23 +16,16 @@
 #include <string.h>
 
 #include "model/tokenizer/tokenizer_int.h"
+#include "base/digits.h"
 #include "base/utf8.h"
 
 /* -- loading --------------------------------------------------------------------------------- */
-
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                  : -1;
-}
 
 /* The byte of a text "<0xXX>", or -1. */
 static int byte_of(sp_text_view t)
 {
     if (t.n != 6 || memcmp(t.s, "<0x", 3) != 0 || t.s[5] != '>') return -1;
-    int high = hex_digit(t.s[3]), low = hex_digit(t.s[4]);
+    int high = sp_digit16(t.s[3]), low = sp_digit16(t.s[4]);
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/digits.h"
 #include "base/utf8.h"
 #include "retrieve/text.h"
 
@@ -262,19 +263,13 @@ sp_err sp_name_readable(const char *s, size_t n, sp_bytes *out)
     return SP_OK;
 }
 
-static int digit16(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    return (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-}
-
 sp_err sp_name_unescape(const char *s, size_t n, sp_bytes *out)
 {
     const size_t from = out->n;
     bool good = true;
     for (size_t i = 0; i < n; i++) {
-        const bool coded = s[i] == '%' && i + 2 < n && digit16(s[i + 1]) >= 0 && digit16(s[i + 2]) >= 0;
-        const char c = coded ? (char)(digit16(s[i + 1]) << 4 | digit16(s[i + 2])) : s[i];
+        const bool coded = s[i] == '%' && i + 2 < n && sp_digit16(s[i + 1]) >= 0 && sp_digit16(s[i + 2]) >= 0;
+        const char c = coded ? (char)(sp_digit16(s[i + 1]) << 4 | sp_digit16(s[i + 2])) : s[i];
         good &= !coded || ((unsigned char)c >= 0x20 && c != 0x7F);
         SP_TRY(sp_bytes_add(out, &c, 1));
         i += coded ? 2 : 0;

@@ -278,7 +278,8 @@ static void html_becomes_markdown(void **state)
     assert_markdown("<ol start='3'><li>a<li value=7>b<li>c</ol><ol start='-1'><li value='x'>d<li>e</ol>"
                     "<ol start=''><li>f</ol>",
                     "3. a\n7. b\n8. c\n\n-1. d\n0. e\n\n1. f");
-    assert_markdown("<ol reversed><li>a<li hidden>-<li>b<li>c</ol><ol reversed start=' +9.'><li>d<li value=4>e<li>f</ol>",
+    assert_markdown("<ol reversed><li>a<li hidden>-<li>b<li>c</ol>"
+                    "<ol reversed start=' +9.'><li>d<li value=4>e<li>f</ol>",
                     "3. a\n2. b\n1. c\n\n9. d\n4. e\n3. f");
     assert_markdown(
         "<p>x</p><table><caption>C</caption><tr><th>A<th>B<tr><td><p>1</p><td>2<br>3</table>y",

@@ -277,7 +277,9 @@ static void rtf_is_its_text(void **state)
           "{\\rtf1\\ansi\\ansicpg1250\\deff1{\\fonttbl{\\f0\\fcharset204{\\*\\panose 02}Arial;}{\\f1\\fcharset0 B;}"
           "{\\f2\\fcharset128 C;}{\\f3 D\\cpg1253;}}\\'b9 {\\f0\\'c4\\'e0}\\'b9\\f2\\'93\\'fa\\f3\\'e1\\plain\\'b9}",
           "a.rtf|\xC4\x85 Да\xC4\x85日α\xC4\x85#");
-    gives("a.rtf", "{\\rtf1\\ansicpg65001 \xC3\xA9{\\fonttbl\\f-1\\fcharset204 A;\\f32768\\fcharset204 B;}\\f-1\\'c3\\'a9\\f32768 x}",
+    gives("a.rtf",
+          "{\\rtf1\\ansicpg65001 \xC3\xA9{\\fonttbl\\f-1\\fcharset204 A;\\f32768\\fcharset204 B;}"
+          "\\f-1\\'c3\\'a9\\f32768 x}",
           "a.rtf|\xC3\xA9\xC3\xA9x#");
     /* a fallback that is a word or a symbol, and one that is missing; half a pair that is not completed */
     gives("a.rtf", "{\\rtf1 \\u8212\\emdash a\\u160\\~b\\u173\\-c\\u8364\\par d\\u-10179?e\\u-8704?f}",

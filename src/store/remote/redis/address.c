@@ -3,15 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PORT = 6379 };
+#include "base/digits.h"
 
-static int hex_of(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
+enum { PORT = 6379 };
 
 /* decode -- n bytes with %XX into out[size]; false: too long, or no such escape. */
 static bool decode(const char *from, size_t n, char *out, size_t size)
@@ -20,8 +14,8 @@ static bool decode(const char *from, size_t n, char *out, size_t size)
     for (size_t i = 0; i < n; i++) {
         int c = (unsigned char)from[i];
         if (c == '%') {
-            if (i + 2 >= n || hex_of(from[i + 1]) < 0 || hex_of(from[i + 2]) < 0) return false;
-            c = hex_of(from[i + 1]) * 16 + hex_of(from[i + 2]);
+            if (i + 2 >= n || sp_digit16(from[i + 1]) < 0 || sp_digit16(from[i + 2]) < 0) return false;
+            c = sp_digit16(from[i + 1]) * 16 + sp_digit16(from[i + 2]);
             i += 2;
         }
         if (k + 1 >= size || c == 0) return false;
