@@ -84,14 +84,15 @@ static json_t *name_json(const piece *p)
     return json_string(name);
 }
 
-/* top_of -- the token v[0] and the n most likely ones after it; it may be one of these. */
+/* top_of -- the n most likely tokens, in v[1 ..], and then the token v[0], which may be one of these. */
 static json_t *top_of(const srv_job *j, const sp_token_logprob *v, size_t n)
 {
     json_t *top = json_object();
-    for (size_t k = n + 1; k-- > 0;) {
+    for (size_t i = 1; i <= n + 1; i++) {
+        const size_t k = i <= n ? i : 0;
         piece p = piece_of(j, v[k].id);
         json_t *name = name_json(&p);
-        if (name)
+        if (name && (k == 0 || !json_object_get(top, json_string_value(name))))
             json_object_set_new(top, json_string_value(name), json_real(bounded(v[k].logprob)));
         json_decref(name);
         sp_buffer_free(p.s);

@@ -119,8 +119,15 @@ static void a_token_after_nothing_has_null(void **state)
     json_t *o = srv_logprobs(&t.job.choices[0], 0, N, 0);
     assert_true(json_is_null(json_array_get(json_object_get(o, "token_logprobs"), 0)));
     assert_true(json_is_null(json_array_get(json_object_get(o, "top_logprobs"), 0)));
-    const json_t *top = json_array_get(json_object_get(o, "top_logprobs"), 1);
+    json_t *top = json_array_get(json_object_get(o, "top_logprobs"), 1);
     assert_int_equal(json_object_size(top), TOP + 1); /* the token itself, too */
+    double last = 0;
+    for (void *at = json_object_iter(top); at; at = json_object_iter_next(top, at)) {
+        const double p = json_number_value(json_object_iter_value(at));
+        assert_true(p < last || !json_object_iter_next(top, at)); /* the most likely first */
+        last = p;
+    }
+    assert_true(last > -1); /* it is the last here */
     json_decref(o);
     t.job.task.reply.logprobs = false;
     o = srv_logprobs(&t.job.choices[0], 0, N, 0);
