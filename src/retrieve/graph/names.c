@@ -266,15 +266,16 @@ sp_err sp_name_readable(const char *s, size_t n, sp_bytes *out)
 sp_err sp_name_unescape(const char *s, size_t n, sp_bytes *out)
 {
     const size_t from = out->n;
-    bool good = true;
+    bool good = true, blank = true;
     for (size_t i = 0; i < n; i++) {
         const bool coded = s[i] == '%' && i + 2 < n && sp_digit16(s[i + 1]) >= 0 && sp_digit16(s[i + 2]) >= 0;
         const char c = coded ? (char)(sp_digit16(s[i + 1]) << 4 | sp_digit16(s[i + 2])) : s[i];
         good &= !coded || ((unsigned char)c >= 0x20 && c != 0x7F);
+        blank &= c == ' ';
         SP_TRY(sp_bytes_add(out, &c, 1));
         i += coded ? 2 : 0;
     }
-    if (n && good && sp_utf8_valid(out->v + from, out->n - from)) return SP_OK;
+    if (!blank && good && sp_utf8_valid(out->v + from, out->n - from)) return SP_OK;
     out->n = from;
     return sp_bytes_add(out, s, n);
 }

@@ -37,7 +37,7 @@ bool sp_name_is_common(const char *s, size_t n);
 sp_err sp_name_readable(const char *s, size_t n, sp_bytes *out) SP_MUST_CHECK;
 
 /* sp_name_unescape -- appends a part of an IRI, with percent-encoded bytes as themselves: "K%C3%B6ln" becomes "Köln".
- * What would not be UTF-8 then, or have control characters, stays as it is. */
+ * What would not be UTF-8 then, be blank or have control characters, stays as it is. */
 sp_err sp_name_unescape(const char *s, size_t n, sp_bytes *out) SP_MUST_CHECK;
 
 /* sp_name_capitals -- appends a name; one without capital letters gets them at the start of each word, and blanks for

@@ -192,6 +192,8 @@ static void ntriples(void **state)
           "http://x/K%C3%B6ln|is in|http://x/C%2b%2B;http://x/K%C3%B6ln?K\xC3\xB6ln;http://x/C%2b%2B?C++;");
     gives(SP_GRAPH_NTRIPLES, "<http://x/%FF> <http://x/100%> <http://x/a%0A> .\n",
           "http://x/%FF|100%|http://x/a%0A;http://x/%FF?%FF;http://x/a%0A?a%0A;");
+    gives(SP_GRAPH_NTRIPLES, "<http://x/50%o> <http://x/%20> <http://x/%20%20> .\n",
+          "http://x/50%o|%20|http://x/%20%20;http://x/50%o?50%o;http://x/%20%20?%20%20;");
 }
 
 static void a_bad_line_of_ntriples_spoils_no_other(void **state)
