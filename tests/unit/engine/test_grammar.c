@@ -77,6 +77,8 @@ static void texts_are_accepted_or_not(void **state)
         {"{\"type\":\"integer\"}", "012", false},
         {"{\"type\":\"integer\"}", "1.5", false},
         {"{\"type\":\"number\"}", "1.5e-3", true},
+        {"{}", "[0.5, \"a\"]", true},
+        {"{}", "0.5", true},
         {"{\"type\":\"number\"}", "1.", false},
         {"{\"type\":\"boolean\"}", "true", true},
         {"{\"type\":[\"null\",\"boolean\"]}", "null", true},
@@ -179,6 +181,7 @@ static void texts_are_accepted_or_not(void **state)
         {"{\"items\":[{\"type\":\"null\"}],\"additionalItems\":{\"type\":\"integer\"}}", "[null, 1]", true},
         {"{\"items\":[{\"type\":\"null\"}],\"additionalItems\":{\"type\":\"integer\"}}", "[null, \"a\"]", false},
         {"{\"items\":{\"enum\":[\"a\",\"b\",\"c\"]},\"uniqueItems\":true,\"minItems\":2}", "[\"a\"]", false},
+        {"{\"items\":{\"enum\":[\"a\",\"b\"]},\"uniqueItems\":true,\"minItems\":2}", "[\"b\", \"a\"]", true},
         {"{\"items\":{\"enum\":[\"a\",\"b\",\"c\"]},\"uniqueItems\":true,\"minItems\":2}", "[\"c\", \"a\"]", true},
         {"{\"items\":{\"enum\":[\"a\",\"b\",\"c\"]},\"uniqueItems\":true,\"maxItems\":2}",
          "[\"a\", \"b\", \"c\"]", false},
@@ -443,6 +446,7 @@ static void refusals_name_keyword_and_path(void **state)
     refuse("{\"properties\":{\"a\":{\"allOf\":[{\"contains\":{}}]}}}", SP_E_UNSUPPORTED,
            "#/properties/a: unsupported keyword contains");
     refuse("{\"allOf\":[{\"$ref\":\"#\"}]}", SP_E_ARG, "refers to itself");
+    refuse("{\"pattern\":\"^(ab)*$\",\"minLength\":20000}", SP_E_LIMIT, "for a length of 20000 characters");
     refuse("[]", SP_E_ARG, "not a schema");
     /* schemas without a value: why, and where */
     refuse("{\"properties\":{\"n\":{\"type\":\"integer\",\"minimum\":5,\"maximum\":4}},"

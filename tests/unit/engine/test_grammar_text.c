@@ -232,6 +232,16 @@ static void calls_may_have_a_number(void **state)
     assert_false(accepts(o, "f:!null") || accepts(o, "f:02!null") || accepts(o, "f:123!null"));
 }
 
+static void a_grammar_has_512_rules_at_most(void **state)
+{
+    (void)state;
+    char text[16000] = "root ::= r0";
+    for (int i = 0; i < 511; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "\nr%d ::= \"a\"", i);
+    assert_true(accepts(gbnf(text), "a"));
+    refuses(gbnf(strcat(text, "\nmore ::= \"a\"")), SP_E_LIMIT, "more than 512 rules");
+}
+
 static void one_form_with_texts_is_asked_for(void **state)
 {
     static const char *const texts[] = {"a", ""}, *const none[] = {NULL};
@@ -258,6 +268,7 @@ static void errors_name_line_and_column(void **state)
             "itself before it reads a character: root");
     refuses(gbnf("root ::= b\nb ::= \"x\"? c\nc ::= b \"y\""), SP_E_ARG, "itself");
     refuses(gbnf("root ::= <think>"), SP_E_UNSUPPORTED, "column 10: tokens");
+    refuses(gbnf("root ::= !<think>"), SP_E_UNSUPPORTED, "column 10: tokens");
     refuses(gbnf("root ::= \"a\"{3,2}"), SP_E_ARG, "exceeds");
     refuses(gbnf("root ::= \"a\"{3000}"), SP_E_LIMIT, "2000");
     refuses(gbnf("root ::= ((\"a\"{2000}){2000}){2000}"), SP_E_LIMIT, "too large");
@@ -349,6 +360,7 @@ int main(void)
         cmocka_unit_test(rules_that_are_nested_too_deeply_are_refused),
         cmocka_unit_test(members_between_marks_follow_their_schema),
         cmocka_unit_test(calls_may_have_a_number),
+        cmocka_unit_test(a_grammar_has_512_rules_at_most),
         cmocka_unit_test(one_form_with_texts_is_asked_for),
         cmocka_unit_test(errors_name_line_and_column),
         cmocka_unit_test(random_expressions_match_as_in_the_c_library),

@@ -90,6 +90,23 @@ static int same_summaries(const sp_context *a, const sp_context *b, sp_summary_k
     return n;
 }
 
+/* The format of engine/sparse/notes.c: magic, version, kind, blocks. Another version is not read. */
+static void assert_is_version_1(const sp_context *c)
+{
+    const sp_kv_notes *notes = sp_kv_pool_notes(c->pool);
+    const sp_copy *v = sp_ledger_next(c->ledger, NULL);
+    const size_t n_bytes = notes->bytes(notes->user, v->n);
+    uint8_t *buffer = malloc(n_bytes);
+    assert_true(notes->read(notes->user, 0, v->blocks, v->n, buffer));
+    const uint8_t begin[] = {'S', 'U', 'M', 'S', 1, 0, SP_SUMMARY_BOUNDS, 0, (uint8_t)sp_blocks_for(v->n), 0, 0, 0};
+    assert_memory_equal(buffer, begin, sizeof begin);
+    assert_int_equal(notes->write(notes->user, 0, v->blocks, v->n, buffer, n_bytes),
+                     1 << SP_SUMMARY_BOUNDS | 1 << SP_SUMMARY_KEYS4);
+    buffer[4] = 2;
+    assert_int_equal(notes->write(notes->user, 0, v->blocks, v->n, buffer, n_bytes), 0);
+    free(buffer);
+}
+
 /* A restart summarizes nothing, and its answer is that of a process without a store. */
 static void nothing_is_summarized_after_a_load(void **state)
 {
@@ -106,6 +123,7 @@ static void nothing_is_summarized_after_a_load(void **state)
     assert_same_text(r, want);
     assert_true(same_summaries(c, plain, SP_SUMMARY_BOUNDS) > 10);
     assert_true(same_summaries(c, plain, SP_SUMMARY_KEYS4) > 10);
+    assert_is_version_1(c);
     sp_request_destroy(r);
     sp_request_destroy(want);
     close_clean(c);
