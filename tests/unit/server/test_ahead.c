@@ -1,8 +1,10 @@
-/* Whether beginning an answer during its search is expected to gain time. */
+/* Whether beginning an answer during its search is expected to gain time, and what each stage reports. */
 #include "server/api/ahead.h"
 
 #include <stdatomic.h>
 
+#include "server/api/idle.h"
+#include "server/api/retrieval.h"
 #include "support/check.h"
 
 #define MS 1000
@@ -101,6 +103,73 @@ static void quick_searches_need_no_stages(void **state)
     srv_ahead_fini(&a);
 }
 
+/* -- the stages of a search, which are the test's -------------------------------------------------------- */
+
+enum { STAGES = 7 };
+
+/* The passages of each stage, best first; 0: no more. */
+static const int stages[STAGES][5] = {{3, 1, 2}, {2, 3, 1}, {1, 2}, {1, 3}, {1, 3}, {1, 3, 4}, {0}};
+static const bool changes[STAGES] = {true, false, true, true, false, true, true};
+static int n_counted;
+
+sp_err srv_collection_search(const srv_call *call, const srv_found *in, const sp_retrieve_query *q, sp_hits *out)
+{
+    for (int i = 0; i < STAGES; i++) {
+        sp_hit v[5] = {0};
+        sp_hits h = {.v = v};
+        for (; stages[i][h.n]; h.n++) v[h.n].id = stages[i][h.n];
+        if (!q->on_stage(&h, i + 1 == STAGES, q->user)) return SP_E_CANCELED;
+    }
+    assert_int_equal(q->k, 12); /* four times as many as are kept */
+    *out = (sp_hits){.n = 5};
+    return SP_OK;
+}
+
+void srv_collection_count(const srv_call *call, const srv_found *in, const sp_hits *hits)
+{
+    n_counted = hits->n;
+}
+
+bool srv_collection_read(const srv_call *call, srv_fields *f, const char *name, srv_found *out)
+{
+    return true;
+}
+
+sp_err srv_collection_of_model(const srv_call *call, const char *model, srv_found *out)
+{
+    return SP_E_NOTFOUND;
+}
+
+void srv_idle_note(const srv_call *call, const srv_found *in)
+{
+}
+
+static bool on_passages(const sp_hits *h, bool changed, bool last, void *user)
+{
+    int *n = user;
+    for (int i = 1; i < h->n; i++) assert_true(h->v[i - 1].id < h->v[i].id);
+    if (changed != changes[*n]) fail_msg("stage %d", *n);
+    assert_int_equal(last, ++*n == STAGES);
+    return true;
+}
+
+static void a_stage_says_whether_it_has_other_passages(void **state)
+{
+    (void)state;
+    srv_ahead_notes notes;
+    srv_fields f = {0};
+    sp_err err = SP_OK;
+    int n = 0;
+    srv_ahead_init(&notes);
+    srv_retrieval r = {.k = 3, .rerank = true, .from.searches = &notes};
+    assert_true(srv_retrieval_search(&(srv_call){.retrieval = &r}, &f, "Who?", on_passages, &n, &err));
+    assert_int_equal(n, STAGES);
+    assert_int_equal(r.n_stages, STAGES);
+    assert_int_equal(r.n_found, 0); /* of the last one */
+    assert_int_equal(n_counted, 3);
+    srv_ahead_fini(&notes);
+}
+
 static srv_ahead_notes shared;
 static atomic_bool has_begun, has_ended;
 
@@ -153,6 +222,7 @@ int main(void)
         cmocka_unit_test(a_stage_is_right_when_it_has_the_passages_of_the_end),
         cmocka_unit_test(guesses_that_are_nearly_always_wrong_gain_nothing),
         cmocka_unit_test(quick_searches_need_no_stages),
+        cmocka_unit_test(a_stage_says_whether_it_has_other_passages),
         cmocka_unit_test(each_use_waits_for_the_one_before_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/chat.h"
 #include "server/api/tools.h"
 #include "support/check.h"
 
@@ -331,6 +332,41 @@ static void what_is_no_tool_is_refused_by_its_field(void **state)
     }
 }
 
+#define CALL_OF(name) "<tool_call>\n{\"name\": \"" name "\", \"arguments\": {}}\n</tool_call>"
+
+static void tools_are_spelled_for_a_template_without_them(void **state)
+{
+    static const struct {
+        const char *role, *content;
+    } spelled[] = {{"system", "Be brief.\n\n# Tools\n\n"},
+                   {"user", "When?"},
+                   {"assistant", "I look.\n" CALL_OF("boats") "\n" CALL_OF("tides")},
+                   {"user", "<tool_response>\nAt nine.\n</tool_response>"},
+                   {"assistant", CALL_OF("tides")}};
+    static const char text[] =
+        "[{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content': 'When?'},"
+        " {'role': 'assistant', 'content': 'I look.', 'tool_calls': [{'function': {'name': 'boats', 'arguments': {}}},"
+        " {'function': {'name': 'tides', 'arguments': {}}}]}, {'role': 'tool', 'content': 'At nine.'},"
+        " {'role': 'assistant', 'content': '', 'tool_calls': [{'function': {'name': 'tides', 'arguments': {}}}]}]";
+    char quoted[sizeof text];
+    for (size_t i = 0; i < sizeof text; i++) quoted[i] = text[i] == '\'' ? '"' : text[i];
+    json_t *body, *messages = json_loads(quoted, 0, NULL);
+    const srv_tools t = some_tools(&body);
+    assert_true(srv_chat_spell_tools(messages, t.list));
+    assert_int_equal(json_array_size(messages), SP_COUNT(spelled));
+    for (size_t i = 0; i < SP_COUNT(spelled); i++) {
+        const json_t *m = json_array_get(messages, i);
+        const char *content = json_string_value(json_object_get(m, "content"));
+        assert_string_equal(json_string_value(json_object_get(m, "role")), spelled[i].role);
+        assert_int_equal(json_object_size(m), 2);
+        if (i == 0) assert_int_equal(strncmp(content, spelled[i].content, strlen(spelled[i].content)), 0);
+        if (i == 0) assert_non_null(strstr(content, "\"name\": \"tides_at\"}}\n</tools>"));
+        if (i > 0) assert_string_equal(content, spelled[i].content);
+    }
+    json_decref(messages);
+    json_decref(body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +376,7 @@ int main(void)
         cmocka_unit_test(what_was_text_or_a_call_remains_it),
         cmocka_unit_test(a_function_with_a_long_name_is_none),
         cmocka_unit_test(every_form_of_call_is_read),
+        cmocka_unit_test(tools_are_spelled_for_a_template_without_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

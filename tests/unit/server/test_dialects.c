@@ -489,6 +489,71 @@ static void a_response_has_its_calls_in_order(void **state)
     json_decref(o);
 }
 
+/* -- OpenAI ------------------------------------------------------------------------------------------------- */
+
+/* take_call -- adds what a chunk has of a call: its first one has the name. */
+static void take_call(json_t *calls, const json_t *part)
+{
+    const size_t k = (size_t)number_at(part, "index");
+    const char *more = text_at(part, "function.arguments");
+    if (k < json_array_size(calls)) {
+        append(at(json_array_get(calls, k), "function"), "arguments", more);
+        return;
+    }
+    assert_int_equal(k, json_array_size(calls));
+    assert_string_equal(more, "");
+    json_t *call = json_deep_copy(part);
+    json_object_del(call, "index");
+    json_array_append_new(calls, call);
+}
+
+static void chat_is_its_chunks(const json_t *whole, const json_t *sent)
+{
+    json_t *all = json_object(), *calls = json_array();
+    const size_t n = json_array_size(sent);
+    append(all, "content", "");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *o = json_array_get(sent, i), *delta = at(o, "choices.0.delta");
+        assert_true(is(o, "id", "x-1") && is(o, "object", "chat.completion.chunk") && is(o, "model", "tiny"));
+        assert_int_equal(number_at(o, "choices.0.index"), 0);
+        if (i == 0) assert_true(is(delta, "role", "assistant"));
+        if (at(delta, "content")) append(all, "content", text_at(delta, "content"));
+        if (at(delta, "reasoning_content")) append(all, "reasoning_content", text_at(delta, "reasoning_content"));
+        for (size_t k = 0; k < json_array_size(at(delta, "tool_calls")); k++)
+            take_call(calls, json_array_get(at(delta, "tool_calls"), k));
+        if (i + 1 < n) assert_true(json_is_null(at(o, "choices.0.finish_reason")));
+    }
+    const json_t *last = json_array_get(sent, n - 1), *message = at(whole, "choices.0.message");
+    assert_string_equal(text_at(last, "choices.0.finish_reason"), text_at(whole, "choices.0.finish_reason"));
+    assert_true(json_equal(at(last, "spolia"), at(whole, "spolia")));
+    assert_true(json_equal(at(last, "timings"), at(whole, "timings")));
+    if (json_is_null(at(message, "content")) && is(all, "content", ""))
+        json_object_set_new(all, "content", json_null());
+    if (json_array_size(calls)) json_object_set(all, "tool_calls", calls);
+    json_object_set_new(all, "role", json_string("assistant"));
+    if (!json_equal(all, message)) fail_msg("%s, not %s", json_dumps(all, 0), json_dumps(message, 0));
+    json_decref(calls);
+    json_decref(all);
+}
+
+static void a_chat_of_openai_is_what_its_chunks_say(void **state)
+{
+    each(&srv_openai, chat_is_its_chunks);
+}
+
+static void an_answer_says_why_it_ended(void **state)
+{
+    static const struct {
+        sp_finish finish;
+        const char *why;
+    } cases[] = {{SP_FINISH_STOP, "stop"}, {SP_FINISH_LENGTH, "length"}, {SP_FINISH_CANCELED, "stop"}};
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        json_t *o = whole_of(&srv_openai, "Anna", cases[i].finish, false);
+        assert_string_equal(text_at(o, "choices.0.finish_reason"), cases[i].why);
+        json_decref(o);
+    }
+}
+
 /* -- Ollama ------------------------------------------------------------------------------------------------- */
 
 static void chat_is_its_lines(const json_t *whole, const json_t *sent)
@@ -637,6 +702,8 @@ int main(void)
         cmocka_unit_test(a_response_counts_its_tokens),
         cmocka_unit_test(a_response_that_fails_says_so),
         cmocka_unit_test(a_response_has_its_calls_in_order),
+        cmocka_unit_test(a_chat_of_openai_is_what_its_chunks_say),
+        cmocka_unit_test(an_answer_says_why_it_ended),
         cmocka_unit_test(a_chat_of_ollama_is_what_its_lines_say),
         cmocka_unit_test(ollama_counts_in_nanoseconds),
         cmocka_unit_test(a_completion_of_llama_is_what_its_events_say),

@@ -50,6 +50,7 @@ static void what_is_no_filter_is_named(void **state)
     reads("{\"filter\": {\"tag\": \"\"}}", "filter: tag must be a text, or a list of texts");
     reads("{\"filter\": {\"tag\": [\"x\", 1]}}", "filter: tag must be a text, or a list of texts");
     reads("{\"filters\": " IS("author", "\"a\"") "}", "filter: key must be file or tag");
+    reads("{\"filters\": {\"type\": \"eq\", \"value\": \"a\"}}", "filter: key must be file or tag");
     reads("{\"filters\": {\"type\": \"or\", \"filters\": []}}", "filter: type must be eq, in, or and");
     reads("{\"filters\": {\"type\": \"and\"}}", "filter: and must have a list");
     reads("{\"filters\": {\"type\": \"and\", \"filters\": [" IS("tag", "\"x\"") ", " IS("tag", "\"y\"") "]}}",

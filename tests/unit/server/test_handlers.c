@@ -6,9 +6,11 @@
 #include "base/clock.h"
 #include "server/api/collections.h"
 #include "server/api/dialect.h"
+#include "server/api/explain.h"
 #include "server/api/job.h"
 #include "server/api/messages.h"
 #include "server/api/rank.h"
+#include "server/api/room.h"
 #include "server/api/routes.h"
 #include "server/http/reply.h"
 #include "support/folder.h"
@@ -78,6 +80,81 @@ static void tokens_that_were_sent_are_freed(void **state)
     }
     assert_true(n_bytes() < before + N * LETTERS);
     sp_vocab_close(vocab);
+}
+
+/* A server that answers chats; closed by close_chats. */
+static srv_server *open_chats(const char *db)
+{
+    srv_server *s = calloc(1, sizeof *s);
+    assert_non_null(s);
+    s->ctx = open_with((sp_context_opts){0});
+    s->vocab = sp_context_vocab(s->ctx);
+    s->info = sp_context_describe(s->ctx);
+    s->quotas = srv_quotas_open(4);
+    s->most_text = srv_room_most(s->vocab, &s->info);
+    s->o.alias = "tiny";
+    s->o.sampling = (sp_sampling){.top_p = 1, .repeat_penalty = 1};
+    srv_metrics_init(&s->metrics);
+    srv_pace_init(&s->pace);
+    pthread_mutex_init(&s->jobs.lock, NULL);
+    assert_ok(sp_documents_open(s->ctx, &(sp_documents_opts){.path = db}, &s->documents));
+    assert_ok(sp_context_start(s->ctx));
+    return s;
+}
+
+static void close_chats(srv_server *s)
+{
+    sp_context_stop(s->ctx);
+    pthread_mutex_destroy(&s->jobs.lock);
+    srv_pace_fini(&s->pace);
+    srv_metrics_fini(&s->metrics);
+    srv_quotas_close(s->quotas);
+    sp_documents_close(s->documents);
+    sp_context_close(s->ctx);
+    free(s);
+}
+
+/* chat -- the status of the reply to a body; its job is freed, as at the end of an exchange. */
+static unsigned chat(srv_server *s, const char *body)
+{
+    const srv_tenant tenant = {0};
+    srv_left left;
+    srv_call call = call_to(s);
+    call.body = body;
+    call.n = strlen(body);
+    call.tenant = &tenant;
+    call.left = &left;
+    s->explain = srv_explain_open();
+    assert_int_equal(srv_chat(&call), MHD_YES);
+    srv_explain_close(s->explain);
+    if (running.end) running.end(running.of);
+    srv_quotas_leave(s->quotas, place.account, place.n);
+    running = (srv_running){0};
+    place = (srv_place){0};
+    return status;
+}
+
+static void a_chat_that_was_answered_leaves_nothing(void **state)
+{
+    enum { N = 8, NODES = 60 };
+    char dir[128], db[160], body[4096] = "{\"max_tokens\": 2, \"messages\": [{\"role\": \"user\", "
+                                         "\"content\": \"Who?\"}], \"documents\": [{\"type\": \"tree\", "
+                                         "\"nodes\": [{\"text\": \"a\"}";
+    make_folder(dir, sizeof dir);
+    snprintf(db, sizeof db, "%s/documents.db", dir);
+    srv_server *s = open_chats(db);
+    for (int i = 1; i < NODES; i++) strcat(body, ", {\"text\": \"b\", \"parent\": 0}");
+    strcat(body, "]}]}");
+    size_t before = 0;
+    for (int i = 0; i < 2 * N; i++) {
+        if (i == N) before = n_bytes();
+        assert_int_equal(chat(s, body), 200);
+    }
+    assert_true(n_bytes() < before + N / 2 * NODES * sizeof(sp_prompt_node));
+    assert_int_equal(s->counts.n_prefilling, 0);
+    assert_int_equal(s->counts.n_active, 0);
+    close_chats(s);
+    remove_folder(dir);
 }
 
 static ssize_t no_bytes(void *user, uint64_t at, char *to, size_t most)
@@ -202,6 +279,29 @@ static void ranking_is_work_for_its_tenant(void **state)
     sp_context_close(c);
 }
 
+/* ranked -- tokens that are read to rank a document that is cut to so many (0: it is not). */
+static int64_t ranked(srv_call *call, const char *document, int n_most)
+{
+    const sp_pair pair = {.query = "When?", .n_query = 5, .document = document, .n_document = strlen(document)};
+    float score;
+    srv_fields f = {0};
+    srv_ranking r = {.pairs = &pair, .n = 1, .scores = &score, .document_tokens = n_most};
+    if (!srv_rank(call, &r, &f)) fail_msg("%s", f.why);
+    return r.n_tokens;
+}
+
+static void a_document_is_cut_between_two_characters(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){.n_batch = 64});
+    srv_server s = {.ctx = c, .vocab = sp_context_vocab(c), .o.limits.n_parallel = 1};
+    srv_call call = call_to(&s);
+    assert_ok(sp_context_start(c));
+    assert_true(ranked(&call, "a\xc3\xa9", 0) > ranked(&call, "a", 0) + 1); /* two tokens are one character */
+    assert_int_equal(ranked(&call, "a\xc3\xa9", 2), ranked(&call, "a", 0));
+    sp_context_stop(c);
+    sp_context_close(c);
+}
+
 /* A deletion waits for requests of its tenant: they read in its name. */
 static void texts_are_read_for_their_tenant(void **state)
 {
@@ -255,17 +355,31 @@ static void a_refused_conversation_is_not_opened(void **state)
     sp_vocab_close(vocab);
 }
 
+/* -- texts ------------------------------------------------------------------------------------------------ */
+
+static void a_text_that_is_no_utf8_is_whole(void **state)
+{
+    json_t *o = srv_text_json("a\0b\xc3", 4);
+    const char expected[] = "a\0b\xef\xbf\xbd";
+    assert_int_equal(json_string_length(o), sizeof expected - 1);
+    assert_memory_equal(json_string_value(o), expected, sizeof expected);
+    json_decref(o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_that_were_sent_are_freed),
+        cmocka_unit_test(a_chat_that_was_answered_leaves_nothing),
         cmocka_unit_test(a_stream_is_freed_with_its_connection),
         cmocka_unit_test(a_collection_that_is_closed_has_no_file_open),
         cmocka_unit_test(a_wait_for_news_ends_after_its_time),
         cmocka_unit_test(jobs_end_in_any_order),
         cmocka_unit_test(ranking_is_work_for_its_tenant),
+        cmocka_unit_test(a_document_is_cut_between_two_characters),
         cmocka_unit_test(texts_are_read_for_their_tenant),
         cmocka_unit_test(a_refused_conversation_is_not_opened),
+        cmocka_unit_test(a_text_that_is_no_utf8_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,8 +158,16 @@ static void what_the_grammar_takes_is_read_as_calls(void **state)
     }
 }
 
+#define CALL_OF_NOW "<tool_call>now\n</tool_call>"
+
 static void a_named_function_is_the_only_one(void **state)
 {
+    json_t *named;
+    sp_grammar *once = grammar_of("{\"name\": \"now\"}", SRV_TOOLS_GLM_45, &named);
+    assert_true(takes(once, CALL_OF_NOW));
+    assert_false(takes(once, CALL_OF_NOW "\n" CALL_OF_NOW));
+    sp_grammar_destroy(once);
+    json_decref(named);
     for (size_t i = 0; i < SP_COUNT(forms); i++) {
         json_t *body;
         sp_grammar *g = grammar_of("{\"name\": \"now\"}", forms[i].form, &body);

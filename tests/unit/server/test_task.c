@@ -234,6 +234,24 @@ static void lists_are_read_whole(void **state)
     srv_task_fini(&t);
 }
 
+static void up_to_4096_tokens_have_a_bias(void **state)
+{
+    json_t *biases = json_array(), *body, *o = json_pack("{s:o}", "logit_bias", biases);
+    for (int i = 0; i < 4096; i++) json_array_append_new(biases, json_pack("[i, i]", i, 1));
+    char *text = json_dumps(o, 0);
+    srv_task t = good(text, &body);
+    assert_int_equal(t.sampling.n_bias, 4096);
+    assert_int_equal(t.bias[4095].id, 4095);
+    json_decref(body);
+    srv_task_fini(&t);
+    free(text);
+    json_array_append_new(biases, json_pack("[i, i]", 4096, 1));
+    text = json_dumps(o, 0);
+    bad(text, "logit_bias");
+    free(text);
+    json_decref(o);
+}
+
 /* Parameters of a policy are fields beside its name, or part of it. */
 static void parameters_of_a_policy_are_fields(void **state)
 {
@@ -452,6 +470,7 @@ int main(void)
         cmocka_unit_test(bodies_have_a_depth_at_most),
         cmocka_unit_test(marks_say_how_long_what_is_kept),
         cmocka_unit_test(lists_are_read_whole),
+        cmocka_unit_test(up_to_4096_tokens_have_a_bias),
         cmocka_unit_test(choices_have_a_largest_number),
         cmocka_unit_test(parameters_of_a_policy_are_fields),
         cmocka_unit_test(errors_name_their_field),
