@@ -4,7 +4,7 @@
  *
  *     U+00AD           soft hyphen      left out; of a PDF with the line end after it
  *     U+FB00..U+FB06   ligatures        ff, fi, fl, ffi, ffl, st, st
- *     CR LF            line end         LF
+ *     CR LF, CR CR LF  line end         LF
  *
  * Of source code only line ends are changed, and nothing of JSON lines, whose texts are what another program has
  * chosen. */
@@ -23,7 +23,7 @@ static size_t match(const char *s, size_t n, bool code, const char **as)
     static const char *const ligatures[] = {"ff", "fi", "fl", "ffi", "ffl", "st", "st"};
     const unsigned char *u = (const unsigned char *)s;
     *as = "";
-    if (n >= 2 && s[0] == '\r' && s[1] == '\n') return 1;
+    if (n >= 2 && s[0] == '\r' && (s[1] == '\n' || (n >= 3 && s[1] == '\r' && s[2] == '\n'))) return 1;
     if (code) return 0;
     if (n >= 2 && u[0] == 0xC2 && u[1] == 0xAD) return 2;
     if (n < 3 || u[0] != 0xEF || u[1] != 0xAC || u[2] < 0x80 || u[2] > 0x86) return 0;
