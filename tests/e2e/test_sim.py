@@ -124,7 +124,7 @@ def test_damaged_lines_are_named(tmp_path):
         refuse("sim", tmp_path / "t.jsonl", naming=[why])
     (tmp_path / "t.jsonl").write_text(good)
     refuse("sim", tmp_path / "t.jsonl", "--policy", "fifo", naming=['"fifo" is unknown', "belady", "+ghosts"])
-    refuse("sim", tmp_path / "t.jsonl", "--policy", "lru+ghosts,lf", naming=['"lf" is unknown'])
+    refuse("sim", tmp_path / "t.jsonl", "--policy", "lru+ghosts,lf", naming=['"lf" is unknown', "belady"])
     refuse("sim", tmp_path / "t.jsonl", "--memory", "no", naming=["--memory"])
     refuse("sim", tmp_path / "t.jsonl", "--tiers", "device", naming=["--tiers"])
     (tmp_path / "p.json").write_text('{"cached": [0, 1], "new": [2, 1], "us": []}')
