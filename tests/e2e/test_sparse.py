@@ -156,11 +156,13 @@ def test_heads_are_profiled(prompt, tmp_path):
     assert "heads measured with 1 questions, settings compared with others" in said
     assert said.count("threshold") == 4
 
-    def reused(how):
+    def decoded(how):
         return json.loads(succeed("run", "-m", model, "-f", "-", "-n", "24", "--json", "--decode", f"{SOME},{how}",
-                                  input=prompt))["decode"]["lists_reused"]
+                                  input=prompt))["decode"]
 
-    assert reused("reuse") > reused("reuse,eta=1,power=0.01") and reused("reuse=1") == 0
+    some, few, none = (decoded(how) for how in ("reuse", "reuse,eta=1,power=0.01", "reuse=1"))
+    assert some["lists_reused"] > few["lists_reused"] and none["lists_reused"] == 0
+    assert some["choice_bytes"] == pytest.approx(none["choice_bytes"] * (1 - some["lists_reused"]), rel=0.01)
     heads.write_text('{"version": 1, "importance": [[0, 1]]}')
     refuse("run", "-m", model, "-p", "x", naming=["m.gguf.heads.json", "importance"])
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "model/weights.h"
 #include "tiny_model.h"
 
 static const float *f32(const sp_mat *m)
@@ -423,6 +424,21 @@ static void opens_from_disk(void **state)
     sp_model_close(NULL);
 }
 
+/* A device gets each of them: also the bias of a norm, which few models have. */
+static void weights_around_the_layers_are_listed(void **state)
+{
+    static const float norm[] = {1}, bias[] = {2};
+    sp_model m = {.embed.n_rows = 1, .output.n_rows = 1, .output_norm = norm, .b_output_norm = bias};
+    const void *const wanted[] = {&m.embed, &m.output_norm, &m.b_output_norm, &m.output};
+    sp_weight w;
+    int i = 0, n = 0;
+    for (; sp_weights_next(&m, &i, &w); n++) {
+        assert_in_range(n, 0, 3);
+        assert_ptr_equal(w.mat ? (const void *)w.mat : w.vec, wanted[n]);
+    }
+    assert_int_equal(n, 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -441,6 +457,7 @@ int main(void)
         cmocka_unit_test(every_failed_allocation_is_reported),
         cmocka_unit_test(identity_follows_the_weights),
         cmocka_unit_test(identity_follows_the_parameters),
+        cmocka_unit_test(weights_around_the_layers_are_listed),
         cmocka_unit_test(opens_from_disk),
     };
     return cmocka_run_group_tests_name("model/model", tests, NULL, NULL);

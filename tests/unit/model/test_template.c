@@ -204,7 +204,8 @@ static void mistakes_are_named(void **state)
 {
     static const char *const wrong[] = {"a\n{% if %}{% endif %}", "a\n{{ 1 + }}",        "a\n{% for x in [1] %}",
                                         "a\n{{ 'open }}",         "a\n{% endfor %}",     "a\n{{ x | nothing }}",
-                                        "a\n{{ 1 is nothing }}",  "a\n{% nothing %}",    "a\n{{ (1 }}"};
+                                        "a\n{{ 1 is nothing }}",  "a\n{% nothing %}",    "a\n{{ (1 }}",
+                                        "a\n{% for x in [1] %}{% endfor %}{% break %}"};
     for (size_t i = 0; i < SP_COUNT(wrong); i++) {
         sp_template *t = NULL;
         const sp_err err = sp_template_parse(wrong[i], strlen(wrong[i]), &t);

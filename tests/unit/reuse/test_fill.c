@@ -62,6 +62,22 @@ static void a_cold_prompt_fills_everything(void **state)
     bench_end(&b);
 }
 
+/* A part of the head is no copy of a chunk, nor of another part: each is computed. */
+static void texts_of_the_head_are_filled_wherever_they_come_again(void **state)
+{
+    bench b;
+    int t = 0;
+    bench_begin(&b, "sscq", (const int32_t[]){20, 20, 20, 9});
+    twin(&b, 1, 0);
+    twin(&b, 2, 1);
+    look_up(&b, 0);
+    fill(&b);
+    assert_fills(&b, 0, 0, "0", &t);
+    assert_fills(&b, 1, 20, "01", &t);
+    assert_fills(&b, 2, 40, "012", &t);
+    bench_end(&b);
+}
+
 static void only_what_is_missing_is_filled(void **state)
 {
     bench b;
@@ -271,6 +287,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cold_prompt_fills_everything),
+        cmocka_unit_test(texts_of_the_head_are_filled_wherever_they_come_again),
         cmocka_unit_test(only_what_is_missing_is_filled),
         cmocka_unit_test(a_chunk_that_a_path_serves_after_the_head_is_not_filled),
         cmocka_unit_test(what_is_filled_in_place_sees_moved_chunks_at_their_places),
