@@ -2,6 +2,7 @@
 import base64
 import json
 import pathlib
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -524,6 +525,29 @@ def test_damaged_documents_are_repaired(start, tmp_path):
     assert there == {f"doc-{i}" for i in range(30)} - set(lost)
     assert server.stop() == 0
     assert json.loads(succeed("documents", "repair", "--json", file))["whole"] is True
+
+
+def test_a_long_registration_does_not_undo_a_later_one(server):
+    """Nor what the later one has had computed. The long one is being cut when the other arrives."""
+    long = " ".join(f"harbour{i}" for i in range(200000))
+
+    def put(text, ended, **more):
+        status, o = send(server, "PUT", "/v1/documents/raced", {"text": text, **more})
+        assert status == 201 and o["id"] == "raced", o
+        ended.append(time.monotonic())
+
+    for wait in (0.3, 0.6, 1.2, 2.4, 4.8): # until the long one has arrived, on a busy machine
+        first, second = [], []
+        thread = threading.Thread(target=put, args=(long, first))
+        thread.start()
+        time.sleep(wait)
+        put(STORY, second, precompute=True)
+        thread.join()
+        o = send(server, "GET", "/v1/documents/raced")[1]
+        if second < first and o["bytes"] == len(STORY):
+            break
+    assert second < first and o["bytes"] == len(STORY) and o["precompute"]["status"] in ("queued", "running", "done"), o
+    send(server, "DELETE", "/v1/documents/raced")
 
 
 def test_documents_that_cannot_be_read_are_rebuilt(start, tmp_path):
