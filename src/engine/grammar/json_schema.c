@@ -221,11 +221,20 @@ static int32_t of_types(sp_json *b, json_t *schema, int32_t next)
 
 /* -- values ------------------------------------------------------------------------------------------ */
 
-/* holds -- whether the automaton reads the whole text. */
-static bool holds(sp_gram_run *r, const char *text)
+/* holds -- whether the automaton reads the whole text. If the run has no room for all its states, it forgets those
+ * before: *begins is false, and state 0 is no longer the first. */
+static bool holds(sp_gram_run *r, const char *text, bool *begins)
 {
     int32_t at = 0;
-    for (; *text && at != SP_GRAM_DEAD; text++) at = sp_gram_step(r, at, (uint8_t)*text);
+    for (; *text && at != SP_GRAM_DEAD; text++) {
+        int32_t to = sp_gram_step(r, at, (uint8_t)*text);
+        if (to == SP_GRAM_DEAD && r->full) {
+            sp_gram_forget(r, at);
+            *begins = false;
+            to = sp_gram_step(r, 0, (uint8_t)*text);
+        }
+        at = to;
+    }
     return at != SP_GRAM_DEAD && r->states[at].complete;
 }
 
@@ -247,6 +256,7 @@ static sp_err keep_valid(sp_json *b, json_t *schema, json_t *values, json_t *out
 {
     sp_grammar g = {0};
     sp_gram_run r;
+    bool begins = true; /* r is at the start of a text */
     sp_json inner = {
         .g = &g, .root = b->root, .any = b->any, .any_object = b->any_object, .made = b->made};
     inner.ret = add(&inner, (sp_gram_node){.kind = SP_GRAM_RETURN});
@@ -257,8 +267,9 @@ static sp_err keep_valid(sp_json *b, json_t *schema, json_t *values, json_t *out
     if (err == SP_OK && g.start >= 0) err = sp_gram_run_init(&r, &g);
     for (size_t i = 0; err == SP_OK && g.start >= 0 && i < json_array_size(values); i++) {
         char *text = text_of(&inner, json_array_get(values, i));
-        if (r.full) sp_gram_run_fini(&r), err = sp_gram_run_init(&r, &g);
-        if (err == SP_OK && text && holds(&r, text))
+        if (!begins) sp_gram_run_fini(&r), err = sp_gram_run_init(&r, &g);
+        begins = true;
+        if (err == SP_OK && text && holds(&r, text, &begins))
             json_array_append(out, json_array_get(values, i));
         free(text);
     }

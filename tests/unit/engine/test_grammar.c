@@ -395,6 +395,25 @@ static void generated_dates_exist(void **state)
     sp_token_set_destroy(v);
 }
 
+/* Values that together have more states than a run has room for are all tested. */
+static void long_values_of_an_enum_are_all_tested(void **state)
+{
+    enum { N = 6, LENGTH = 900 };
+    char schema[N * (LENGTH + 3) + 200] = "{\"pattern\":\"^(a*|b*|c*|d*|e*|f*)$\",\"maxLength\":1000,\"enum\":[\"ab\"",
+                                    value[LENGTH + 3];
+    for (int i = 0; i < N; i++) {
+        snprintf(value, sizeof value, "\"%*s\"", LENGTH, "");
+        memset(value + 1, 'a' + i, LENGTH);
+        strcat(strcat(schema, ","), value);
+    }
+    strcat(schema, "]}");
+    for (int i = 0; i < N; i++) {
+        memset(value + 1, 'a' + i, LENGTH);
+        if (!accepts(schema, value)) fail_msg("value %d", i);
+    }
+    assert_false(accepts(schema, "\"ab\""));
+}
+
 static void refuse(const char *schema, sp_err code, const char *part)
 {
     sp_grammar *g = NULL;
@@ -628,6 +647,7 @@ int main(void)
         cmocka_unit_test(generated_strings_match_their_patterns),
         cmocka_unit_test(generated_dates_exist),
         cmocka_unit_test(an_object_has_up_to_4096_properties),
+        cmocka_unit_test(long_values_of_an_enum_are_all_tested),
         cmocka_unit_test(refusals_name_keyword_and_path),
         cmocka_unit_test(an_end_is_accepted_where_the_text_is_complete),
         cmocka_unit_test(masks_agree_with_accept),
