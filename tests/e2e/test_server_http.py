@@ -37,8 +37,10 @@ def raw(s, text):
     (HEAD.replace("Host: localhost\r\n", "") + LENGTH + "\r\n" + BODY, "no Host"),
     (HEAD.replace("1.1", "1.0") + "Transfer-Encoding: chunked\r\n\r\n" + CHUNKS, "HTTP/1.0 has no Transfer-Encoding"),
     (HEAD + LENGTH + "Transfer-Encoding:\r\n chunked\r\n\r\n" + CHUNKS, "on one line"),
+    (HEAD + LENGTH + "transfer-encoding:\r\n chunked\r\n\r\n" + CHUNKS, "on one line"),
     (HEAD + f"Content-Length:\r\n {len(BODY)}\r\n\r\n" + BODY, "on one line"),
     (HEAD + LENGTH + "X: a\rTransfer-Encoding: chunked\r\n\r\n" + BODY, "a control character in its value"),
+    (HEAD + LENGTH + "X: a\x7fb\r\n\r\n" + BODY, "a control character in its value"),
     (HEAD + LENGTH + "\rTransfer-Encoding: chunked\r\n\r\n" + BODY, "a character in its name"),
     (HEAD + "X : a\r\n" + LENGTH + "\r\n" + BODY, "a character in its name")])
 def test_heads_that_can_be_read_in_two_ways(server, text, why):

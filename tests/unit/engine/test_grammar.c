@@ -79,6 +79,9 @@ static void texts_are_accepted_or_not(void **state)
         {"{\"type\":\"number\"}", "1.5e-3", true},
         {"{}", "[0.5, \"a\"]", true},
         {"{}", "0.5", true},
+        {"{\"prefixItems\":[{\"type\":\"null\"}]}", "{}", false},
+        {"{\"type\":\"number\",\"minimum\":-1e16,\"maximum\":1}", "-3.5", true},
+        {"{\"type\":\"number\",\"minimum\":-1e16,\"maximum\":1}", "1.5", false},
         {"{\"type\":\"number\"}", "1.", false},
         {"{\"type\":\"boolean\"}", "true", true},
         {"{\"type\":[\"null\",\"boolean\"]}", "null", true},
@@ -456,6 +459,7 @@ static void refusals_name_keyword_and_path(void **state)
     refuse("{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#\"}]}", SP_E_ARG, "refers to itself");
     refuse("{\"type\":\"array\",\"maxItems\":100000}", SP_E_LIMIT, "4096");
     refuse("{\"type\":\"array\",\"minItems\":4097}", SP_E_LIMIT, "4096");
+    refuse("{\"type\":\"array\",\"minItems\":-1}", SP_E_ARG, "minItems is not a number of 0 or more");
     refuse("{\"type\":\"array\",\"items\":false,\"minItems\":1}", SP_E_ARG, "minItems exceeds the most items");
     refuse("{\"multipleOf\":0.1}", SP_E_UNSUPPORTED, "multipleOf is not a whole number");
     refuse("{\"minimum\":\"1\"}", SP_E_ARG, "minimum is not a number");

@@ -2,6 +2,8 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "engine/grammar/token_set.h"
+#include "model/tokenizer/tokenizer_int.h"
 #include "support/requests.h"
 
 enum { V_MAX = 16 }; /* end tokens */
@@ -78,6 +80,14 @@ static void answers_follow_their_schema(void **state)
         sp_request_destroy(r);
     }
     assert_int_equal(n_whole, 6);
+    const sp_token_set *v = c->texts.grammar_tokens;
+    int n_control = 0;
+    for (int32_t i = 0; i < (int32_t)v->n; i++) {
+        if (c->model->tokenizer->types[i] != SP_TOKEN_CONTROL) continue;
+        assert_int_equal(v->pieces[i].n, 0); /* its name is no text */
+        n_control++;
+    }
+    assert_true(n_control > 0);
     sp_grammar_destroy(g);
     close_clean(c);
 }

@@ -162,6 +162,9 @@ static void options_of_ollama_are_fields_of_a_chat(void **state)
     becomes(d, "{\"think\": false, \"chat_template_kwargs\": {\"a\": 1}}", "chat_template_kwargs",
             "{\"a\": 1, \"enable_thinking\": false}");
     becomes(d, "{\"think\": false}", "think", "false");
+    becomes(d, "{\"context\": [], \"logprobs\": false, \"top_logprobs\": 0}", "stream", "true");
+    is_refused(d, "{\"context\": [1, 2]}", "context");
+    is_refused(d, "{\"top_logprobs\": 2}", "top_logprobs");
     is_refused(d, "{\"format\": 7}", "format");
     is_refused(d, "{\"think\": 7}", "think");
     is_refused(d, "{\"options\": {\"num_predict\": \"7\"}}", "options");

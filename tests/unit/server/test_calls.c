@@ -360,8 +360,26 @@ static void tools_are_spelled_for_a_template_without_them(void **state)
         assert_string_equal(json_string_value(json_object_get(m, "role")), spelled[i].role);
         assert_int_equal(json_object_size(m), 2);
         if (i == 0) assert_int_equal(strncmp(content, spelled[i].content, strlen(spelled[i].content)), 0);
+        if (i == 0) assert_non_null(strstr(content, "<tools>\n{\"type\": \"function\", "));
+        if (i == 0) assert_non_null(strstr(content, "\"name\": \"boats\""));
         if (i == 0) assert_non_null(strstr(content, "\"name\": \"tides_at\"}}\n</tools>"));
         if (i > 0) assert_string_equal(content, spelled[i].content);
+    }
+    json_decref(messages);
+    json_decref(body);
+}
+
+static void thoughts_have_the_names_of_all_templates(void **state)
+{
+    static const char text[] = "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"reasoning_content\": "
+                               "\"b\"}, {\"role\": \"assistant\", \"content\": \"a\", \"reasoning_content\": \"b\", "
+                               "\"thinking\": \"c\"}]}";
+    srv_fields f;
+    json_t *body = srv_fields_parse(&f, text, strlen(text)), *messages = srv_chat_read(&f, srv_field(&f, "messages"));
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *m = json_array_get(messages, i);
+        assert_string_equal(json_string_value(json_object_get(m, "reasoning_content")), "b");
+        assert_string_equal(json_string_value(json_object_get(m, "thinking")), i == 0 ? "b" : "c");
     }
     json_decref(messages);
     json_decref(body);
@@ -377,6 +395,7 @@ int main(void)
         cmocka_unit_test(a_function_with_a_long_name_is_none),
         cmocka_unit_test(every_form_of_call_is_read),
         cmocka_unit_test(tools_are_spelled_for_a_template_without_them),
+        cmocka_unit_test(thoughts_have_the_names_of_all_templates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -638,6 +638,29 @@ static void a_completion_of_llama_is_what_its_events_say(void **state)
     }
 }
 
+/* -- the connection -------------------------------------------------------------------------------------------- */
+
+/* What breaks off must not look like the end of an answer. */
+static void a_stream_ends_or_breaks_off(void **state)
+{
+    for (int gone = 0; gone < 2; gone++) {
+        answer *a = answer_of(&srv_openai, "", SP_FINISH_STOP, false);
+        char out[4096], *end;
+        size_t n = 0;
+        ssize_t k;
+        pthread_mutex_init(&a->job.run.lock, NULL);
+        a->job.run.gone = gone;
+        a->job.settled = true;
+        while ((k = srv_stream_read(&a->job, n, out + n, 7)) > 0) n += (size_t)k;
+        out[n] = '\0';
+        assert_int_equal(k, gone ? MHD_CONTENT_READER_END_WITH_ERROR : MHD_CONTENT_READER_END_OF_STREAM);
+        assert_int_equal((end = strstr(out, "data: [DONE]\n\n")) != NULL, !gone);
+        if (!gone) assert_string_equal(end, "data: [DONE]\n\n");
+        pthread_mutex_destroy(&a->job.run.lock);
+        answer_free(a);
+    }
+}
+
 /* -- memory that lacks ----------------------------------------------------------------------------------------- */
 
 static size_t n_calls, fails_at;
@@ -707,6 +730,7 @@ int main(void)
         cmocka_unit_test(a_chat_of_ollama_is_what_its_lines_say),
         cmocka_unit_test(ollama_counts_in_nanoseconds),
         cmocka_unit_test(a_completion_of_llama_is_what_its_events_say),
+        cmocka_unit_test(a_stream_ends_or_breaks_off),
         cmocka_unit_test(a_stream_that_lacks_a_part_is_broken_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,9 @@
 #include "base/clock.h"
 #include "server/api/collections.h"
 #include "server/api/dialect.h"
+#include "server/api/documents.h"
 #include "server/api/explain.h"
+#include "server/api/idle.h"
 #include "server/api/job.h"
 #include "server/api/messages.h"
 #include "server/api/rank.h"
@@ -38,6 +40,14 @@ enum MHD_Result MHD_queue_response(struct MHD_Connection *c, unsigned code, stru
     status = code;
     if (reading) reading_tenant = reading->tenant;
     return MHD_YES;
+}
+
+static char replied[4096]; /* the last text, or its beginning */
+
+struct MHD_Response *MHD_create_response_from_buffer(size_t n, void *text, enum MHD_ResponseMemoryMode mode)
+{
+    snprintf(replied, sizeof replied, "%.*s", (int)n, (char *)text);
+    return MHD_create_response_from_buffer_with_free_callback(n, text, mode == MHD_RESPMEM_MUST_FREE ? free : NULL);
 }
 
 static srv_place place;
@@ -335,6 +345,41 @@ static void texts_are_read_for_their_tenant(void **state)
     remove_folder(dir);
 }
 
+/* A --collection is the server's: what one key has asked it counts for all. */
+static void a_served_collection_counts_for_all_keys(void **state)
+{
+    const char *docs = "demo/docs";
+    char dir[128], given[160] = "velm=", db[160];
+    make_folder(dir, sizeof dir);
+    snprintf(given + 5, sizeof given - 5, "%s/velm.db", dir);
+    snprintf(db, sizeof db, "%s/documents.db", dir);
+    assert_ok(sp_index_build(&docs, 1, given + 5, NULL, NULL));
+    const char *all[] = {given};
+    srv_server s = {.ctx = open_with((sp_context_opts){0}), .o.collections = all, .o.n_collections = 1};
+    assert_ok(sp_documents_open(s.ctx, &(sp_documents_opts){.path = db}, &s.documents));
+    assert_true(srv_collections_open(&s) && srv_idle_open(&s));
+    srv_call call = call_to(&s);
+    srv_found found;
+    sp_hit hit = {.file = "a", .title = "", .text = "a"};
+    call.method = "GET";
+    call.path = "/v1/collections/velm";
+    for (int i = 1; i <= 2; i++) {
+        call.salt = i == 1 ? "one" : "two";
+        assert_ok(srv_collection_find(&call, "velm", 4, &found));
+        srv_collection_count(&call, &found, &(sp_hits){.v = &hit, .n = 1});
+        assert_int_equal(srv_collections_one(&call), MHD_YES);
+        assert_int_equal(status, 200);
+        json_t *o = json_loads(replied, 0, NULL);
+        assert_int_equal(json_integer_value(json_object_get(o, "retrieved")), i);
+        json_decref(o);
+    }
+    srv_idle_close(&s);
+    srv_collections_close(&s);
+    sp_documents_close(s.documents);
+    sp_context_close(s.ctx);
+    remove_folder(dir);
+}
+
 /* -- what is refused ------------------------------------------------------------------------------------ */
 
 static void a_refused_conversation_is_not_opened(void **state)
@@ -353,6 +398,30 @@ static void a_refused_conversation_is_not_opened(void **state)
     srv_conversation_close(&c);
     json_decref(o);
     sp_vocab_close(vocab);
+}
+
+static void a_chat_has_up_to_4096_documents(void **state)
+{
+    json_t *documents = json_array();
+    srv_server s = {.ctx = open_with((sp_context_opts){0})};
+    s.vocab = sp_context_vocab(s.ctx);
+    const srv_call call = call_to(&s);
+    for (size_t n = 1; n <= 4097; n++) {
+        json_array_append_new(documents, json_string("a"));
+        if (n < 4096) continue;
+        json_t *body = json_pack("{s:[{s:s, s:s}], s:O}", "messages", "role", "user", "content", "Who?", "documents",
+                                 documents);
+        srv_fields f = {.object = body};
+        srv_documents d = {0};
+        sp_err err = SP_OK;
+        sp_prompt_destroy(srv_prompt_chat(&call, &f, &(srv_tools){0}, &d, &err));
+        assert_int_equal(d.n, n == 4096 ? n : 0);
+        assert_int_equal(strstr(f.why, "at most 4096 documents") != NULL, n > 4096);
+        srv_documents_fini(&d);
+        json_decref(body);
+    }
+    json_decref(documents);
+    sp_context_close(s.ctx);
 }
 
 /* -- texts ------------------------------------------------------------------------------------------------ */
@@ -378,7 +447,9 @@ int main(void)
         cmocka_unit_test(ranking_is_work_for_its_tenant),
         cmocka_unit_test(a_document_is_cut_between_two_characters),
         cmocka_unit_test(texts_are_read_for_their_tenant),
+        cmocka_unit_test(a_served_collection_counts_for_all_keys),
         cmocka_unit_test(a_refused_conversation_is_not_opened),
+        cmocka_unit_test(a_chat_has_up_to_4096_documents),
         cmocka_unit_test(a_text_that_is_no_utf8_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

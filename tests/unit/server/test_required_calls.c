@@ -1,5 +1,6 @@
 /* Required calls: the grammar of each form takes what the published templates write, nothing else, and what it takes
  * is read as these calls. */
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -204,6 +205,19 @@ static void values_between_marks_keep_to_the_schema(void **state)
     json_decref(body);
 }
 
+static void a_grammar_leaves_nothing(void **state)
+{
+    enum { N = 300 };
+    size_t before = 0;
+    for (int i = 0; i < 2 * N; i++) {
+        json_t *body;
+        if (i == N) before = mallinfo2().uordblks; /* AddressSanitizer's allocator says 0, and finds leaks itself */
+        sp_grammar_destroy(grammar_of("\"required\"", SRV_TOOLS_GLM_45, &body));
+        json_decref(body);
+    }
+    assert_true(mallinfo2().uordblks < before + N * 200);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +226,7 @@ int main(void)
         cmocka_unit_test(what_the_grammar_takes_is_read_as_calls),
         cmocka_unit_test(a_named_function_is_the_only_one),
         cmocka_unit_test(values_between_marks_keep_to_the_schema),
+        cmocka_unit_test(a_grammar_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
