@@ -75,6 +75,7 @@ static sp_err take_cell(table *t, bool *last)
         if (!quoted && (c == t->separator || c == '\n')) break;
         t->at++;
         if (c == '\n') t->line++;
+        if (c == '\r' && t->at < t->n && t->s[t->at] == '\n') continue; /* of Windows: one line end */
         if (quote && quoted && t->at < t->n && t->s[t->at] == '"')
             SP_TRY(put(t, t->s[t->at++]));
         else if (quote && (quoted || t->cells.n == from))

@@ -76,6 +76,7 @@ static void line_ends_are_line_feeds(void **state)
     gives("a.md", "# Pier\r\n\r\nIt burnt\r\ndown.\r\n", "Pier|# Pier\n\nIt burnt\ndown.\n#");
     gives("a.py", "x = 1\r\ny = '\r'\r\n", "a.py|x = 1\ny = '\r'\n#");
     gives("a.txt", "x\r\r\n\r\n\ry\r\r", "a.txt|x\n\n\ry\r\r#"); /* written twice as text */
+    gives("a.csv", "a,b\r\n1,\"x\r\ny\rz\"\r\n", "a.csv|a: 1; b: x y z\n#");
     gives("a.jsonl", "{\"text\": \"x\\r\\ny\"}\r\n", "|x\r\ny#");
 }
 
