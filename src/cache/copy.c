@@ -10,6 +10,12 @@ const char *sp_place_name(sp_place place)
     return place ? names[__builtin_ctz((unsigned)place)] : "";
 }
 
+const char *sp_copy_kind_name(sp_copy_kind kind)
+{
+    static const char *const names[SP_COPY_STORED_KINDS] = {"plain", "fused", "path", "placed"};
+    return names[kind];
+}
+
 /* Arrays one after the other in one allocation. With memory NULL, only their sizes are added. */
 typedef struct packer {
     char *memory;

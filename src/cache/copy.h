@@ -41,6 +41,8 @@ static inline sp_place sp_place_fastest(unsigned places)
 
 /* sp_place_name -- "disk"; "" of SP_AT_NONE. */
 const char *sp_place_name(sp_place place);
+/* sp_copy_kind_name -- "plain", "fused", "path", "placed". */
+const char *sp_copy_kind_name(sp_copy_kind kind);
 
 /*   sp_ledger_adopt                                        sp_ledger_add
  *        |                                                       |

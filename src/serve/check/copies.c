@@ -42,7 +42,6 @@ static sp_err text_of(const sp_context *c, reading *r, const sp_copy *copy, sp_c
 
 static sp_err describe(const sp_context *c, reading *r, const sp_tree_node *node, sp_copy_info *out)
 {
-    static const char *const kinds[SP_COPY_STORED_KINDS] = {"plain", "fused", "path", "placed"};
     const sp_copy *copy = node->copy;
     const bool below = copy->state == SP_COPY_FREE && copy->facts.kind != SP_COPY_PATH;
     char *id = sp_arena_take(&r->arena, HEX + 1, 1);
@@ -50,7 +49,7 @@ static sp_err describe(const sp_context *c, reading *r, const sp_tree_node *node
     sp_digest_hex(&copy->facts.id, sizeof copy->facts.id.b, id);
     *out = (sp_copy_info){.name = copy->name,
                           .id = id,
-                          .kind = kinds[copy->facts.kind],
+                          .kind = sp_copy_kind_name(copy->facts.kind),
                           .tiers = copy->places,
                           .n_tokens = copy->n ? copy->n : copy->stored.n,
                           .n_recomputed = copy->patch.n,

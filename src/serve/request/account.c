@@ -40,15 +40,28 @@ static const char *miss_name(uint8_t miss)
     return names[miss];
 }
 
+/* origin_of -- the same before and after a tier has made a patched copy whole. */
+static uint64_t origin_of(const sp_copy_facts *f)
+{
+    const uint64_t parts[] = {(uint64_t)f->kind, f->exact, (uint64_t)f->at, f->head,
+                              sp_hash64(f->before, (size_t)f->n_before * sizeof *f->before),
+                              sp_hash64(f->below, (size_t)f->n_below * sizeof *f->below)};
+    return sp_hash64(parts, sizeof parts);
+}
+
 static sp_segment_report report_of(const sp_request *r, int i, int32_t n_recomputed)
 {
+    const sp_found *f = &r->look.found[i];
     int32_t had = n_had(r, i), recomputed = had ? n_recomputed : 0;
     return (sp_segment_report){.kind = sp_segment_kind_name(r->prompt.segs[i].kind),
                                .n_tokens = r->prompt.segs[i].n,
                                .n_reused = had - recomputed,
                                .n_recomputed = recomputed,
-                               .from = had ? sp_place_name((sp_place)r->look.found[i].source) : "",
-                               .missed = had ? "" : miss_name(r->look.found[i].miss)};
+                               .from = had ? sp_place_name((sp_place)f->source) : "",
+                               .missed = had ? "" : miss_name(f->miss),
+                               .copy = had ? sp_copy_kind_name(f->copy->facts.kind) : "",
+                               .n_patched = had ? f->copy->patch.n : 0,
+                               .origin = had ? origin_of(&f->copy->facts) : 0};
 }
 
 /* saw_another -- the copy of chunk i was computed after another chunk of this prompt. */

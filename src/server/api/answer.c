@@ -1,5 +1,6 @@
 #include "server/api/answer.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "cli/account.h"
@@ -73,15 +74,17 @@ json_t *srv_answer_timings(const sp_result *r)
 
 static json_t *segment_json(const sp_segment_report *s)
 {
-    return json_pack("{s:s, s:i, s:i, s:i, s:s, s:s}", "kind", s->kind, "tokens", s->n_tokens,
+    char origin[17] = "";
+    if (*s->copy) snprintf(origin, sizeof origin, "%016" PRIx64, s->origin);
+    return json_pack("{s:s, s:i, s:i, s:i, s:s, s:s, s:s, s:i, s:s}", "kind", s->kind, "tokens", s->n_tokens,
                      "reused", s->n_reused, "recomputed", s->n_recomputed, "from", s->from,
-                     "missed", s->missed);
+                     "missed", s->missed, "copy", s->copy, "patched", s->n_patched, "origin", origin);
 }
 
 /* sum_json -- of the segments of a tree. */
 static json_t *sum_json(const srv_document *d, const sp_result *r)
 {
-    sp_segment_report sum = {.kind = "tree", .from = "", .missed = ""};
+    sp_segment_report sum = {.kind = "tree", .from = "", .missed = "", .copy = ""};
     for (int i = d->segment; i < d->segment + d->n_segments && i < r->n_segments; i++) {
         const sp_segment_report *s = &r->segments[i];
         sum.n_tokens += s->n_tokens;

@@ -89,6 +89,13 @@ static void a_restart_finds_placed_copies_and_patches(void **state)
     remove_folder(dir);
 }
 
+static int n_patched(const sp_request *r)
+{
+    int n = 0;
+    for (int i = 0; i < sp_request_result(r)->n_segments; i++) n += sp_request_result(r)->segments[i].n_patched;
+    return n;
+}
+
 /* A patch and its base are one copy below: its bytes are those of both, in every type of KV. */
 static void a_patch_leaves_with_its_base(void **state)
 {
@@ -103,13 +110,16 @@ static void a_patch_leaves_with_its_base(void **state)
         sp_request_destroy(ask(c, "210", "Where?", 2));
         sp_request *patched = ask(c, "210", "Where?", 6);
         char *text = strdup(sp_request_result(patched)->text);
-        assert_true(n_patches(c) > 0);
+        assert_true(n_patches(c) > 0 && n_patched(patched) > 0);
+        uint64_t origin[3];
+        for (int s = 0; s < 3; s++) origin[s] = sp_request_result(patched)->segments[1 + s].origin;
         sp_request_destroy(patched);
         sp_ledger_free_up(c->ledger, sp_kv_pool_n_blocks(c->pool)); /* everything leaves */
         sp_request *whole = ask(c, "210", "Where?", 6);
         assert_int_equal(n_chunks_from(whole, "host"), 3);
         assert_int_equal(sp_request_result(whole)->n_recomputed, 0);
-        assert_int_equal(n_patches(c), 0);
+        assert_int_equal(n_patches(c) + n_patched(whole), 0);
+        for (int s = 0; s < 3; s++) assert_int_equal(sp_request_result(whole)->segments[1 + s].origin, origin[s]);
         assert_string_equal(sp_request_result(whole)->text, text);
         free(text);
         let_go(c, whole);

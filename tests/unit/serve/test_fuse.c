@@ -229,6 +229,39 @@ static void a_fused_copy_is_used_unless_unwanted(void **state)
     }
 }
 
+/* copy_of_1 -- what an answer says of the copy of chunk 1. */
+static sp_segment_report copy_of_1(sp_context *c, const char *order)
+{
+    sp_request *r = ask(c, order, "When?", 2);
+    const sp_segment_report *s = &sp_request_result(r)->segments[2], *last = s + 1;
+    const sp_segment_report said = *s;
+    assert_string_equal(last->kind, "question");
+    assert_string_equal(last->copy, "");
+    assert_int_equal(last->origin, 0);
+    sp_request_destroy(r);
+    return said;
+}
+
+static void a_segment_says_how_its_copy_was_made(void **state)
+{
+    static const char *const orders[] = {"021", "201", "021"};
+    uint64_t origin[SP_COUNT(orders)];
+    sp_context *c = open_with((sp_context_opts){.n_batch = 16, .reuse.policy = "full"});
+    assert_string_equal(copy_of_1(c, "31").copy, "");
+    const sp_segment_report plain = copy_of_1(c, "31"), elsewhere = copy_of_1(c, "01");
+    assert_string_equal(plain.copy, "plain");
+    assert_true(plain.origin && plain.origin == elsewhere.origin);
+    for (size_t i = 0; i < SP_COUNT(orders); i++) {
+        assert_true(fuse(c, orders[i]));
+        const sp_segment_report fused = copy_of_1(c, "31");
+        assert_string_equal(fused.copy, "fused");
+        assert_int_equal(fused.n_patched, 0);
+        origin[i] = fused.origin;
+    }
+    assert_true(origin[0] != origin[1] && origin[0] == origin[2] && origin[0] != plain.origin);
+    close_clean(c);
+}
+
 /* A copy that was computed after another instance of its own text has seen one only where it comes twice. */
 static void a_chunk_is_not_another_one_of_its_prompt(void **state)
 {
@@ -485,6 +518,7 @@ int main(void)
         cmocka_unit_test(without_similar_chunks_it_is_the_plain_copy),
         cmocka_unit_test(the_copy_is_that_of_a_plain_run),
         cmocka_unit_test(a_fused_copy_is_used_unless_unwanted),
+        cmocka_unit_test(a_segment_says_how_its_copy_was_made),
         cmocka_unit_test(a_chunk_is_not_another_one_of_its_prompt),
         cmocka_unit_test(another_context_finds_it),
         cmocka_unit_test(another_tenant_does_not_find_it),
