@@ -6,14 +6,15 @@ kills, restarts and starts amid faults, while clients ask and documents come and
                           [--variant NAME] [--minutes M] [--hours H] [--one-server] [--each [--only PATH]]
 
 After every step: an answer with status 200 is that of a run without faults, or, where the policy makes it depend on
-what is cached, its counts add up; anything else is an error, and only while there are faults. Of a document whose
+what is cached, that of a server without faults that reuses the same copies (support/oracle.py), if that can be found
+out, and its counts add up; anything else is an error, and only while there are faults. Of a document whose
 deletion was confirmed, neither text nor tokens nor the ids of its segments are in a file or in Redis. At the end of a
 seed, without faults: every call is answered rightly, documents are those that were registered, all deletions end, no
 block of KV is lost, no thread and no open file is left over, and the server ends with 0. With --minutes, a seed begins
 no step after M minutes; with --hours, no seed begins after H hours; with --one-server, a seed restarts no server. With
 --each, nothing is random: the first allocation of a call fails, then the second, until one call needed no more, and so
-for every kind of call (--only: whose path has this). A finding prints the seed that repeats its steps; threads may
-still take turns differently.
+for every kind of call (--only: whose path has this). A finding prints the seed that repeats its steps, and the last
+steps, faults and calls; threads may still take turns differently.
 """
 import argparse
 import collections
@@ -31,6 +32,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/support")]
 import faults  # noqa: E402
+from each import each  # noqa: E402
+from findings import Finding, Trail, at_once, check  # noqa: E402
+from oracle import CHAT, Comparison, Lines, Oracle, filler, wait_for  # noqa: E402
 from reference import encoder  # noqa: E402
 from tenants import LEAKS, WORD, Tenant, word_of  # noqa: E402
 from traces import Traces, digits_of  # noqa: E402
@@ -42,39 +46,6 @@ KINDS = [*MOST, "clock", "kill", "redis"]
 COLLECTED = ["c0", "c1"]  # documents of a collection
 
 
-class Finding(AssertionError):
-    pass
-
-
-def check(holds, *what):
-    if not holds:
-        raise Finding(" ".join(str(x)[:6000] for x in what))
-
-
-def at_once(*functions):
-    """Runs each in a thread, and raises what one of them has found."""
-    found = []
-
-    def run(function):
-        try:
-            function()
-        except Finding as e:
-            found.append(e)
-
-    threads = [threading.Thread(target=run, args=(f,)) for f in functions]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    if found:
-        raise found[0]
-
-
-def held_blocks(server):
-    """Those that are neither free nor cached: with --context-memory, the ones that it works in."""
-    return server.metric("kv_blocks") - server.metric("kv_blocks_free") - server.metric("cached_blocks")
-
-
 class World:
     """A server of a variant. `norm`: what one without faults is like; None while that is found out."""
 
@@ -83,7 +54,10 @@ class World:
         self.folder, self.calls = folder, faults.requests_of(args.embedding)
         self.calls += faults.long_requests() if self.variant.sparse or self.variant.waits else []
         self.faults = faults.Faults(folder, args.preload)
-        self.counts = collections.Counter()
+        self.counts, self.trail = collections.Counter(), Trail()
+        self.faults.tell = self.trail.faults
+        self.compared = Comparison(norm and norm.oracle, self.variant, collections.Counter())
+        self.lines = Lines(self.rng, seed)
         self.tenants = [Tenant(key) for key in self.variant.keys]
         self.tenant = self.tenants[0]
         self.noisy, self.changer, self.n_pending = False, None, 0
@@ -156,6 +130,7 @@ class World:
     def call(self, path, body=None, method=None, tenant=None):
         status, answer = self.server.call(path, body, method, key=(tenant or self.tenant).key)
         self.counts[status] += 1
+        self.trail.call(method, path, body, status, answer)
         if status == 0 or status >= 500:
             check(self.may_fail(path, answer), "without faults", path, "is", status, answer, self.server.process.poll(),
                   (self.folder / "log").read_text()[-600:])
@@ -173,13 +148,15 @@ class World:
             self.check_answer(k, answer)
 
     def check_answer(self, k, answer):
-        path, right = self.calls[k][0], self.norm.right[k]
+        (path, body), right = self.calls[k], self.norm.right[k]
         # a read of the file of contexts that fails is repeated with full attention
         exact = self.variant.exact and not (self.variant.sparse and self.variant.waits and self.noisy)
         check(not exact or faults.essence(answer) == right, "call", k, path, "answers", answer, "and not",
               right)
         wrong = faults.miscounted(answer)
         check(not wrong, "call", k, path, "counts", wrong, answer)
+        if not exact and path == CHAT and isinstance(answer, dict):
+            self.compared.check(body, answer, self.tenant)
 
     def ask_peer(self):
         """The second server knows none of the registered documents, and nothing fails there but Redis."""
@@ -202,8 +179,8 @@ class World:
         return f"/v1/documents/{name}" if name[0] != "c" else f"/v1/collections/box/documents/{name}"
 
     def check_put(self, name, keeper):
-        text, ahead = faults.STORY.format(keeper), not self.variant.exact and self.rng.random() < 0.5
-        body = {"title": name.title(), "text": text, **({"precompute": True} if ahead else {})}
+        text, ahead = faults.STORY.format(keeper), self.variant.anywhere and self.rng.random() < 0.5
+        body = {"title": name.title(), "text": text, **({"precompute": self.precompute(name)} if ahead else {})}
         self.tenant.began(name, keeper)
         if ahead or name in COLLECTED or name in self.tenant.ahead:  # computed when nobody asks
             self.tenant.asked.add(keeper)
@@ -214,6 +191,11 @@ class World:
         self.ids[name] = text if status in (200, 201) else "?"
         if status in (200, 201):
             self.tenant.registered(name, keeper)
+
+    def precompute(self, name):
+        """There is one right answer from `kept`, so it is not fused."""
+        system = self.rng.choice([{}, {"system": faults.SYSTEM["content"]}])
+        return {"fuse": 1, **system} if self.variant.mixes and name != "kept" else True
 
     def forget(self, name):
         """Its text is not registered any more; returns the word of the text."""
@@ -280,15 +262,18 @@ class World:
                 status, answer = self.call(f"/v1/requests/{tenant.last}/explain")
                 check(status != 200, "another tenant's request is explained:", answer)
 
-    def ask_about(self, *names, alone=False):
+    def ask_about(self, *names, alone=False, messages=None):
         """Of documents in any order, so that copies are computed after copies; alone: without a tree, which would
         make it a prompt of the policy `prefix`."""
         names = sorted(set(names or (self.name(), self.name())) - set(COLLECTED))
-        documents = [{"id": name} for name in names] + self.rng.sample(
-            [faults.BOATS, faults.HARBOUR, {"id": "kept"}, *([] if alone else [faults.tree(self.rng)])],
-            self.rng.randint(0, 3))
+        others = [faults.BOATS, faults.HARBOUR, {"id": "kept"}, *([] if alone else [faults.tree(self.rng)])]
+        others = self.rng.sample(others, self.rng.randint(0, 3))
+        if self.variant.anywhere and len(names) == 1 and not alone and self.rng.random() < 0.5:
+            others = [filler(0), *others[:1]]  # long enough to be loaded from a disk
+        documents = [*({"id": name} for name in names), *others]
         self.rng.shuffle(documents)
-        body = {**faults.ANSWER, "messages": faults.say("Who is the keeper?"), "documents": documents}
+        messages = messages or self.say("Who is the keeper?")
+        body = {**faults.ANSWER, **faults.TOLD, "messages": messages, "documents": documents}
         new = [name for name in names if self.is_new(name)]
         self.asks_about(*names)
         status, answer = self.call("/v1/chat/completions", body)
@@ -301,18 +286,43 @@ class World:
             told = [d for d in answer["spolia"]["documents"]
                     if d.get("id") in new and (d["reused"] or d["missed"] in LEAKS)]
             check(not told or not self.others(), "this tenant never asked about", told)
+            self.compared.check(body, answer, self.tenant)
         return answer if status == 200 else None
+
+    def say(self, text):
+        """What is computed ahead is for one of two system texts."""
+        return faults.say(text)[self.variant.mixes and self.rng.randrange(2):]
 
     def asks_about(self, *names):
         for name in names:
             self.tenant.asked |= self.tenant.words[name]
+
+    def ask_fused(self):
+        """About a document whose fused copy has just been asked for."""
+        name, messages = self.name(), self.say("Who is the keeper?")
+        system = {"system": m["content"] for m in messages if m["role"] == "system"}
+        path = f"/v1/documents/{name}/precompute"
+        self.tenant.asked |= self.tenant.words[name]
+        wait_for(self.call, path, {"fuse": 1, **system}, self.rng.choice([0, 0.5]))
+        self.ask_about(name, "kept", messages=messages)
+
+    def ask_line(self):
+        if self.rng.random() < 0.5:
+            self.fill_memory()
+        self.lines.step(self.call, self.compared)
+
+    def fill_memory(self):
+        """Copies of others leave it, if it is small."""
+        for n in range(5):
+            self.call(CHAT, {**faults.ANSWER, "messages": self.say("Which wall?"), "documents": [filler(n)]})
 
     def ask_collection(self):
         """Only passages of documents that are registered are found."""
         if not self.variant.collects:
             return
         self.asks_about(*COLLECTED)
-        body = {**faults.ANSWER, "messages": faults.say("Who is the keeper of the lighthouse?"), "collection": "box"}
+        messages = self.say("Who is the keeper of the lighthouse?")
+        body = {**faults.ANSWER, **faults.TOLD, "messages": messages, "collection": "box"}
         status, answer = self.call("/v1/chat/completions", body)
         if status == 200:
             wrong = faults.miscounted(answer)
@@ -544,43 +554,15 @@ class World:
                  self.fault: 3, self.hang: 0.5, self.ask_peer: 3, self.outage: 1,
                  self.ask_collection: 2, self.crowd: 1, self.list: 1, self.list_copies: 1, self.explain: 1,
                  self.gc_beside: 0.5, self.bad_reads: 2 * self.variant.waits,
+                 self.fill_memory: 4 * self.variant.anywhere, self.ask_fused: 4 * self.variant.mixes,
+                 self.ask_line: 16 * (self.variant.policy.startswith("--reuse craft")),
                  self.twins: 3 * (len(self.tenants) > 1),
                  self.restart: 0 if self.args.one_server else 0.4}
-        self.rng.choices(list(steps), list(steps.values()))[0]()
+        step = self.rng.choices(list(steps), list(steps.values()))[0]
+        self.trail.step(step)
+        step()
         if not self.server.is_alive():
             raise Finding(f"the server died: {self.server.process.poll()} " + (self.folder / "log").read_text()[-3000:])
-
-    def each_allocation(self, ask, before, found):
-        """Calls until none of a call's allocations is left to fail; returns how many failed. Nothing fails in
-        `before`."""
-        n = 0
-        while True:
-            n += 1
-            before()
-            self.faults.fail_nth(n)
-            self.noisy = True
-            try:
-                ask()
-            except Finding as e:
-                found.append(f"allocation {n}: {e}")
-                if not self.server.is_alive():
-                    raise
-            failed = self.faults.has_failed()
-            self.faults.fail_nth(0)
-            self.noisy = False
-            if not failed:
-                return n - 1
-
-    def each(self):
-        found = []
-        asks = [(path + " stream" * body.get("stream", False), lambda k=k: self.ask(k))
-                for k, (path, body) in enumerate(self.calls)]
-        asks += [(f"upload {name}", lambda name=name: self.upload(name)) for name in faults.FILES]
-        asks += [(f"{f.__name__} d0", lambda f=f: f("d0")) for f in (self.put, self.get, self.delete)]
-        for what, ask in [a for a in asks if self.args.only in a[0]]:
-            before = (lambda: self.put("d0")) if what == "delete d0" else lambda: None
-            print(f"{what}: {self.each_allocation(ask, before, found)} allocations", flush=True)
-        check(not found, len(found), "findings:\n" + "\n".join(x[:1500] for x in found))
 
     # -- the end
 
@@ -618,7 +600,7 @@ class World:
     def check_kept(self, server):
         """Nothing is lost or left over."""
         self.wait(lambda: server.metric("num_requests_running") == 0, "requests run on")
-        self.wait(lambda: held_blocks(server) == self.norm.held, "blocks are lost:", held_blocks(server), "are held")
+        self.wait(lambda: server.held_blocks() == self.norm.held, "blocks are lost:", server.held_blocks(), "are held")
         self.wait(lambda: server.tasks() <= self.norm.tasks + 2, "threads:", server.tasks(), "of", self.norm.tasks)
         self.wait(lambda: server.files() <= self.norm.open_files + 8, "open files:", server.files(), "of",
                   self.norm.open_files)
@@ -667,7 +649,7 @@ class World:
     def run(self):
         """The steps taken."""
         if self.args.each:
-            self.each()
+            each(self)
             self.end()
             return 0
         until = time.time() + 60 * self.args.minutes
@@ -689,10 +671,14 @@ class Norm:
         self.right = faults.right_answers(world.server, world.calls, world.variant.exact)
         self.files = {name: faults.upload(world.server, name)[1] for name in faults.FILES}
         check(not world.variant.sparse or world.server.metric("sparse_tokens_total"), "nothing is decoded sparsely")
-        self.held = held_blocks(world.server)
+        self.held = world.server.held_blocks()
         self.tasks, self.open_files = world.server.tasks(), world.server.files()
         world.server.stop()
         world.close()
+        self.oracle = None
+        if world.variant.anywhere:
+            self.oracle = Oracle(ROOT / args.build / "spolia", ROOT / "demo/model.gguf", folder, args.preload,
+                                 world.variant)
 
 
 class Campaign:
@@ -702,6 +688,7 @@ class Campaign:
         self.args, self.top, self.norms = args, top, {}
         self.began, self.n_seeds, self.n_bad, self.n_steps = time.time(), collections.Counter(), 0, 0
         self.answers, self.faults, self.seen = collections.Counter(), collections.Counter(), collections.Counter()
+        self.compared = collections.Counter()
         args.preload = faults.build_preload(top, ROOT)
         args.embedding = encoder.write_folder(top / "tiny-encoder", longest=32)
 
@@ -724,7 +711,7 @@ class Campaign:
             self.n_steps += world.run()
         except (Finding, subprocess.TimeoutExpired) as e:
             self.n_bad += 1
-            print(f"seed {seed}, {variant}: {e}", flush=True)
+            print(f"seed {seed}, {variant}: {e}\n{world and world.trail}", flush=True)
         finally:
             if world:
                 self.add(world)
@@ -733,11 +720,17 @@ class Campaign:
         print(f"seed {seed}, {variant}: {dict(self.answers)} answers by status so far, {sum(self.faults.values())} "
               f"faults, {self.hours():.3f} hours", flush=True)
 
+    def close(self):
+        for norm in self.norms.values():
+            if norm.oracle:
+                norm.oracle.stop()
+
     def add(self, world):
         self.answers += world.counts
         self.faults.update(world.faults.n_failed())
         self.faults.update({"redis": world.shared.n_faults} if world.shared else {})
         self.seen += world.traces.seen
+        self.compared += world.compared.counts
 
     def run(self):
         for seed in range(self.args.seed, self.args.seed + self.args.n):
@@ -746,7 +739,8 @@ class Campaign:
             self.drive(seed)
         print(f"{sum(self.n_seeds.values())} seeds {dict(self.n_seeds)}, {self.n_steps} steps, "
               f"{sum(self.answers.values())} calls, faults {dict(self.faults)}, copies seen before their deletion "
-              f"{dict(self.seen)}: {self.n_bad} findings, {self.hours():.2f} hours")
+              f"{dict(self.seen)}, approximate answers {dict(self.compared)}: {self.n_bad} findings, "
+              f"{self.hours():.2f} hours")
         return 1 if self.n_bad else 0
 
 
@@ -776,7 +770,11 @@ def options():
 def main():
     args = options()
     with tempfile.TemporaryDirectory(prefix="spolia-chaos-") as top:
-        return Campaign(args, pathlib.Path(top)).run()
+        campaign = Campaign(args, pathlib.Path(top))
+        try:
+            return campaign.run()
+        finally:
+            campaign.close()
 
 
 if __name__ == "__main__":

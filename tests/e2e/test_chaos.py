@@ -1,5 +1,8 @@
 """Faults at random over a whole server (tests/chaos.py): a few seeds; `make chaos` runs more."""
+import collections
+import copy
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -8,6 +11,12 @@ import pytest
 
 from conftest import ROOT
 from support.variants import VARIANTS
+
+sys.path.append(str(ROOT / "tests/support"))
+import faults  # noqa: E402
+from findings import Finding, Trail  # noqa: E402
+from oracle import Comparison, Line, Oracle, decision  # noqa: E402
+from tenants import Tenant  # noqa: E402
 
 
 def run(*options):
@@ -34,3 +43,66 @@ def test_faults_on_every_kind_of_server(variant):
 @pytest.mark.parametrize("calls", ["embed", "/v1/completions", "stream"])
 def test_each_allocation_of_a_call_fails_once(calls):
     run("--each", "--only", calls, "--n", 1)
+
+
+@pytest.fixture
+def oracle_of(tmp_path):
+    made, program = [], ROOT / os.environ.get("SPOLIA_BUILD", "build") / "spolia"
+
+    def start(variant):
+        made.append(Oracle(program, ROOT / "demo/model.gguf", tmp_path / str(len(made)),
+                           faults.build_preload(tmp_path, ROOT), VARIANTS[variant]))
+        return made[-1]
+
+    yield start
+    for oracle in made:
+        oracle.stop()
+
+
+def with_another_probability(answer):
+    wrong = copy.deepcopy(answer)
+    wrong["choices"][0]["logprobs"]["content"][0]["logprob"] += 1e-3
+    return wrong
+
+
+def test_another_probability_with_the_same_copies_is_a_finding(oracle_of):
+    oracle, tenant, counts = oracle_of("fused"), Tenant(), collections.Counter()
+    compared = Comparison(oracle, VARIANTS["fused"], counts)
+    tenant.ids = {name: faults.STORY.format(who) for name, who in (("kept", "Anna Berg"), ("d0", "Ole Dahl"))}
+    oracle.mirror(tenant.ids, ["d0"], None)
+    body = {**faults.ANSWER, **faults.TOLD, "messages": faults.say("Who is the keeper?"),
+            "documents": [faults.BOATS, {"id": "d0"}]}
+    for fused in (False, True):
+        if fused:
+            oracle.fuse("d0", body, None)
+        answer = oracle.ask(body)
+        assert ("fused" in str(decision(answer))) == fused
+        compared.check(body, answer, tenant)
+        with pytest.raises(Finding):
+            compared.check(body, with_another_probability(answer), tenant)
+    wrong = with_another_probability(answer)
+    for s in wrong["spolia"]["segments"]:
+        s["origin"] = "0"
+    compared.check(body, wrong, tenant)  # it cannot be said
+    assert counts["equal"] == 4 and counts["of other copies"] == 1
+
+
+def test_a_line_of_prompts_is_compared_as_long_as_its_copies_are_the_same(oracle_of):
+    call, rng, counts = oracle_of("craft").server.call, random.Random(3), collections.Counter()
+    compared = Comparison(oracle_of("craft"), VARIANTS["craft"], counts)
+    line = Line(rng, "1")
+    line.step(call, compared)
+    with pytest.raises(Finding):
+        line.step(lambda path, body: (200, with_another_probability(call(path, body)[1])), compared)
+    line.step(lambda path, body: call(path, {**body, "cache_salt": "none"}), compared)
+    assert line.n_left == 0 and counts["equal"] == 3  # all of it was computed
+    line = Line(rng, "2")
+    line.step(lambda path, body: (500, {}), compared)
+    assert line.n_left == 0
+
+
+def test_the_last_calls_are_told():
+    trail = Trail(2)
+    for path in ("/one", "/two", "/three"):
+        trail.call(None, path, {"a": 1}, 503, "full")
+    assert "/one" not in str(trail) and str(trail).endswith('POST /three {"a": 1} -> 503 full')

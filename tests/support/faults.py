@@ -32,6 +32,7 @@ TREE = {"type": "tree", "id": "t", "paths": [["Elm", "near", "Oak"], ["Elm", "by
 LIST = {"type": "list", "items": ["Boats leave at nine.", "The quay has two hotels.", "Elm is near Oak."]}
 TABLE = {"type": "table", "header": "boat | leaves", "rows": ["Tern | nine", "Gull | noon"]}
 ANSWER = {"max_tokens": 4, "temperature": 0}
+TOLD = {"logprobs": True, "top_logprobs": 5}
 PAGE = "<html><body><h1>Boats</h1>" + "".join(
     f"<p>Boat number {i} is <b>red</b> &amp; has {i + 2} sails.</p><ul><li>oars</li><li>a keel</li></ul>"
     for i in range(30)) + "</body></html>"
@@ -56,9 +57,9 @@ def say(text):
 
 def requests_of(embedding):
     """Calls whose answers depend on nothing but their bodies: (path, body)."""
-    chat = {**ANSWER, "messages": say("What is in the harbour?")}
+    chat = {**ANSWER, **TOLD, "messages": say("What is in the harbour?")}
     calls = [
-        ("/v1/chat/completions", {**chat, "documents": [BOATS], "logprobs": True, "top_logprobs": 3}),
+        ("/v1/chat/completions", {**chat, "documents": [BOATS]}),
         ("/v1/chat/completions", {**chat, "documents": [BOATS, HARBOUR], "n": 2}),
         ("/v1/chat/completions", {**chat, "documents": [HARBOUR, BOATS, TREE]}),
         ("/v1/chat/completions", {**chat, "documents": [TREE]}),
@@ -96,7 +97,7 @@ def tree(rng):
 
 def long_requests():
     """Of prompts of which sparse decoding reads a small part, with probabilities that tell which."""
-    more = {**ANSWER, "max_tokens": 8, "ignore_eos": True, "logprobs": True, "top_logprobs": 3}
+    more = {**ANSWER, **TOLD, "max_tokens": 8, "ignore_eos": True}
     return [("/v1/chat/completions", {**more, "messages": say(f"What is near {where}?"), "documents": documents})
             for where, documents in (("port 14", [SHIPS]), ("hill 15", [MILLS]), ("gate 9", [CARTS]),
                                      ("port 5", [BOATS, SHIPS]), ("hill 4", [HARBOUR, MILLS]))]
@@ -130,6 +131,7 @@ class Faults:
         self.file = open(self.path, "r+b")
         self.map = mmap.mmap(self.file.fileno(), BYTES)
         self.words = (ctypes.c_uint32 * (BYTES // 4)).from_buffer(self.map)
+        self.tell = lambda what: None
 
     def env(self, below):
         return {**os.environ, "LD_PRELOAD": str(self.preload), "SPOLIA_FAULTS": str(self.path),
@@ -139,6 +141,7 @@ class Faults:
         for i, kind in enumerate(KINDS):
             self.words[i] = one_in.get(kind, 0)
         self.words[SEED], self.words[SEED + 1] = seed, hang_ms
+        self.tell({kind: f"1 in {n}" for kind, n in one_in.items()})
 
     def fail_nth(self, n):
         """The n-th allocation from now fails; 0: none."""
@@ -213,6 +216,10 @@ class Server:
             with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
                 n += not os.readlink(f).endswith(".kv")  # deleted ones end otherwise
         return n
+
+    def held_blocks(self):
+        """Those that are neither free nor cached: with --context-memory, the ones that it works in."""
+        return self.metric("kv_blocks") - self.metric("kv_blocks_free") - self.metric("cached_blocks")
 
     def metric(self, name):
         for line in self.call("/metrics")[1].splitlines():

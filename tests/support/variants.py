@@ -8,8 +8,10 @@ from support.redis_server import Redis
 
 class Variant(typing.NamedTuple):
     what: str  # a line of --help
-    options: str  # {folder}: one whose files do not fail
+    policy: str  # options that answers depend on
+    rest: str = ""  # others; {folder}: one whose files do not fail
     exact: bool = True  # an answer depends on nothing but its request
+    anywhere: bool = False  # copies of chunks serve at any position, and can be computed ahead
     shares: bool = False  # copies, through Redis, with a second server
     collects: bool = False  # documents in a collection
     keys: tuple = (None,)  # of tenants, in {folder}/keys
@@ -17,37 +19,48 @@ class Variant(typing.NamedTuple):
     waits: bool = False  # for a disk that hangs: what requests read is in a file that fails, too
     keeps: bool = True  # copies that were just used are still there
 
+    @property
+    def mixes(self):
+        """Documents are fused: not where it is checked who had what computed."""
+        return self.anywhere and len(self.keys) == 1
+
+    @property
+    def options(self):
+        return f"{self.policy} {self.rest}"
+
 
 SMALL = "--kv-memory 1 --host-memory 400K --store-max 2M"
-AWAY = "-ctk f16 --kv-memory 1 --context-memory 600K --context-dir {folder}/store --host-memory 400K"
+AWAY = "--kv-memory 1 --context-memory 600K --context-dir {folder}/store --host-memory 400K"
 SPARSE = "--decode sparse:160,depth=0"
+IDLE = "--idle-copies 0.3"
 KEYS = "--api-keys {folder}/keys"
 TWO = ("red-key", "blue-key")
+FULL = {"policy": "--reuse full", "anywhere": True}
 VARIANTS = {
     "prefix": Variant("exact reuse, a store", "--reuse prefix"),
     "small": Variant("exact reuse in q8_0; memory, host tier and disk hold a few copies each",
-                     f"--reuse prefix -ctk q8_0 {SMALL}"),
+                     "--reuse prefix -ctk q8_0", SMALL),
     "context": Variant("exact reuse in f16; a file, which fails, too, has what --context-memory does not hold",
-                       f"--reuse prefix {AWAY}", waits=True),
-    "fused": Variant("copies fused with their neighbours, a collection, idle copies, as small",
-                     f"--reuse fusion --idle-copies 0.3 {SMALL}", False, collects=True),
-    "craft": Variant("Cache-Craft, two copies of a chunk, as small", f"--reuse craft --max-variants 2 {SMALL}", False),
+                       "--reuse prefix -ctk f16", AWAY, waits=True),
+    "fused": Variant("copies fused with their neighbours, a collection, idle copies, as small", "--reuse fusion",
+                     f"{IDLE} {SMALL}", exact=False, anywhere=True, collects=True),
+    "craft": Variant("Cache-Craft, two copies of a chunk, as small", "--reuse craft --max-variants 2", SMALL,
+                     exact=False, anywhere=True),
     "tenants": Variant("full reuse, a collection, two API keys with documents of the same names and texts",
-                       f"--reuse full {KEYS}", False, collects=True, keys=TWO),
-    "sparse": Variant("exact reuse in f16, sparse decoding, as small", f"--reuse prefix -ctk f16 {SPARSE} {SMALL}",
+                       rest=KEYS, collects=True, keys=TWO, **FULL),
+    "sparse": Variant("exact reuse in f16, sparse decoding, as small", f"--reuse prefix -ctk f16 {SPARSE}", SMALL,
                       sparse=True),
     "redis": Variant("full reuse, copies in a Redis that is killed, stopped, full or read-only, and a second server",
-                     "--reuse full --load-timeout 500", False, True),
-    "sparse-context": Variant("as context, sparse decoding", f"--reuse prefix {AWAY} {SPARSE}", sparse=True,
+                     rest="--load-timeout 500", shares=True, **FULL),
+    "sparse-context": Variant("as context, sparse decoding", f"--reuse prefix -ctk f16 {SPARSE}", AWAY, sparse=True,
                               waits=True),
-    "sparse-fused": Variant("as fused, in f16, sparse decoding",
-                            f"--reuse fusion --idle-copies 0.3 -ctk f16 {SPARSE} {SMALL.replace('memory 1', 'memory 2')}",
-                            False, collects=True,
-                            sparse=True),
-    "tenants-small": Variant("as tenants, and small", f"--reuse full {KEYS} {SMALL}", False, collects=True, keys=TWO,
-                             keeps=False),
+    "sparse-fused": Variant("as fused, in f16, sparse decoding", f"--reuse fusion -ctk f16 {SPARSE}",
+                            f"{IDLE} {SMALL.replace('memory 1', 'memory 2')}", exact=False, anywhere=True,
+                            collects=True, sparse=True),
+    "tenants-small": Variant("as tenants, and small", rest=f"{KEYS} {SMALL}", collects=True, keys=TWO, keeps=False,
+                             **FULL),
     "tenants-redis": Variant("as tenants and redis, the tiers above it small",
-                             f"--reuse full --load-timeout 500 {KEYS} {SMALL}", False, True, keys=TWO, keeps=False),
+                             rest=f"--load-timeout 500 {KEYS} {SMALL}", shares=True, keys=TWO, keeps=False, **FULL),
 }
 
 
