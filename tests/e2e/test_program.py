@@ -33,6 +33,12 @@ def leaves(listed, before=()):
 
 # -- help ------------------------------------------------------------------------------------------
 
+def test_a_group_without_a_command_is_an_error(described):
+    for name in (c["name"] for c in described if "subcommands" in c):
+        done = run(name)
+        assert done.returncode == 2 and not done.stdout and done.stderr == succeed(name, "--help")
+
+
 def test_help_groups_commands(described):
     text = succeed("--help")
     assert text == succeed("-h") == succeed("help")
