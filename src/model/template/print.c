@@ -133,10 +133,10 @@ static sp_err write_repr(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v)
     return err;
 }
 
-/* append_smeared -- what was written to `part` as one run, if any of it is input. */
+/* append_smeared -- what was written to `part` as one run, if any of it is input: mark has left one then. */
 static sp_err append_smeared(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_writer *part)
 {
-    sp_tpl_smear(part);
+    if (part->n_runs) part->runs[0].from = 0, part->runs[0].n = part->n;
     return sp_tpl_write(
         m, w,
         &(sp_tpl_str){

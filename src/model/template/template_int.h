@@ -326,8 +326,6 @@ sp_err sp_tpl_write_plain(sp_tpl_machine *m, sp_tpl_writer *w, const char *s,
                           size_t n) SP_MUST_CHECK;
 sp_err sp_tpl_write_value(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v) SP_MUST_CHECK;
 sp_err sp_tpl_written(sp_tpl_machine *m, const sp_tpl_writer *w, sp_tpl_val *out) SP_MUST_CHECK;
-/* sp_tpl_smear -- marks everything that was written as one run if any byte of it came from the input. */
-void sp_tpl_smear(sp_tpl_writer *w);
 sp_err sp_tpl_to_string(sp_tpl_machine *m, sp_tpl_val v, sp_tpl_val *out) SP_MUST_CHECK;
 sp_err sp_tpl_replace(sp_tpl_machine *m, const sp_tpl_str *s, const sp_tpl_str *old,
                       const sp_tpl_str *with, int64_t count, sp_tpl_val *out) SP_MUST_CHECK;

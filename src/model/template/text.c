@@ -89,16 +89,6 @@ sp_err sp_tpl_write_plain(sp_tpl_machine *m, sp_tpl_writer *w, const char *s, si
     return write_bytes(m, w, s, n);
 }
 
-void sp_tpl_smear(sp_tpl_writer *w)
-{
-    if (!w->n_runs) return;
-    int32_t source = w->runs[0].source;
-    for (size_t i = 1; i < w->n_runs; i++)
-        if (w->runs[i].source != source) source = -1;
-    w->runs[0] = (sp_tpl_run){.from = 0, .n = w->n, .source = source, .at = -1};
-    w->n_runs = 1;
-}
-
 sp_err sp_tpl_written(sp_tpl_machine *m, const sp_tpl_writer *w, sp_tpl_val *out)
 {
     return sp_tpl_str_new(

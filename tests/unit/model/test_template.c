@@ -199,6 +199,32 @@ static void only_messages_have_roles(void **state)
     json_decref(messages);
 }
 
+/* What a list prints is the input's as a whole, of no message when several are in it. */
+static void a_list_that_is_printed_is_one_span(void **state)
+{
+    static const char jinja[] = "{{ [messages[0].content, 'x', messages[1].content] }}|"
+                                "{{ ['x', messages[1].content] }}";
+    static const char first[] = "['Hi', 'x', 'Yes']", second[] = "['x', 'Yes']";
+    json_t *messages = json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", "user", "content", "Hi", "role", "assistant",
+                                 "content", "Yes");
+    sp_template *t;
+    sp_template_text got;
+    assert_ok(sp_template_parse(jinja, strlen(jinja), &t));
+    assert_ok(sp_template_render(t, &(sp_template_input){.messages = messages}, &got));
+    assert_int_equal(got.n_spans, 2);
+    for (int i = 0; i < 2; i++) {
+        const sp_template_span *s = &got.spans[i];
+        assert_int_equal(s->from, i ? sizeof first : 0);
+        assert_int_equal(s->to - s->from, strlen(i ? second : first));
+        assert_int_equal(s->origin, i ? SP_TEMPLATE_MESSAGE : SP_TEMPLATE_OTHER);
+        assert_int_equal(s->index, i ? 1 : -1);
+        assert_int_equal(s->at, -1);
+    }
+    sp_template_text_fini(&got);
+    sp_template_destroy(t);
+    json_decref(messages);
+}
+
 /* What is not in the subset, or is wrong, names its line. */
 static void mistakes_are_named(void **state)
 {
@@ -234,6 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(they_render_as_jinja_does),
         cmocka_unit_test(only_messages_have_roles),
+        cmocka_unit_test(a_list_that_is_printed_is_one_span),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(a_long_name_is_cut),
     };
