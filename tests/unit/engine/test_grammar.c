@@ -95,6 +95,8 @@ static void texts_are_accepted_or_not(void **state)
         {"{\"enum\":[\"red\",\"rose\",3]}", "\"rose\"", true},
         {"{\"enum\":[\"red\",\"rose\",3]}", "\"ros\"", false},
         {"{\"const\":{\"a\":[1,null]}}", "{\"a\": [1, null]}", true},
+        {"{\"const\":1,\"enum\":[1,2]}", "1", true},
+        {"{\"const\":1,\"enum\":[1,2]}", "2", false},
         {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}", "[]", true},
         {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}", "[1, 2,3 ]", true},
         {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}", "[1,]", false},
@@ -143,6 +145,7 @@ static void texts_are_accepted_or_not(void **state)
         {"{\"type\":\"string\",\"pattern\":\"^a+$\",\"maxLength\":2}", "\"aaa\"", false},
         {"{\"type\":\"string\",\"pattern\":\"^a+$\",\"maxLength\":2}", "\"aa\"", true},
         {"{\"type\":\"string\",\"pattern\":\"^a+$\",\"minLength\":2}", "\"a\"", false},
+        {"{\"type\":\"string\",\"pattern\":\"^a+$\",\"minLength\":2}", "\"aaaaa\"", true},
         {"{\"type\":\"string\",\"format\":\"uri\",\"minLength\":1,\"maxLength\":2083}",
          "\"https://a.example/x?q=1\"", true},
         {"{\"prefixItems\":[{\"type\":\"null\"}],\"items\":false}", "[null, 1]", false},
@@ -476,6 +479,8 @@ static void refusals_name_keyword_and_path(void **state)
            "\"required\":[\"n\"]}",
            SP_E_ARG, "no value is valid: #/properties/n: the minimum exceeds the maximum");
     refuse("{\"allOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}", SP_E_ARG, "contradict");
+    refuse("{\"const\":1,\"enum\":[2,3]}", SP_E_ARG, "no value is valid");
+    refuse("{\"type\":\"string\",\"pattern\":\"^a{3}$\",\"minLength\":4}", SP_E_ARG, "this pattern and length");
     refuse("false", SP_E_ARG, "false allows no value");
 }
 

@@ -286,6 +286,7 @@ static void errors_name_line_and_column(void **state)
     refuses(regex("\\p{L}"), SP_E_UNSUPPORTED, "\\p");
     refuses(regex("a^b"), SP_E_UNSUPPORTED, "column 2: ^ and $");
     refuses(regex("a*+"), SP_E_UNSUPPORTED, "possessive");
+    refuses(regex("\\udfff"), SP_E_ARG, "not a character");
     refuses(regex("*a"), SP_E_ARG, "column 1: nothing to repeat");
     refuses(regex("a)"), SP_E_ARG, "column 2: this parenthesis closes nothing");
     refuses(regex("(a"), SP_E_ARG, "column 1: this group is not closed");

@@ -1,5 +1,6 @@
 /* test_offload_budget.c -- which blocks leave memory, how many stay, and what is forgotten when a block in the file is
  * overwritten. */
+#include <dirent.h>
 #include <errno.h>
 
 #include "store/files.h"
@@ -154,9 +155,30 @@ static void damage_is_told_once(void **state)
     scene_close(&s);
 }
 
+static int n_open_files(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    int n = 0;
+    assert_non_null(d);
+    while (readdir(d)) n++;
+    closedir(d);
+    return n;
+}
+
+static void the_file_is_closed_with_its_owner(void **state)
+{
+    scene s;
+    const int before = n_open_files();
+    tight_open(&s, 26, 0, 0);
+    assert_true(n_open_files() > before);
+    scene_close(&s);
+    assert_int_equal(n_open_files(), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_file_is_closed_with_its_owner),
         cmocka_unit_test(what_is_overwritten_is_forgotten),
         cmocka_unit_test(near_blocks_make_way_for_a_step),
         cmocka_unit_test(freed_blocks_do_not_leave),

@@ -143,6 +143,7 @@ static const answer answers[] = {
      {{"boats", "{\"n\": 3, \"port\": \"a'b\", \"far\": true}"}, {"tides", "{}"}}},
     {"<|python_start|>[boats(x=[1, -2.5, None], y={'k': (\"v\",)}, z='it\\'s\\n')]<|python_end|>", "",
      {{"boats", "{\"x\": [1, -2.5, null], \"y\": {\"k\": [\"v\"]}, \"z\": \"it's\\n\"}"}}},
+    {"[boats(x={'k': True}, y={'k': 1})]", "", {{"boats", "{\"x\": {\"k\": true}, \"y\": {\"k\": 1}}"}}},
     {"[boats( x = { 'k' : 1 , 'm': [ 2 , 3 ] } , n = 3 )]", "",
      {{"boats", "{\"x\": {\"k\": 1, \"m\": [2, 3]}, \"n\": 3}"}}},
     {"Well. <|tool_call_start|>[tides(day = 1)]<|tool_call_end|>", "Well.", {{"tides", "{\"day\": 1}"}}},

@@ -146,7 +146,7 @@ static unsigned chat(srv_server *s, const char *body)
 
 static void a_chat_that_was_answered_leaves_nothing(void **state)
 {
-    enum { N = 8, NODES = 60 };
+    enum { N = 40, NODES = 60 };
     char dir[128], db[160], body[4096] = "{\"max_tokens\": 2, \"messages\": [{\"role\": \"user\", "
                                          "\"content\": \"Who?\"}], \"documents\": [{\"type\": \"tree\", "
                                          "\"nodes\": [{\"text\": \"a\"}";
@@ -155,12 +155,14 @@ static void a_chat_that_was_answered_leaves_nothing(void **state)
     srv_server *s = open_chats(db);
     for (int i = 1; i < NODES; i++) strcat(body, ", {\"text\": \"b\", \"parent\": 0}");
     strcat(body, "]}]}");
-    size_t before = 0;
-    for (int i = 0; i < 2 * N; i++) {
-        if (i == N) before = n_bytes();
+    size_t most = 0, least = SIZE_MAX; /* of the first and of the last N: the engine may be at work still */
+    for (int i = 0; i < 3 * N; i++) {
         assert_int_equal(chat(s, body), 200);
+        const size_t n = n_bytes();
+        if (i < N) most = SP_MAX(most, n);
+        if (i >= 2 * N) least = SP_MIN(least, n);
     }
-    assert_true(n_bytes() < before + N / 2 * NODES * sizeof(sp_prompt_node));
+    assert_true(least < most + N / 2 * NODES * sizeof(sp_prompt_node));
     assert_int_equal(s->counts.n_prefilling, 0);
     assert_int_equal(s->counts.n_active, 0);
     close_chats(s);
@@ -384,19 +386,25 @@ static void a_served_collection_counts_for_all_keys(void **state)
 
 static void a_refused_conversation_is_not_opened(void **state)
 {
-    static const char body[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"Who?\"}], "
-                               "\"continue_final_message\": true}";
+    static const char *const last[] = {
+        "{\"role\": \"user\", \"content\": \"Who?\"}",
+        "{\"role\": \"assistant\", \"content\": \"I look.\", \"tool_calls\": [{\"function\": "
+        "{\"name\": \"boats\", \"arguments\": {}}}]}"};
     sp_vocab *vocab;
-    srv_fields f;
-    srv_conversation c;
     assert_ok(sp_vocab_open(MODEL, &vocab));
     srv_server s = {.vocab = vocab};
     const srv_call call = call_to(&s);
-    json_t *o = srv_fields_parse(&f, body, strlen(body));
-    assert_false(srv_conversation_open(&call, &f, &(srv_tools){0}, &c));
-    assert_string_equal(f.param, "continue_final_message");
-    srv_conversation_close(&c);
-    json_decref(o);
+    for (size_t i = 0; i < SP_COUNT(last); i++) {
+        char body[300];
+        srv_fields f;
+        srv_conversation c;
+        snprintf(body, sizeof body, "{\"messages\": [%s], \"continue_final_message\": true}", last[i]);
+        json_t *o = srv_fields_parse(&f, body, strlen(body));
+        assert_false(srv_conversation_open(&call, &f, &(srv_tools){0}, &c));
+        assert_string_equal(f.param, "continue_final_message");
+        srv_conversation_close(&c);
+        json_decref(o);
+    }
     sp_vocab_close(vocab);
 }
 

@@ -127,6 +127,24 @@ static void a_line_of_json_has_the_same(void **state)
     json_decref(o);
 }
 
+static void an_event_has_a_time(void **state)
+{
+    (void)state;
+    for (srv_log_format format = SRV_LOG_NONE; format <= SRV_LOG_JSON; format++) {
+        caught c = catch_begin(stderr);
+        srv_log_event(format, "draining");
+        const char *line = catch_end(&c);
+        json_t *o = json_loads(line, 0, NULL);
+        const char *time = format == SRV_LOG_JSON ? json_string_value(json_object_get(o, "time")) : line;
+        if (format == SRV_LOG_NONE) assert_string_equal(line, "");
+        if (format == SRV_LOG_NONE) continue;
+        assert_int_equal(strspn(time, "0123456789-T:.Z"), strlen("2026-01-01T00:00:00.000Z"));
+        if (format == SRV_LOG_JSON) assert_string_equal(json_string_value(json_object_get(o, "event")), "draining");
+        if (format == SRV_LOG_TEXT) assert_string_equal(line + strlen("2026-01-01T00:00:00.000Z"), " draining\n");
+        json_decref(o);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +152,7 @@ int main(void)
         cmocka_unit_test(the_id_of_the_client_is_kept),
         cmocka_unit_test(a_line_has_what_was_answered_and_why_not),
         cmocka_unit_test(a_line_of_json_has_the_same),
+        cmocka_unit_test(an_event_has_a_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -228,6 +228,9 @@ static void lists_are_read_whole(void **state)
     assert_non_null(t.grammar);
     json_decref(body);
     srv_task_fini(&t);
+    t = good("{\"structured_outputs\": {\"grammar\": null, \"regex\": \"a\"}}", &body);
+    json_decref(body);
+    srv_task_fini(&t);
     t = good("{\"structured_outputs\": {\"json\": {\"type\": \"null\"}}}", &body);
     assert_non_null(t.grammar);
     json_decref(body);
