@@ -131,7 +131,8 @@ $2/src/compute/%_$1.o: src/compute/%.c
 endef
 $(foreach v,$(VARIANTS) $(if $(X86),amx),$(eval $(call kernel_rule,$v,$(BUILD)/obj,$$(ALLOW_$v))))
 
-# Only hnswlib, headers of C++ (src/retrieve/vectors/hnsw.cc), and what uchardet throws (src/retrieve/guess.cc) need it.
+# Only hnswlib, headers of C++ (src/retrieve/vectors/hnsw.cc), and what uchardet throws
+# (src/retrieve/documents/guess.cc) need it.
 # hnswlib prefetches at addresses that may be none.
 $(BUILD)/obj/%.o: %.cc
 	@mkdir -p $(@D)

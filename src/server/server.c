@@ -17,7 +17,7 @@
 #include "server/api/documents.h"
 #include "server/api/explain.h"
 #include "server/api/room.h"
-#include "server/api/routes.h"
+#include "server/routes.h"
 #include "server/api/trees.h"
 #include "server/http/exchange.h"
 #include "server/http/memory.h"

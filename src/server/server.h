@@ -1,50 +1,56 @@
 /* server.h -- `spolia serve`: the OpenAI-compatible HTTP server, a client of the public library.
  *
- * http/ is the transport; api/ reads bodies and writes answers, and includes http/, never the reverse.
+ * http/ is the transport, body/ reads what a body asks for, api/ does it and writes answers, dialects/ are the forms
+ * of other APIs. Each includes those before it, never the reverse.
  *
- *   http/exchange.c   connections, requests, deadlines, hang-ups
- *   http/gate.c       checks before a body is read: host, origin, path, key, type
- *   http/body.c       bodies, and their limits
- *   http/limits.c     limits of a key: places in the queue, requests and tokens a minute
- *   http/reply.c      replies, errors
- *   http/keys.c       API keys, and the tenants' salts derived from them
- *   http/pace.c       when a refused client should retry
- *   http/metrics.c    counters and histograms, in Prometheus' text format
- *   http/log.c        a line for each request, with its id
- *   api/routes.c      path and method -> handler
- *   api/fields.c      typed fields of a JSON body; the first error names its field
- *   api/task.c        a body -> what to generate: sampling, limits, reuse
- *   api/unsupported.c fields that would change the answer and are refused
- *   api/chat.c        messages in one form
- *   api/tools.c       functions that the model may call; calls.c finds its calls
- *   api/constrain.c   response_format and similar fields -> a grammar
- *   api/generate.c    completions: task, prompt, job, reply
- *   api/room.c        texts that cannot fit, by their bytes
- *   api/messages.c    messages and documents -> a prompt
- *   api/job.c         a task's requests to the library, and their text as it arrives
- *   api/answer.c      JSON of answers: choices, usage, timings, the account
- *   api/logprobs.c    probabilities of tokens as JSON
- *   api/echo.c        the prompt before a completion, with its probabilities
- *   api/stream.c      the same as server-sent events
- *   api/retain.c      cache_control: how long copies are kept
- *   api/dialect.c     the APIs: for each a reader of bodies and a writer of answers
- *   api/responses.c   OpenAI's responses; responses_body.c makes a chat of their body
- *   api/anthropic.c   Anthropic's messages; anthropic_body.c
- *   api/ollama.c      Ollama's chat and generate; ollama_body.c, ollama_model.c
- *   api/llama.c       llama.cpp's completion and infill
- *   api/tokens.c      /tokenize, /detokenize
- *   api/citations.c   which documents each sentence of an answer looks at
- *   api/embeddings.c  vectors of texts, for OpenAI's and Ollama's clients
- *   api/rerank.c      /v1/rerank, /v1/score; rank.c: how well documents answer; side.c: work that gives way to answers
- *   api/documents.c   /v1/documents, and documents that a chat names
- *   api/upload.c      the body that registers a document
- *   api/collections.c what requests are answered from: indices of files, and collections of keys
- *   api/collection_calls.c  /v1/collections
- *   api/retrieval.c   a chat that is answered from a collection; filter.c: from some of its documents
- *   api/idle.c        vectors and copies of collections, while nobody asks
- *   api/work.c        documents computed ahead, on a thread of their own; watch.c: their progress as events
- *   api/trees.c       dependency trees, given or from a graph
- *   api/explain.c     the accounts of the last requests
+ *   http/exchange.c          connections, requests, deadlines, hang-ups
+ *   http/gate.c              checks before a body is read: host, origin, path, key, type
+ *   http/body.c              bodies, and their limits
+ *   http/limits.c            limits of a key: places in the queue, requests and tokens a minute
+ *   http/reply.c             replies, errors
+ *   http/keys.c              API keys, and the tenants' salts derived from them
+ *   http/pace.c              when a refused client should retry
+ *   http/metrics.c           counters and histograms, in Prometheus' text format
+ *   http/log.c               a line for each request, with its id
+ *
+ *   body/fields.c            typed fields of a JSON body; the first error names its field
+ *   body/task.c              a body -> what to generate: sampling, limits, reuse
+ *   body/unsupported.c       fields that would change the answer and are refused
+ *   body/chat.c              messages in one form
+ *   body/tools.c             functions that the model may call; calls.c finds its calls
+ *   body/constrain.c         response_format and similar fields -> a grammar
+ *   body/upload.c            the body that registers a document
+ *
+ *   api/generate.c           completions: task, prompt, job, reply
+ *   api/room.c               texts that cannot fit, by their bytes
+ *   api/messages.c           messages and documents -> a prompt
+ *   api/job.c                a task's requests to the library, and their text as it arrives
+ *   api/answer.c             JSON of answers: choices, usage, timings, the account
+ *   api/logprobs.c           probabilities of tokens as JSON
+ *   api/echo.c               the prompt before a completion, with its probabilities
+ *   api/stream.c             the same as server-sent events
+ *   api/retain.c             cache_control: how long copies are kept
+ *   api/dialect.c            the APIs: for each a reader of bodies and a writer of answers
+ *   api/tokens.c             /tokenize, /detokenize
+ *   api/citations.c          which documents each sentence of an answer looks at
+ *   api/embeddings.c         vectors of texts, for OpenAI's and Ollama's clients
+ *   api/rerank.c             /v1/rerank, /v1/score; rank.c: how well documents answer
+ *   api/side.c               work that gives way to answers
+ *   api/documents.c          /v1/documents, and documents that a chat names
+ *   api/collections.c        what requests are answered from: indices of files, and collections of keys
+ *   api/collection_calls.c   /v1/collections
+ *   api/retrieval.c          a chat that is answered from a collection; filter.c: from some of its documents
+ *   api/idle.c               vectors and copies of collections, while nobody asks
+ *   api/work.c               documents computed ahead, on a thread of their own; watch.c: their progress as events
+ *   api/trees.c              dependency trees, given or from a graph
+ *   api/explain.c            the accounts of the last requests
+ *
+ *   dialects/responses.c     OpenAI's responses; responses_body.c makes a chat of their body
+ *   dialects/anthropic.c     Anthropic's messages; anthropic_body.c
+ *   dialects/ollama.c        Ollama's chat and generate; ollama_body.c, ollama_model.c
+ *   dialects/llama.c         llama.cpp's completion and infill
+ *
+ *   routes.c                 path and method -> handler
  */
 #ifndef SP_SERVER_SERVER_H
 #define SP_SERVER_SERVER_H

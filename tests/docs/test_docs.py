@@ -188,7 +188,7 @@ def test_policies_that_documents_name_exist():
 
 def test_every_route_is_described():
     """The tables of paths in server.md and documents.md have the paths that the server has, and no other."""
-    text = (ROOT / "src/server/api/routes.c").read_text(encoding="utf-8").split("const srv_route srv_routes[]")[1]
+    text = (ROOT / "src/server/routes.c").read_text(encoding="utf-8").split("const srv_route srv_routes[]")[1]
     routes = {(method, path) for method, path in re.findall(r'\{"([A-Z]+)", "(/[^"]*)"', text)}
     assert len(routes) > 30
     described = set()

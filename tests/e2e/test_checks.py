@@ -36,6 +36,21 @@ def test_floors_that_are_not_kept(tmp_path):
     assert (code, sorted(found)) == (1, sorted(path for path, _ in wrong))
 
 
+def test_rooms(tmp_path):
+    kept = [("src/server/api/a.c", "server/body/fields.h"), ("src/server/routes.c", "server/dialects/llama.h"),
+            ("src/store/disk/a.c", "store/table.h"), ("src/serve/context.c", "serve/queue/order.h")]
+    wrong = [("src/server/body/b.c", "server/api/answer.h"), ("src/server/api/b.c", "server/routes.h"),
+             ("src/store/disk/b.c", "store/host/tier.h"), ("src/serve/queue/b.c", "serve/context.h"),
+             ("src/serve/guard/b.c", "serve/request/request.h"), ("src/retrieve/text/b.c", "retrieve/documents/documents.h")]
+    code, found = layers(tmp_path, kept + wrong)
+    assert (code, sorted(found)) == (1, sorted(path for path, _ in wrong))
+
+
+def test_a_folder_that_is_no_room(tmp_path):
+    code, found = layers(tmp_path, [("src/retrieve/new/a.c", "base/mem.h")])
+    assert (code, found) == (1, ["src/retrieve/new/a.c"])
+
+
 FUNCTIONS = """#include <x.h>
 static int six(int a, int b,
                int c, void (*d)(int, int), int e, const char *const *f)

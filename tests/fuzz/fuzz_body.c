@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "exact.h"
-#include "server/api/chat.h"
+#include "server/body/chat.h"
 #include "server/api/dialect.h"
 #include "server/api/messages.h"
-#include "server/api/task.h"
+#include "server/body/task.h"
 
 static srv_server server;
 

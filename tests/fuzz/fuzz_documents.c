@@ -7,10 +7,10 @@
 #include <string.h>
 #include <zip.h>
 
-#include "retrieve/chunker.h"
-#include "retrieve/documents_int.h"
-#include "retrieve/grams_int.h"
-#include "retrieve/text.h"
+#include "retrieve/documents/readers_int.h"
+#include "retrieve/index/grams_int.h"
+#include "retrieve/text/chunker.h"
+#include "retrieve/text/text.h"
 
 typedef struct target {
     sp_chunk_opts o;

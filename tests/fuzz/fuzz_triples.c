@@ -9,7 +9,7 @@
 
 #include "retrieve/graph/db_int.h"
 #include "retrieve/graph/triples.h"
-#include "retrieve/text.h"
+#include "retrieve/text/text.h"
 
 /* A reading, summed up: how much was given, and a hash of it in order. */
 typedef struct reading {

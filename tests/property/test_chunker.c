@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-#include "retrieve/chunker.h"
-#include "retrieve/text.h"
+#include "retrieve/text/chunker.h"
+#include "retrieve/text/text.h"
 
 static uint64_t seed;
 

@@ -1,6 +1,6 @@
 #include "retrieve/graph/db_int.h"
 
-/* A graph is in a file beside the tables of the text index (retrieve/db.c), which may be empty.
+/* A graph is in a file beside the tables of the text index (retrieve/db/db.c), which may be empty.
  *
  *   graph_meta       one row: the version of these tables
  *   graph_entities   ident tells entities apart (the name in files of triples, the node id in

@@ -2,7 +2,7 @@
 #ifndef SP_RETRIEVE_GRAPH_DB_INT_H
 #define SP_RETRIEVE_GRAPH_DB_INT_H
 
-#include "retrieve/db.h"
+#include "retrieve/db/db.h"
 
 #define SP_GRAPH_NAME_BYTES 4096 /* longest name of an entity, relation or source */
 

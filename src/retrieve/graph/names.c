@@ -6,7 +6,7 @@
 
 #include "base/digits.h"
 #include "base/utf8.h"
-#include "retrieve/text.h"
+#include "retrieve/text/text.h"
 
 #define MAX_FOLDED 16 /* bytes: four characters */
 #define DOTTED_I   0x130

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "retrieve/graph/db_int.h"
-#include "retrieve/text.h"
+#include "retrieve/text/text.h"
 
 /* -- texts ---------------------------------------------------------------------------------- */
 

@@ -9,8 +9,8 @@
 #include <libxml/xmlreader.h>
 #include <string.h>
 
+#include "retrieve/documents/libxml.h"
 #include "retrieve/graph/triples.h"
-#include "retrieve/libxml.h"
 
 enum { NAME, RELATION, SOURCE, N_ROLES };
 

@@ -137,7 +137,7 @@ typedef struct embedding {
     int64_t n; /* chunks that were embedded */
 } embedding;
 
-/* embed_texts -- title and text of each chunk, as in an index (retrieve/embedding.c). */
+/* embed_texts -- title and text of each chunk, as in an index (retrieve/index/embedding.c). */
 static sp_err embed_texts(embedding *e, const sp_hits *chunks)
 {
     sp_bytes all = {0};

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/need.h"
-#include "retrieve/texts.h"
+#include "retrieve/index/texts.h"
 #include "serve/documents/documents_int.h"
 #include "serve/request/request.h"
 

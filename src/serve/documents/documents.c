@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/need.h"
-#include "retrieve/texts.h"
+#include "retrieve/index/texts.h"
 #include "serve/documents/documents_int.h"
 
 #define MOST_ID   256

@@ -4,10 +4,10 @@
 
 #include <pthread.h>
 
-#include "retrieve/shelf_collections.h"
-#include "serve/request/context.h"
+#include "retrieve/shelf/collections.h"
 #include "serve/documents/erase.h"
 #include "serve/documents/search.h"
+#include "serve/request/context.h"
 
 enum { SP_TENANT_BYTES = 2 * sizeof(sp_digest) + 1 };
 

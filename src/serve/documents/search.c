@@ -13,7 +13,7 @@
 
 #include "base/hash.h"
 #include "base/need.h"
-#include "retrieve/texts.h"
+#include "retrieve/index/texts.h"
 #include "serve/documents/documents_int.h"
 
 enum { N_VIEWS = 16, N_MAKERS = 8 };

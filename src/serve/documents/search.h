@@ -2,7 +2,7 @@
 #ifndef SP_SERVE_DOCUMENTS_SEARCH_H
 #define SP_SERVE_DOCUMENTS_SEARCH_H
 
-#include "retrieve/shelf_collections.h"
+#include "retrieve/shelf/collections.h"
 #include "serve/search/search.h"
 
 /* One shelf's indexes, those of the collections that were searched last. An index is immutable: after a change of its

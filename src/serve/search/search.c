@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/need.h"
-#include "retrieve/embedding.h"
+#include "retrieve/index/embedding.h"
 
 enum {
     DEPTH = 100,  /* chunks of a ranking that are fused, at least, and */

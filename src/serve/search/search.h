@@ -2,7 +2,7 @@
 #ifndef SP_SERVE_SEARCH_H
 #define SP_SERVE_SEARCH_H
 
-#include "retrieve/pick.h"
+#include "retrieve/index/pick.h"
 #include "retrieve/vectors/vectors.h"
 #include "spolia.h"
 

@@ -245,28 +245,3 @@ json_t *srv_tags_json(const char *lines)
     }
     return list;
 }
-
-/* -- errors -------------------------------------------------------------------------------------- */
-
-int srv_error_status(sp_err err, const char **code)
-{
-    *code = NULL;
-    switch (err) {
-    case SP_E_CONTEXT:
-        *code = "context_length_exceeded";
-        return 400;
-    case SP_E_ARG:
-    case SP_E_LIMIT:
-    case SP_E_UNSUPPORTED:
-        return 400;
-    case SP_E_NOMEM:
-    case SP_E_NOKV:
-        *code = "out_of_memory";
-        return 503;
-    case SP_E_CANCELED: /* max_wait_ms */
-        *code = "deadline_exceeded";
-        return 504;
-    default:
-        return 500;
-    }
-}

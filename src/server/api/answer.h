@@ -25,7 +25,4 @@ const sp_result *srv_answer_failure(const srv_job *j);
 /* srv_tags_json -- a list of lines, each with a newline, as a list of texts. */
 json_t *srv_tags_json(const char *lines);
 
-/* srv_error_status -- the HTTP status and OpenAI's code of a library error. */
-int srv_error_status(sp_err err, const char **code);
-
 #endif

@@ -2,12 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/answer.h"
 #include "server/api/collections.h"
 #include "server/api/documents.h"
-#include "server/api/fields.h"
 #include "server/api/idle.h"
 #include "server/api/messages.h"
+#include "server/body/fields.h"
 #include "server/http/reply.h"
 
 #define PREFIX    "/v1/collections/"

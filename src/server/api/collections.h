@@ -5,7 +5,7 @@
 #define SP_SERVER_API_COLLECTIONS_H
 
 #include "server/api/ahead.h"
-#include "server/api/fields.h"
+#include "server/body/fields.h"
 #include "server/http/call.h"
 
 enum { SRV_MAX_NAME = 64, SRV_MAX_CREATED = 1000 /* of a key */ };

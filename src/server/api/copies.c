@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "server/api/answer.h"
+#include "server/api/handlers.h"
 #include "server/api/messages.h"
-#include "server/api/routes.h"
+#include "server/http/reply.h"
 #include "spolia_copies.h"
 
 enum { MOST_LISTED = 1000 };

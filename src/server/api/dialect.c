@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/answer.h"
 #include "server/api/stream.h"
 #include "server/http/memory.h"
 #include "server/http/reply.h"

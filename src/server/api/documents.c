@@ -7,9 +7,9 @@
 #include "cli/cli.h"
 #include "server/api/answer.h"
 #include "server/api/idle.h"
-#include "server/api/routes.h"
+#include "server/api/handlers.h"
 #include "server/api/side.h"
-#include "server/api/upload.h"
+#include "server/body/upload.h"
 #include "server/api/watch.h"
 #include "server/api/work.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/chat.h"
+#include "server/body/chat.h"
 #include "server/api/logprobs.h"
 #include "server/api/messages.h"
 #include "server/http/memory.h"

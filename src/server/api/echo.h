@@ -3,7 +3,7 @@
 #ifndef SP_SERVER_API_ECHO_H
 #define SP_SERVER_API_ECHO_H
 
-#include "server/api/task.h"
+#include "server/body/task.h"
 #include "server/http/call.h"
 
 typedef struct srv_echo {

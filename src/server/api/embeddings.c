@@ -5,10 +5,9 @@
 #include <string.h>
 
 #include "cli/text.h"
-#include "server/api/answer.h"
 #include "server/api/dialect.h"
-#include "server/api/fields.h"
 #include "server/api/side.h"
+#include "server/body/fields.h"
 #include "server/http/reply.h"
 
 enum { MOST_INPUTS = 2048 };

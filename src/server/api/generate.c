@@ -11,7 +11,7 @@
 #include "server/api/retain.h"
 #include "server/api/retrieval.h"
 #include "server/api/room.h"
-#include "server/api/routes.h"
+#include "server/api/handlers.h"
 #include "server/api/stream.h"
 #include "server/http/memory.h"
 

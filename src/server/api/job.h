@@ -14,7 +14,7 @@
 #include "server/api/retrieval.h"
 #include "server/api/echo.h"
 #include "server/api/messages.h"
-#include "server/api/task.h"
+#include "server/body/task.h"
 #include "server/http/call.h"
 
 typedef struct srv_choice {

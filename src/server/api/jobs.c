@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/routes.h"
+#include "server/api/handlers.h"
 
 void srv_jobs_enter(srv_job *j)
 {

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "cli/cli.h"
-#include "server/api/chat.h"
+#include "server/body/chat.h"
 #include "server/api/retrieval.h"
 #include "server/api/documents.h"
 #include "server/api/trees.h"

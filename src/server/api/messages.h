@@ -9,8 +9,8 @@
 #ifndef SP_SERVER_API_MESSAGES_H
 #define SP_SERVER_API_MESSAGES_H
 
-#include "server/api/fields.h"
-#include "server/api/tools.h"
+#include "server/body/fields.h"
+#include "server/body/tools.h"
 #include "server/http/call.h"
 
 #define SRV_MAX_DOCUMENTS 4096

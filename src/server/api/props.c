@@ -1,5 +1,5 @@
 /* props.c -- what clients of llama.cpp's server ask it about itself: GET /props and /slots. */
-#include "server/api/routes.h"
+#include "server/api/handlers.h"
 
 /* defaults_json -- sampling of a request that says nothing else, under llama.cpp's names. */
 static json_t *defaults_json(const srv_options *o)

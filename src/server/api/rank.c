@@ -13,9 +13,9 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "server/api/answer.h"
 #include "server/api/messages.h"
 #include "server/api/side.h"
+#include "server/http/reply.h"
 
 #define ASK_FOR_QUESTION "Write a question that the document answers."
 

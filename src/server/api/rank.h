@@ -4,7 +4,7 @@
 #ifndef SP_SERVER_API_RANK_H
 #define SP_SERVER_API_RANK_H
 
-#include "server/api/fields.h"
+#include "server/body/fields.h"
 #include "server/http/call.h"
 
 #define SRV_MOST_RANKED 2048 /* pairs of a call */

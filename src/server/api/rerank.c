@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "server/api/rank.h"
-#include "server/api/routes.h"
+#include "server/api/handlers.h"
 #include "server/http/memory.h"
 #include "server/http/reply.h"
 

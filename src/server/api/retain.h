@@ -4,7 +4,7 @@
 #ifndef SP_SERVER_API_RETAIN_H
 #define SP_SERVER_API_RETAIN_H
 
-#include "server/api/task.h"
+#include "server/body/task.h"
 
 /* srv_retain_read -- sets retain_ms and n_retain; errors are in *f. */
 void srv_retain_read(srv_task *t, srv_fields *f);

@@ -12,7 +12,7 @@
 #define SP_SERVER_API_RETRIEVAL_H
 
 #include "server/api/collections.h"
-#include "server/api/filter.h"
+#include "server/body/filter.h"
 #include "server/api/messages.h"
 
 enum { SRV_MAX_PASSAGES = 1000 };

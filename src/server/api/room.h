@@ -2,7 +2,7 @@
 #ifndef SP_SERVER_API_ROOM_H
 #define SP_SERVER_API_ROOM_H
 
-#include "server/api/fields.h"
+#include "server/body/fields.h"
 #include "server/http/call.h"
 
 /* srv_room_most -- texts with more bytes than this cannot fit the context: the bytes of the longest tokens, and a

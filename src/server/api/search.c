@@ -2,11 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/answer.h"
 #include "server/api/collections.h"
-#include "server/api/filter.h"
+#include "server/api/handlers.h"
 #include "server/api/messages.h"
-#include "server/api/routes.h"
+#include "server/body/filter.h"
+#include "server/http/reply.h"
 
 #define MOST_FOUND 1000
 

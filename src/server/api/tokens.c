@@ -6,10 +6,10 @@
 #include <time.h>
 
 #include "cli/text.h"
-#include "server/api/fields.h"
+#include "server/body/fields.h"
 #include "server/api/logprobs.h"
 #include "server/api/messages.h"
-#include "server/api/routes.h"
+#include "server/api/handlers.h"
 #include "server/http/memory.h"
 #include "server/http/reply.h"
 

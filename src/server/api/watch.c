@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "server/api/routes.h"
+#include "server/api/handlers.h"
 #include "server/api/work.h"
 #include "server/http/exchange.h"
 

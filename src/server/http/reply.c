@@ -192,6 +192,29 @@ srv_sent srv_reply_json(struct MHD_Connection *c, int status, json_t *o)
     return srv_reply_text(c, status, "application/json", take_text(o));
 }
 
+int srv_error_status(sp_err err, const char **code)
+{
+    *code = NULL;
+    switch (err) {
+    case SP_E_CONTEXT:
+        *code = "context_length_exceeded";
+        return 400;
+    case SP_E_ARG:
+    case SP_E_LIMIT:
+    case SP_E_UNSUPPORTED:
+        return 400;
+    case SP_E_NOMEM:
+    case SP_E_NOKV:
+        *code = "out_of_memory";
+        return 503;
+    case SP_E_CANCELED: /* max_wait_ms */
+        *code = "deadline_exceeded";
+        return 504;
+    default:
+        return 500;
+    }
+}
+
 srv_sent srv_reply_error(struct MHD_Connection *c, int status, const char *param, const char *code,
                          const char *message)
 {

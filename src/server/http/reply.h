@@ -8,6 +8,8 @@
 json_t *srv_text_json(const char *text, size_t n);
 /* srv_error_json -- OpenAI's error object. param and code may be NULL or "". */
 json_t *srv_error_json(int status, const char *param, const char *code, const char *message);
+/* srv_error_status -- the HTTP status and OpenAI's code of a library error. */
+int srv_error_status(sp_err err, const char **code);
 /* srv_record_of -- the current request's; NULL: it has none. (exchange.c) */
 srv_record *srv_record_of(struct MHD_Connection *c);
 /* srv_error_form_of -- that of the current request's path; NULL: OpenAI's. (exchange.c) */

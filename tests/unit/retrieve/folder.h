@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "retrieve/index.h"
+#include "retrieve/index/index.h"
 #include "spolia.h"
 
 typedef struct folder {

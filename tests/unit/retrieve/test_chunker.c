@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "retrieve/chunker.h"
+#include "retrieve/text/chunker.h"
 
 typedef struct cut {
     char *v[256];

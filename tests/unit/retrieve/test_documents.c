@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "retrieve/documents_int.h"
+#include "retrieve/documents/readers_int.h"
 
 /* Everything a reader gave, as "title|text" lines with the line number of JSONL in front. */
 static sp_err take(const sp_document *d, void *user)

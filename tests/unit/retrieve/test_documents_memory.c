@@ -13,7 +13,7 @@
 #include <zip.h>
 
 #include "base/json.h"
-#include "retrieve/documents_int.h"
+#include "retrieve/documents/readers_int.h"
 
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t width);

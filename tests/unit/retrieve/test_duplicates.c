@@ -1,7 +1,7 @@
 /* Near-duplicates among the hits of a question. */
 #include "support/check.h"
 
-#include "retrieve/index.h"
+#include "retrieve/index/index.h"
 #include "spolia.h"
 
 #define LEASE                                                                                      \

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "retrieve/embedding_int.h"
+#include "retrieve/index/embedding_int.h"
 
 enum { CHUNKS = 200, MOST_AT_ONCE = 64, DIMS = 4 };
 

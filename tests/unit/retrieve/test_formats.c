@@ -4,7 +4,7 @@
 #include <zip.h>
 
 #include "base/file.h"
-#include "retrieve/documents_int.h"
+#include "retrieve/documents/readers_int.h"
 
 /* Everything a reader gave: "title|text", and the marks as "{offset:number}". */
 static sp_err take(const sp_document *d, void *user)

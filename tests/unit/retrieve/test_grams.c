@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "retrieve/grams_int.h"
+#include "retrieve/index/grams_int.h"
 
 static void assert_grams_of(bool code, const char *text, const char *expected)
 {

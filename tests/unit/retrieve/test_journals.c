@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "retrieve/shelf_int.h"
+#include "retrieve/shelf/shelf_int.h"
 
 static bool stays, hidden; /* journals: they cannot be removed; they cannot be looked at */
 

@@ -5,7 +5,7 @@
 #include <zlib.h>
 
 #include "base/file.h"
-#include "retrieve/documents_int.h"
+#include "retrieve/documents/readers_int.h"
 
 /* Everything a reader gave: "title|text#" for each document, and the marks as "{offset:number}". */
 static sp_err take(const sp_document *d, void *user)

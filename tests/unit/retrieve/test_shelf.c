@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "retrieve/shelf_collections.h"
-#include "retrieve/shelf_int.h"
+#include "retrieve/shelf/collections.h"
+#include "retrieve/shelf/shelf_int.h"
 
 enum { MANY = 40000 };
 

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "retrieve/shelf_collections.h"
-#include "retrieve/shelf_int.h"
+#include "retrieve/shelf/collections.h"
+#include "retrieve/shelf/shelf_int.h"
 
 static const sp_shelf_chunk text = {.title = "T", .text = "a text", .n_tokens = 2};
 

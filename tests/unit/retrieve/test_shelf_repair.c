@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "retrieve/shelf_collections.h"
-#include "retrieve/shelf_int.h"
+#include "retrieve/shelf/collections.h"
+#include "retrieve/shelf/shelf_int.h"
 
 enum { DOCUMENTS = 40 };
 static const char place[] = "t/manual", other_place[] = "/files";

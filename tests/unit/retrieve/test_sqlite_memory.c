@@ -2,9 +2,9 @@
  * a call fails as a whole, and the next one works. */
 #include "graph_fixture.h"
 
-#include "retrieve/read_int.h"
-#include "retrieve/shelf_collections.h"
-#include "retrieve/shelf_int.h"
+#include "retrieve/index/open.h"
+#include "retrieve/shelf/collections.h"
+#include "retrieve/shelf/shelf_int.h"
 
 static sqlite3_mem_methods usual;
 static int n_left = -1, n_failing; /* allocations until the next failure, then how many fail; -1: none does */

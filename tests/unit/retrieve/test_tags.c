@@ -3,8 +3,8 @@
 
 #include <sqlite3.h>
 
-#include "retrieve/db.h"
-#include "retrieve/pick.h"
+#include "retrieve/db/db.h"
+#include "retrieve/index/pick.h"
 
 static int setup(void **state)
 {

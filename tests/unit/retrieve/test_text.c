@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "retrieve/text.h"
+#include "retrieve/text/text.h"
 
 static void utf8_accepts_only_well_formed_text(void **state)
 {

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "registered.h"
-#include "retrieve/shelf_int.h"
+#include "retrieve/shelf/shelf_int.h"
 #include "serve/guard/checks.h"
 
 /* What a request that waits, or that computes the text first, keeps: there is no copy to be pinned when its document

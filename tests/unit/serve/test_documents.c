@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "registered.h"
-#include "retrieve/texts.h"
+#include "retrieve/index/texts.h"
 #include "serve/search/search.h"
 
 static int64_t clock_ahead_s; /* of the kernel's */

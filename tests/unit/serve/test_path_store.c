@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "cache/by_path.h"
+#include "retrieve/index/texts.h"
 #include "serve/documents/erase.h"
 #include "support/folder.h"
-#include "retrieve/texts.h"
 #include "support/requests.h"
 #include "support/stored.h"
 #include "support/tiers.h"

@@ -2,10 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/api/anthropic.h"
+#include "server/dialects/anthropic.h"
 #include "server/api/dialect.h"
-#include "server/api/ollama.h"
-#include "server/api/responses.h"
+#include "server/dialects/ollama.h"
+#include "server/dialects/responses.h"
 #include "support/check.h"
 
 /* becomes -- the field of the chat that a body becomes has this value; "" for a field that it does not have. */

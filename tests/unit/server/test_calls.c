@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/chat.h"
-#include "server/api/tools.h"
+#include "server/body/chat.h"
+#include "server/body/tools.h"
 #include "support/check.h"
 
 static srv_tools some_tools(json_t **body)

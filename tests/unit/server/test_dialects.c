@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "serve/request/request.h"
-#include "server/api/anthropic.h"
-#include "server/api/ollama.h"
-#include "server/api/responses.h"
+#include "server/dialects/anthropic.h"
+#include "server/dialects/ollama.h"
+#include "server/dialects/responses.h"
 #include "server/api/stream.h"
 #include "server/http/memory.h"
 #include "support/check.h"

@@ -1,7 +1,7 @@
 /* "filter" of a body: files and tags, as this server and as OpenAI's vector stores write them. */
 #include <string.h>
 
-#include "server/api/filter.h"
+#include "server/body/filter.h"
 #include "support/check.h"
 
 /* reads -- the files and tags of a body, as "files: a b, tags: c"; or the error. */

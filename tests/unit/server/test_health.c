@@ -1,7 +1,7 @@
 /* test_health.c -- what a server says of itself. */
 #include "support/check.h"
 
-#include "server/api/routes.h"
+#include "server/routes.h"
 
 static void a_step_of_a_minute_is_no_health(void **state)
 {

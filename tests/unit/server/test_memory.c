@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/fields.h"
+#include "server/body/fields.h"
 #include "server/http/body.h"
 #include "server/http/memory.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "engine/grammar/grammar.h"
-#include "server/api/tools.h"
+#include "server/body/tools.h"
 #include "support/check.h"
 
 /* As the templates of the models render it: Kimi K2, DeepSeek V3 and R1, V3.1, GLM-4.5 to 4.7, GLM-4 (0414),

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/said.h"
+#include "server/body/said.h"
 #include "support/check.h"
 
 #define ANALYSIS "<|channel|>analysis<|message|>"

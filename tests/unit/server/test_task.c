@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "server/api/retain.h"
-#include "server/api/task.h"
+#include "server/body/task.h"
 #include "support/check.h"
 
 static srv_options options = {

@@ -1,7 +1,7 @@
 /* A document that comes as a JSON body: its file in base64, flags, times and tags. */
 #include <string.h>
 
-#include "server/api/upload.h"
+#include "server/body/upload.h"
 #include "support/check.h"
 
 /* opened -- a body that is read without an error; close it with srv_upload_fini. */
