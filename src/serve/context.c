@@ -218,7 +218,7 @@ static sp_err open_engine(sp_context *c, const sp_context_opts *o)
 static sp_err check_opts(const sp_context_opts *o)
 {
     if (!o->model) return sp_fail(SP_E_ARG, "model: give a GGUF file or a Hugging Face folder");
-    if (o->n_ctx < 0) return sp_fail(SP_E_ARG, "a context of %d tokens is negative", o->n_ctx);
+    if (o->n_ctx < 0) return sp_fail(SP_E_ARG, "n_ctx: %d is negative", o->n_ctx);
     if (o->n_batch < 0) return sp_fail(SP_E_ARG, "n_batch: %d is negative", o->n_batch);
     if (o->cache.max_placed < 0) return sp_fail(SP_E_ARG, "max_placed: %d is negative", o->cache.max_placed);
     if (o->cache.max_variants < 0) return sp_fail(SP_E_ARG, "max_variants: %d is negative", o->cache.max_variants);
