@@ -57,6 +57,14 @@ static size_t name_length(const char *name, bool *ghosts)
     return *ghosts ? n - tail : n;
 }
 
+sp_err sp_evict_check(const char *name)
+{
+    bool ghosts;
+    const sp_evict_policy *policy;
+    const size_t n = name_length(name, &ghosts);
+    return find(name, n, &policy);
+}
+
 /* -- create and destroy --------------------------------------------------------------------- */
 
 sp_err sp_evict_init(sp_evict *e, const sp_evict_opts *o)

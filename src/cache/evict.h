@@ -76,6 +76,8 @@ struct sp_evict_policy {
 SP_EVICT_POLICIES(X)
 #undef X
 
+/* sp_evict_check -- SP_E_ARG, with the names that there are, if a policy is none of them. */
+sp_err sp_evict_check(const char *name) SP_MUST_CHECK;
 /* sp_evict_init -- Errors: SP_E_ARG, SP_E_NOMEM; fini cleans up after both. */
 sp_err sp_evict_init(sp_evict *e, const sp_evict_opts *o) SP_MUST_CHECK;
 void sp_evict_fini(sp_evict *e);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cache/evict.h"
 #include "cli/alloc.h"
 #include "cli/cli.h"
 #include "lab/lab.h"
@@ -296,17 +297,9 @@ static const char *all_policies(void)
 /* are_known -- false after an error message; belady is this command's own. */
 static bool are_known(const char *const *policies, int n)
 {
-    int n_known;
-    const sp_evict_info *known = sp_evict_policies(&n_known);
     for (int i = 0; i < n; i++) {
-        const size_t ghosts = strlen("+ghosts"), length = strlen(policies[i]);
-        const bool has = length > ghosts && strcmp(policies[i] + length - ghosts, "+ghosts") == 0;
-        bool found = strcmp(policies[i], "belady") == 0;
-        for (int k = 0; k < n_known && !found; k++)
-            found = strncmp(policies[i], known[k].name, length - has * ghosts) == 0 &&
-                    !known[k].name[length - has * ghosts];
-        if (found) continue;
-        cli_fail_with("sim: --policy \"%s\" is unknown: %s; or NAME+ghosts", policies[i], all_policies());
+        if (strcmp(policies[i], "belady") == 0 || sp_evict_check(policies[i]) == SP_OK) continue;
+        cli_fail_with("sim: --policy: %s; or belady", sp_error_detail());
         return false;
     }
     return true;

@@ -380,10 +380,12 @@ static srv_sent put(query *q, srv_upload *u, srv_fields *f, bool computes, const
     if (err == SP_E_CANCELED)
         return srv_reply_error(q->call->connection, 409, NULL, "document_deleted", sp_error_detail());
     if (err != SP_OK) return fail_at(q, err, refused_field(u));
-    const bool stays = !n->arrival->replaced;
-    if (stays) srv_work_forget(q->call->s->work, q->salt, l.v[0].id);
-    if (stays) embed(q, l.v[0].id);
-    bool good = !computes || !stays || order(q, f, *wanted, l.v[0].id);
+    bool good = true;
+    if (!n->arrival->replaced) {
+        srv_work_forget(q->call->s->work, q->salt, l.v[0].id);
+        embed(q, l.v[0].id);
+        good = !computes || order(q, f, *wanted, l.v[0].id);
+    }
     json_t *o = good ? info_json(q, &l.v[0], true) : NULL;
     sp_document_list_fini(&l);
     return good ? srv_reply_json(q->call->connection, 201, o) : refuse(q, f);
