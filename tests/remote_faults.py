@@ -336,7 +336,7 @@ def options():
     parser.add_argument("--plays", type=int, default=8, help="most plays of a request")
     parser.add_argument("--build", default="build")
     parser.add_argument("--model", help="in place of the bundled one")
-    parser.add_argument("--words", type=int, help="of a document; without it: 120, of an object store 16")
+    parser.add_argument("--words", type=int, help="of a document; without it: 120, of an object store 64")
     parser.add_argument("--memory", type=int, default=1, help="MiB for keys and values: of a few documents only")
     parser.add_argument("--recovery", type=float, default=90, help="seconds until a mended store must be used again")
     parser.add_argument("--no-times", action="store_true", help="do not judge times")
