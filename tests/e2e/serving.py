@@ -96,8 +96,12 @@ class Server:
 def busy(server, running=1, key=None, **fields):
     """A stream that runs for much longer than a block takes: sixteen long answers, canceled at its end. A server with a
     single place computes them one after the other."""
-    body = json.dumps({**LONG, "n": 16, "stream": True, **fields}).encode()
-    head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    asked = {**LONG, "n": 16, "stream": True, **fields}
+    path = "/v1/chat/completions" if "messages" in fields else "/v1/completions"
+    if "messages" in fields:
+        del asked["prompt"]
+    body = json.dumps(asked).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
     with server.socket() as c:
         c.sendall((head + (f"Authorization: Bearer {key}\r\n" if key else "") + "\r\n").encode() + body)
         server.wait_for("num_requests_running", running)

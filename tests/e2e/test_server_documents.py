@@ -6,11 +6,12 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from concurrent import futures
 
 import pytest
 
 from conftest import refuse, run, succeed
-from serving import MODEL, Server, chat
+from serving import MODEL, Server, busy, chat
 
 STORY = "The keeper of the northern lighthouse is called Anna Berg and came to the island by boat in 1931."
 OTHER = "The eastern harbour was built by the town in 1870 and has room for forty boats in the winter."
@@ -110,6 +111,21 @@ def test_copies_under_other_titles_are_deleted_too(start, tmp_path):
     gone = send(s, "DELETE", "/v1/documents/a")[1]
     assert gone["deleted"] and not gone.get("pending"), gone
     assert [missed(form) for form in forms] == ["never seen"] * 3
+
+
+def test_a_deletion_says_what_requests_still_read(start):
+    """After 10 seconds: of a document, and of a collection, at the same time."""
+    s = start("--reuse", "full", "--cpu", "ref", "--parallel", 1)
+    register(s, "a", STORY)
+    assert send(s, "POST", "/v1/collections", {"name": "c"})[0] == 201
+    assert send(s, "POST", "/v1/collections/c/documents", {"id": "b", "text": OTHER})[0] == 201
+    paths = ["/v1/documents/a", "/v1/collections/c"]
+    question = [{"role": "user", "content": "What has the harbour?"}]
+    with busy(s, messages=question, documents=[{"id": "a"}], collection={"name": "c"}):
+        with futures.ThreadPoolExecutor(2) as pool:
+            for status, o in pool.map(lambda path: send(s, "DELETE", path), paths):
+                assert status == 202 and o["deleted"] is False and o["erased"]["pending"] > 0, o
+        assert [send(s, "GET", path)[0] for path in paths] == [404, 404]
 
 
 def test_replace_and_time(server):

@@ -70,6 +70,7 @@ static inline sp_context *open_with(sp_context_opts o)
     if (!o.machine.n_threads) o.machine.n_threads = 1;
     if (!o.cache.kv_bytes) o.cache.kv_bytes = 4 << 20;
     assert_ok(sp_context_open(&o, &c));
+    c->loads.patience_us = 60000000; /* a busy machine may let a tier's thread wait longer than requests would */
     return c;
 }
 

@@ -29,7 +29,6 @@ static inline void bench_open(bench *b, sp_context_opts o)
     o.tiers.store = b->dir;
     o.tiers.load_timeout_ms = 60000; /* a loaded machine syncs slowly */
     b->c = open_with(o);
-    b->c->loads.patience_us = 60000000; /* and reads slowly */
     assert_ok(sp_documents_open(b->c, &(sp_documents_opts){.path = b->db}, &b->d));
 }
 

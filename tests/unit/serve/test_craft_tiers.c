@@ -10,13 +10,11 @@ static const char how[] = "craft:focus=0";
 
 static sp_context *open_at(const char *dir, int max_variants)
 {
-    sp_context *c = open_with((sp_context_opts){.reuse = {.policy = how, .recompute = 0.3f},
-                                                .cache = {.kv_type = "f32", .max_variants = max_variants},
-                                                .tiers.store = dir,
-                                                .queue.order = "fcfs",
-                                                .n_batch = 40});
-    c->loads.patience_us = 60000000; /* as long as a slow machine takes */
-    return c;
+    return open_with((sp_context_opts){.reuse = {.policy = how, .recompute = 0.3f},
+                                       .cache = {.kv_type = "f32", .max_variants = max_variants},
+                                       .tiers.store = dir,
+                                       .queue.order = "fcfs",
+                                       .n_batch = 40});
 }
 
 static void let_go(sp_context *c, sp_request *r)
@@ -105,7 +103,6 @@ static void a_patch_leaves_with_its_base(void **state)
                                                     .cache.kv_type = types[k],
                                                     .tiers.host_bytes = 64 << 20,
                                                     .n_batch = 40});
-        c->loads.patience_us = 60000000;
         sp_request_destroy(ask(c, "012", "Where?", 2));
         sp_request_destroy(ask(c, "210", "Where?", 2));
         sp_request *patched = ask(c, "210", "Where?", 6);
@@ -164,7 +161,6 @@ static int n_missed(const policy *how_, const char *dir)
                                     .tiers.store = dir,
                                     .queue.order = "fcfs",
                                     .n_batch = 40});
-    c->loads.patience_us = 60000000;
     bool seen[10] = {false};
     int n = 0;
     for (size_t i = 0; i < SP_COUNT(many); i++) {

@@ -105,7 +105,6 @@ static sp_context *open_store(const char *dir)
                                                 .queue.order = "fcfs",
                                                 .reuse.policy = "full",
                                                 .n_batch = 40});
-    c->loads.patience_us = 60000000;
     c->loads.token_us = 1e9;
     return c;
 }

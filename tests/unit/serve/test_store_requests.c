@@ -12,13 +12,10 @@
 #include "support/stored.h"
 #include "support/tiers.h"
 
-/* open_store -- requests wait for loads as long as a slow machine takes. */
 static sp_context *open_store(const char *dir)
 {
-    sp_context *c = open_with((sp_context_opts){
+    return open_with((sp_context_opts){
         .tiers.store = dir, .queue.order = "fcfs", .reuse.policy = "full", .n_batch = 40});
-    c->loads.patience_us = 60000000;
-    return c;
 }
 
 /* fill_store -- plain copies of these chunks, as requests leave them. */
@@ -274,7 +271,6 @@ static void what_has_no_room_is_computed(void **state)
     close_clean(c);
     c = open_with((sp_context_opts){
         .tiers.store = dir, .reuse.policy = "full", .cache.kv_bytes = 20 * block});
-    c->loads.patience_us = 60000000;
     const sp_reuse_opts alone_opts = {.policy = "off"};
     sp_request_opts o = {.reuse = &alone_opts,
                          .sampling = sp_sampling_default(),

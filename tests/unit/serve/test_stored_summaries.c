@@ -14,13 +14,11 @@ static const char sparse[] = "sparse:112,depth=0",
 
 static sp_context *open_decoding(const char *dir, const char *decode)
 {
-    sp_context *c = open_with((sp_context_opts){.tiers.store = dir,
-                                                .decode.how = decode,
-                                                .queue.order = "fcfs",
-                                                .cache.kv_bytes = 16 << 20,
-                                                .n_batch = 40});
-    c->loads.patience_us = 60000000;
-    return c;
+    return open_with((sp_context_opts){.tiers.store = dir,
+                                       .decode.how = decode,
+                                       .queue.order = "fcfs",
+                                       .cache.kv_bytes = 16 << 20,
+                                       .n_batch = 40});
 }
 
 /* answer -- about chunks that are long enough to choose from; *n_summarized: blocks. */

@@ -27,13 +27,11 @@ static int n_missed(const sp_request *r, const char *why)
 
 static sp_context *open_store(const char *dir, const char *name, int timeout_ms)
 {
-    sp_context *c = open_with((sp_context_opts){.tiers.store = dir,
-                                                .queue.order = "fcfs",
-                                                .tiers.load_timeout_ms = timeout_ms,
-                                                .reuse.policy = name,
-                                                .n_batch = 40});
-    c->loads.patience_us = 60000000; /* so that it is the time-out that ends the wait */
-    return c;
+    return open_with((sp_context_opts){.tiers.store = dir,
+                                       .queue.order = "fcfs",
+                                       .tiers.load_timeout_ms = timeout_ms,
+                                       .reuse.policy = name,
+                                       .n_batch = 40});
 }
 
 static int64_t n_free(const sp_context *c)
