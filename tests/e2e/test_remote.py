@@ -57,8 +57,8 @@ def wait_until_known(server, n):
 
 def load_by_another(start, n_copies, *requests):
     """A new replica that knows n_copies, and what it answers to requests, each some documents' names. Where a load is
-    slower than computing, as on a busy machine, a copy is "late": then another replica is asked, three in all."""
-    for _ in range(3):
+    slower than computing, as on a busy machine, a copy is "late": then another replica is asked, up to eight."""
+    for _ in range(8):
         late = start()
         wait_until_known(late, n_copies)
         answers = [ask(late, *names) for names in requests]
