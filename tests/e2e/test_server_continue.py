@@ -49,6 +49,17 @@ def test_the_answer_is_that_of_the_text(server):
     assert n == chat["usage"]["prompt_tokens"] == claude["usage"]["input_tokens"] + claude["usage"]["cache_read_input_tokens"]
 
 
+def test_documents_come_before_the_question(server):
+    """Not before the answer that follows it."""
+    system, text = {"role": "system", "content": "Be brief."}, "The keeper of the lighthouse is Anna Berg."
+    given = asked(server, messages=[system, *MESSAGES], documents=[text], logprobs=True)
+    pasted = {"role": "user", "content": f"{text}\n\nQuestion: {MESSAGES[0]['content']}"}
+    alike = asked(server, messages=[system, pasted, MESSAGES[1]], logprobs=True)
+    assert given["usage"]["prompt_tokens"] == alike["usage"]["prompt_tokens"]
+    tokens = [[(t["token"], t["logprob"]) for t in a["choices"][0]["logprobs"]["content"]] for a in (given, alike)]
+    assert tokens[0] == [(t, pytest.approx(p, abs=0.05)) for t, p in tokens[1]]
+
+
 @pytest.mark.parametrize("more", [{}, {"continue_final_message": False, "add_generation_prompt": True}])
 def test_an_echo_is_the_text_that_the_answer_continues(server, more):
     """vLLM: also where the answer is another turn."""
