@@ -14,7 +14,7 @@ BEGIN {
     floors("retrieve/index:2 retrieve/graph:2 retrieve/shelf:3", room_of)
     floors("serve/prompt:0 serve/queue:0 serve/tiers:0 serve/embed:0 serve/search:0 serve/guard:1 serve/request:2", room_of)
     floors("serve/check:3 serve/documents:3", room_of)
-    floors("server/http:0 server/page:1 server/body:1 server/api:2 server/dialects:3", room_of)
+    floors("server/http:0 server/page:1 server/body:1 server/documents:2 server/api:3 server/dialects:4", room_of)
     for (room in room_of) { split(room, path, "/"); has_rooms[path[1]] = 1 }
     allowed["cmd", "doctor/doctor.h"] = 1
     allowed["cmd", "lab/lab.h"] = 1

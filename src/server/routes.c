@@ -4,17 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/collections.h"
-#include "server/api/documents.h"
 #include "server/api/embeddings.h"
 #include "server/api/explain.h"
 #include "server/api/handlers.h"
-#include "server/api/idle.h"
 #include "server/api/rank.h"
 #include "server/api/trees.h"
 #include "server/dialects/anthropic.h"
 #include "server/dialects/llama.h"
 #include "server/dialects/ollama.h"
+#include "server/documents/collections.h"
+#include "server/documents/documents.h"
+#include "server/documents/idle.h"
 #include "server/http/memory.h"
 #include "server/http/reply.h"
 #include "server/page/page.h"

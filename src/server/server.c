@@ -12,15 +12,15 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "server/api/collections.h"
-#include "server/api/idle.h"
-#include "server/api/documents.h"
 #include "server/api/explain.h"
 #include "server/api/room.h"
-#include "server/routes.h"
 #include "server/api/trees.h"
+#include "server/documents/collections.h"
+#include "server/documents/documents.h"
+#include "server/documents/idle.h"
 #include "server/http/exchange.h"
 #include "server/http/memory.h"
+#include "server/routes.h"
 
 enum { CLOSE_S = 10 }; /* how long closing may take before the process ends without it */
 

@@ -1,7 +1,7 @@
 /* server.h -- `spolia serve`: the OpenAI-compatible HTTP server, a client of the public library.
  *
- * http/ is the transport, body/ reads what a body asks for, api/ does it and writes answers, dialects/ are the forms
- * of other APIs. Each includes those before it, never the reverse.
+ * http/ is the transport, body/ reads what a body asks for, documents/ keeps what answers are made from, api/ answers,
+ * dialects/ are the forms of other APIs. Each includes those before it, never the reverse.
  *
  *   http/exchange.c          connections, requests, deadlines, hang-ups
  *   http/gate.c              checks before a body is read: host, origin, path, key, type
@@ -21,6 +21,15 @@
  *   body/constrain.c         response_format and similar fields -> a grammar
  *   body/upload.c            the body that registers a document
  *
+ *   documents/documents.c    /v1/documents; given.c: documents that a chat gives or names
+ *   documents/collections.c  what requests are answered from: indices of files, and collections of keys
+ *   documents/collection_calls.c   /v1/collections; collection_files.c: the files of an index
+ *   documents/search.c       /v1/search; copies.c: what is cached, as a tree
+ *   documents/work.c         documents computed ahead, on a thread of their own; watch.c: their progress as events
+ *   documents/idle.c         vectors and copies of collections, while nobody asks
+ *   documents/ahead.c        whether an answer begins before the search for its passages has ended
+ *   documents/side.c         work that gives way to answers
+ *
  *   api/generate.c           completions: task, prompt, job, reply
  *   api/room.c               texts that cannot fit, by their bytes
  *   api/messages.c           messages and documents -> a prompt
@@ -35,13 +44,7 @@
  *   api/citations.c          which documents each sentence of an answer looks at
  *   api/embeddings.c         vectors of texts, for OpenAI's and Ollama's clients
  *   api/rerank.c             /v1/rerank, /v1/score; rank.c: how well documents answer
- *   api/side.c               work that gives way to answers
- *   api/documents.c          /v1/documents, and documents that a chat names
- *   api/collections.c        what requests are answered from: indices of files, and collections of keys
- *   api/collection_calls.c   /v1/collections
  *   api/retrieval.c          a chat that is answered from a collection; filter.c: from some of its documents
- *   api/idle.c               vectors and copies of collections, while nobody asks
- *   api/work.c               documents computed ahead, on a thread of their own; watch.c: their progress as events
  *   api/trees.c              dependency trees, given or from a graph
  *   api/explain.c            the accounts of the last requests
  *

@@ -40,6 +40,7 @@ def test_rooms(tmp_path):
     kept = [("src/server/api/a.c", "server/body/fields.h"), ("src/server/routes.c", "server/dialects/llama.h"),
             ("src/store/disk/a.c", "store/table.h"), ("src/serve/context.c", "serve/queue/order.h")]
     wrong = [("src/server/body/b.c", "server/api/answer.h"), ("src/server/api/b.c", "server/routes.h"),
+             ("src/server/documents/b.c", "server/api/answer.h"),
              ("src/store/disk/b.c", "store/host/tier.h"), ("src/serve/queue/b.c", "serve/context.h"),
              ("src/serve/guard/b.c", "serve/request/request.h"), ("src/retrieve/text/b.c", "retrieve/documents/documents.h")]
     code, found = layers(tmp_path, kept + wrong)

@@ -235,13 +235,3 @@ json_t *srv_answer(const srv_job *j)
     json_object_set_new(o, "spolia", srv_answer_account(j));
     return o;
 }
-
-json_t *srv_tags_json(const char *lines)
-{
-    json_t *list = json_array();
-    for (const char *end; *lines; lines = end + 1) {
-        end = strchr(lines, '\n');
-        json_array_append_new(list, json_stringn(lines, (size_t)(end - lines)));
-    }
-    return list;
-}

@@ -22,7 +22,5 @@ const char *srv_answer_finish(sp_finish f);
 json_t *srv_answer_call(const srv_job *j, int choice, size_t k, const json_t *call, bool streamed);
 /* srv_answer_failure -- the first choice that ended in an error; NULL: none. */
 const sp_result *srv_answer_failure(const srv_job *j);
-/* srv_tags_json -- a list of lines, each with a newline, as a list of texts. */
-json_t *srv_tags_json(const char *lines);
 
 #endif

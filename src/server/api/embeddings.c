@@ -6,8 +6,8 @@
 
 #include "cli/text.h"
 #include "server/api/dialect.h"
-#include "server/api/side.h"
 #include "server/body/fields.h"
+#include "server/documents/side.h"
 #include "server/http/reply.h"
 
 enum { MOST_INPUTS = 2048 };

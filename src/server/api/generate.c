@@ -5,26 +5,16 @@
 
 #include "server/api/answer.h"
 #include "server/api/dialect.h"
-#include "server/api/documents.h"
+#include "server/api/handlers.h"
 #include "server/api/logprobs.h"
 #include "server/api/rank.h"
 #include "server/api/retain.h"
 #include "server/api/retrieval.h"
 #include "server/api/room.h"
-#include "server/api/handlers.h"
 #include "server/api/stream.h"
 #include "server/http/memory.h"
 
 #define STREAM_BYTES 4096 /* most bytes that one turn of the event loop sends */
-
-bool srv_salt_of(const srv_call *call, char **out)
-{
-    const char *tenant = call->salt ? call->salt : "";
-    *out = NULL;
-    if (call->cache_salt) return asprintf(out, "%s/%s", tenant, call->cache_salt) >= 0;
-    if (call->salt) *out = strdup(call->salt);
-    return *out || !call->salt;
-}
 
 sp_err srv_prompt_create(const srv_call *call, sp_prompt **out)
 {

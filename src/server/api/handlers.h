@@ -11,11 +11,9 @@ srv_verdict srv_enter(srv_call *call);
 srv_sent srv_chat(srv_call *call); /* generate.c */
 srv_sent srv_completion(srv_call *call);
 srv_sent srv_response(srv_call *call);
-srv_sent srv_copies(srv_call *call); /* copies.c */
 srv_sent srv_requests(srv_call *call); /* jobs.c */
 srv_sent srv_props(srv_call *call); /* props.c */
 srv_sent srv_slots(srv_call *call);
-srv_sent srv_search(srv_call *call); /* search.c */
 srv_sent srv_tokenize(srv_call *call); /* tokens.c */
 srv_sent srv_detokenize(srv_call *call);
 srv_sent srv_apply_template(srv_call *call);

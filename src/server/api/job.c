@@ -7,7 +7,6 @@
 
 #include "server/api/answer.h"
 #include "server/api/dialect.h"
-#include "server/api/documents.h"
 #include "server/api/explain.h"
 #include "server/api/jobs.h"
 #include "server/http/exchange.h"

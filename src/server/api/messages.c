@@ -6,10 +6,9 @@
 #include <time.h>
 
 #include "cli/cli.h"
-#include "server/body/chat.h"
 #include "server/api/retrieval.h"
-#include "server/api/documents.h"
 #include "server/api/trees.h"
+#include "server/body/chat.h"
 
 static const char *first_string(const json_t *o, const char *a, const char *b, const char *c)
 {

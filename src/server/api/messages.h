@@ -11,24 +11,7 @@
 
 #include "server/body/fields.h"
 #include "server/body/tools.h"
-#include "server/http/call.h"
-
-#define SRV_MAX_DOCUMENTS 4096
-
-typedef struct srv_document {
-    const char *id, *title,
-        *text;          /* into the body, or into `owned`; text NULL: a registered one, by id */
-    const json_t *tree; /* a dependency tree instead of a text (trees.h) */
-    int segment;        /* of the prompt; -1: none */
-    int n_segments;     /* of a tree; else 0, for one */
-} srv_document;
-
-typedef struct srv_documents {
-    srv_document *v;
-    size_t n;
-    sp_hits *owned; /* texts of registered documents */
-    size_t n_owned;
-} srv_documents; /* srv_documents_fini */
+#include "server/documents/given.h"
 
 /* The messages of a body, in one form (chat.h). */
 typedef struct srv_conversation {
@@ -40,9 +23,6 @@ typedef struct srv_conversation {
     bool continues;   /* the answer continues the last message */
 } srv_conversation;
 
-/* srv_salt_of -- the salt of the caller's tenant, with its cache_salt; *out NULL: none. False: out of
- * memory. Owns: free. */
-bool srv_salt_of(const srv_call *call, char **out);
 /* srv_prompt_create -- an empty prompt of the caller's tenant. */
 sp_err srv_prompt_create(const srv_call *call, sp_prompt **out);
 

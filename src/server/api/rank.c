@@ -14,7 +14,7 @@
 
 #include "cli/cli.h"
 #include "server/api/messages.h"
-#include "server/api/side.h"
+#include "server/documents/side.h"
 #include "server/http/reply.h"
 
 #define ASK_FOR_QUESTION "Write a question that the document answers."

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/idle.h"
+#include "server/documents/idle.h"
 
 enum { PASSAGES = 5 /* default of a request */ };
 

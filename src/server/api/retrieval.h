@@ -11,9 +11,9 @@
 #ifndef SP_SERVER_API_RETRIEVAL_H
 #define SP_SERVER_API_RETRIEVAL_H
 
-#include "server/api/collections.h"
-#include "server/body/filter.h"
 #include "server/api/messages.h"
+#include "server/body/filter.h"
+#include "server/documents/collections.h"
 
 enum { SRV_MAX_PASSAGES = 1000 };
 

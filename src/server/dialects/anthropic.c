@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "server/api/answer.h"
-#include "server/api/documents.h"
 #include "server/api/stream.h"
 #include "server/http/reply.h"
 

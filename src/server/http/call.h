@@ -18,7 +18,7 @@
 
 typedef struct srv_exchanges srv_exchanges; /* exchange.c */
 typedef struct srv_call srv_call;
-typedef struct srv_collections srv_collections; /* api/collections.h */
+typedef struct srv_collections srv_collections; /* documents/collections.h */
 typedef enum MHD_Result srv_sent; /* of a reply; MHD_NO closes the connection */
 typedef srv_sent srv_handler(srv_call *call);
 /* srv_error_form -- an error as clients of an API read it; code may be NULL. */
@@ -50,8 +50,8 @@ typedef struct srv_server {
     srv_error_form *(*error_form_of)(const char *path); /* which returns NULL for OpenAI's form */
     sp_documents *documents;
     srv_collections *collections;
-    struct srv_work *work;       /* api/work.h */
-    struct srv_idle *idle;       /* api/idle.h */
+    struct srv_work *work;       /* documents/work.h */
+    struct srv_idle *idle;       /* documents/idle.h */
     struct srv_explain *explain; /* api/explain.h */
     struct {
         struct srv_job *newest; /* of those under way; under the lock (api/jobs.h) */
@@ -67,7 +67,7 @@ typedef struct srv_server {
         atomic_int n_prefilling; /* of these, those whose prompt is not computed yet */
         atomic_bool draining;    /* no new requests */
     } counts;
-    _Atomic int64_t side_until_us; /* side work rests until then (api/side.h) */
+    _Atomic int64_t side_until_us; /* side work rests until then (documents/side.h) */
     long long started;      /* seconds since 1970 */
     uint64_t run;           /* in ids of answers, which differ from those of other servers and of an earlier start */
     atomic_ullong next_id;
@@ -100,7 +100,7 @@ struct srv_call {
         cache_salt; /* of the body: a part of the tenant's cache that others do not share; or NULL */
     json_t *graph;  /* of the body, true: paths of the graph are added; or NULL */
     sp_documents_reading reading; /* of texts for its prompts */
-    struct srv_retrieval *retrieval; /* from a collection (api/collections.h); NULL: none is asked for */
+    struct srv_retrieval *retrieval; /* from a collection (documents/collections.h); NULL: none is asked for */
     sp_tree_mode trees;   /* positions of trees */
     sp_chunk_find find;         /* chunks in messages */
     json_t *asked;        /* a response: the body as it came; borrowed */
@@ -109,6 +109,10 @@ struct srv_call {
     srv_place *place;     /* in the queue */
     srv_left *left;       /* of the tenant's limits, for the reply's headers */
 };
+
+/* srv_salt_of -- the salt of the caller's tenant, with its cache_salt; *out NULL: none. False: out of memory.
+ * Owns: free. */
+bool srv_salt_of(const srv_call *call, char **out);
 
 int64_t srv_now_us(void); /* monotonic */
 

@@ -64,7 +64,7 @@ typedef struct srv_gauges {
     int n_guards;
     struct {
         int64_t n_planned, n_done, n_computed, n_given_up, busy_us;
-    } idle; /* of srv_idle_report (api/idle.h) */
+    } idle; /* of srv_idle_report (documents/idle.h) */
 } srv_gauges;
 
 /* srv_metrics_text -- NULL: out of memory. Owns: free. */

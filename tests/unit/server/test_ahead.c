@@ -1,11 +1,11 @@
 /* Whether beginning an answer during its search is expected to gain time, and what each stage reports. */
-#include "server/api/ahead.h"
+#include "server/documents/ahead.h"
 
 #include <stdatomic.h>
 
 #include "base/clock.h"
-#include "server/api/idle.h"
 #include "server/api/retrieval.h"
+#include "server/documents/idle.h"
 #include "support/check.h"
 
 #define MS 1000

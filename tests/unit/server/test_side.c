@@ -3,7 +3,7 @@
 #include <microhttpd.h>
 #include <stdarg.h>
 
-#include "server/api/side.h"
+#include "server/documents/side.h"
 #include "server/http/exchange.h"
 #include "support/check.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "server/api/work.h"
+#include "server/documents/work.h"
 #include "support/check.h"
 
 /* The document that is computed now; under the lock. */

@@ -1,4 +1,4 @@
-#include "server/api/ahead.h"
+#include "server/documents/ahead.h"
 
 enum {
     LEAST = 3,        /* searches that a guess is made from */

@@ -1,11 +1,10 @@
-#include "server/api/idle.h"
+#include "server/documents/idle.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "cli/cli.h"
-#include "server/api/messages.h"
 
 enum {
     MOST_PLACES = 256, /* collections of keys; the least recently used one is dropped */

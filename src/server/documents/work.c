@@ -1,4 +1,4 @@
-#include "server/api/work.h"
+#include "server/documents/work.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -2,11 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/collections.h"
-#include "server/api/documents.h"
-#include "server/api/idle.h"
-#include "server/api/messages.h"
 #include "server/body/fields.h"
+#include "server/documents/collections.h"
+#include "server/documents/documents.h"
+#include "server/documents/idle.h"
 #include "server/http/reply.h"
 
 #define PREFIX    "/v1/collections/"

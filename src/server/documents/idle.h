@@ -6,10 +6,10 @@
  *           after a request interrupted it
  *
  * A request stops it at the next layer. */
-#ifndef SP_SERVER_API_IDLE_H
-#define SP_SERVER_API_IDLE_H
+#ifndef SP_SERVER_DOCUMENTS_IDLE_H
+#define SP_SERVER_DOCUMENTS_IDLE_H
 
-#include "server/api/collections.h"
+#include "server/documents/collections.h"
 
 typedef struct srv_idle srv_idle;
 

@@ -1,11 +1,11 @@
 /* collections.h -- named sets of documents that requests are answered from: those of `serve --collection NAME=PATH`,
  * which all keys may read and none may change, and those created over HTTP, which belong to the key that created
  * them. */
-#ifndef SP_SERVER_API_COLLECTIONS_H
-#define SP_SERVER_API_COLLECTIONS_H
+#ifndef SP_SERVER_DOCUMENTS_COLLECTIONS_H
+#define SP_SERVER_DOCUMENTS_COLLECTIONS_H
 
-#include "server/api/ahead.h"
 #include "server/body/fields.h"
+#include "server/documents/ahead.h"
 #include "server/http/call.h"
 
 enum { SRV_MAX_NAME = 64, SRV_MAX_CREATED = 1000 /* of a key */ };

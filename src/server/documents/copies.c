@@ -3,8 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "server/api/handlers.h"
-#include "server/api/messages.h"
+#include "server/documents/documents.h"
 #include "server/http/reply.h"
 #include "spolia_copies.h"
 

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/answer.h"
-#include "server/api/collections.h"
+#include "server/documents/collections.h"
+#include "server/documents/documents.h"
 #include "server/http/reply.h"
 
 enum { LISTED = 100, MOST_LISTED = 1000 };

@@ -3,8 +3,8 @@
  *
  *   queued ---> running ---> done, failed, canceled          the newest items are remembered
  */
-#ifndef SP_SERVER_API_WORK_H
-#define SP_SERVER_API_WORK_H
+#ifndef SP_SERVER_DOCUMENTS_WORK_H
+#define SP_SERVER_DOCUMENTS_WORK_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -8,22 +8,22 @@
  *   DELETE /v1/documents/ID                   erases it from all tiers
  *   POST   /v1/documents/ID/precompute        {"system", "fuse", "bare"}; then GET, or GET ?stream=true; DELETE
  */
-#ifndef SP_SERVER_API_DOCUMENTS_H
-#define SP_SERVER_API_DOCUMENTS_H
+#ifndef SP_SERVER_DOCUMENTS_DOCUMENTS_H
+#define SP_SERVER_DOCUMENTS_DOCUMENTS_H
 
-#include "server/api/messages.h"
 #include "server/http/call.h"
 
 /* srv_documents_open -- the object, its file and its thread. False after an error message. */
 bool srv_documents_open(srv_server *s);
 void srv_documents_close(srv_server *s);
 
-/* Handlers. srv_document: every path below /v1/documents/. */
+/* Handlers. srv_documents_one: every path below /v1/documents/. */
 srv_sent srv_documents_all(srv_call *call);
 srv_sent srv_documents_one(srv_call *call);
+srv_sent srv_search(srv_call *call); /* /v1/search (search.c) */
+srv_sent srv_copies(srv_call *call); /* /v1/copies (copies.c) */
 
-/* srv_documents_expand -- a document that names a registered one becomes its chunks. Errors are in *f. */
-bool srv_documents_expand(const srv_call *call, srv_fields *f, srv_documents *d);
-void srv_documents_fini(srv_documents *d);
+/* srv_tags_json -- a list of lines, each with a newline, as a list of texts. */
+json_t *srv_tags_json(const char *lines);
 
 #endif

@@ -9,8 +9,8 @@
  *
  *     begin(i) = p(i) rest(i) share + (1 - p(i)) (most(i + 1) - layer - (rest(i) - rest(i + 1)) (1 - share))
  *     most(i)  = the larger of begin(i) and most(i + 1), which is to wait */
-#ifndef SP_SERVER_API_AHEAD_H
-#define SP_SERVER_API_AHEAD_H
+#ifndef SP_SERVER_DOCUMENTS_AHEAD_H
+#define SP_SERVER_DOCUMENTS_AHEAD_H
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "server/api/collections.h"
+#include "server/documents/collections.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -8,7 +8,6 @@
 
 #include "cli/cache_dir.h"
 #include "cli/cli.h"
-#include "server/api/messages.h"
 #include "server/http/memory.h"
 
 struct srv_collections {

@@ -2,10 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/collections.h"
-#include "server/api/handlers.h"
-#include "server/api/messages.h"
 #include "server/body/filter.h"
+#include "server/documents/collections.h"
+#include "server/documents/documents.h"
 #include "server/http/reply.h"
 
 #define MOST_FOUND 1000

@@ -1,4 +1,4 @@
-#include "server/api/side.h"
+#include "server/documents/side.h"
 
 #include <stdlib.h>
 #include <time.h>

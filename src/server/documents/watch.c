@@ -1,13 +1,13 @@
-#include "server/api/watch.h"
+#include "server/documents/watch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "server/api/handlers.h"
-#include "server/api/work.h"
+#include "server/documents/work.h"
 #include "server/http/exchange.h"
+#include "server/http/reply.h"
 
 #define POLL_MS     100
 #define PING_POLLS  50 /* of POLL_MS without a change */

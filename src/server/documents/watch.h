@@ -1,7 +1,7 @@
 /* watch.h -- progress of computing a document ahead, as server-sent events: one for each change, the last
  * when it is over, then "data: [DONE]". */
-#ifndef SP_SERVER_API_WATCH_H
-#define SP_SERVER_API_WATCH_H
+#ifndef SP_SERVER_DOCUMENTS_WATCH_H
+#define SP_SERVER_DOCUMENTS_WATCH_H
 
 #include "server/http/call.h"
 

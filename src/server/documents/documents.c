@@ -1,17 +1,16 @@
-#include "server/api/documents.h"
+#include "server/documents/documents.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
-#include "server/api/answer.h"
-#include "server/api/idle.h"
-#include "server/api/handlers.h"
-#include "server/api/side.h"
 #include "server/body/upload.h"
-#include "server/api/watch.h"
-#include "server/api/work.h"
+#include "server/documents/idle.h"
+#include "server/documents/side.h"
+#include "server/documents/watch.h"
+#include "server/documents/work.h"
+#include "server/http/reply.h"
 
 #define DELETE_US   10000000 /* how long a deletion waits for requests */
 #define MOST_LISTED 1000
@@ -131,6 +130,16 @@ static json_t *progress_json(const srv_progress *p)
                      (json_int_t)p->done, "total", (json_int_t)p->total, "computed",
                      (json_int_t)p->sum.n_computed, "known", (json_int_t)p->sum.n_known, "error",
                      *p->why ? p->why : NULL);
+}
+
+json_t *srv_tags_json(const char *lines)
+{
+    json_t *list = json_array();
+    for (const char *end; *lines; lines = end + 1) {
+        end = strchr(lines, '\n');
+        json_array_append_new(list, json_stringn(lines, (size_t)(end - lines)));
+    }
+    return list;
 }
 
 static json_t *info_json(const query *q, const sp_document_info *i, bool whole)
@@ -524,89 +533,4 @@ srv_sent srv_documents_all(srv_call *call)
     srv_sent sent = open_query(&q, call) ? list(&q) : fail_memory(&q);
     close_query(&q);
     return sent;
-}
-
-/* -- documents of a chat ----------------------------------------------------------------------- */
-
-void srv_documents_fini(srv_documents *d)
-{
-    for (size_t i = 0; i < d->n_owned; i++) sp_hits_fini(&d->owned[i]);
-    free(d->owned);
-    free(d->v);
-    *d = (srv_documents){0};
-}
-
-/* take_chunks -- of one registered document, into `to`. */
-static bool take_chunks(srv_documents *to, const srv_document *from, const sp_hits *chunks)
-{
-    srv_document *more = realloc(to->v, (to->n + (size_t)chunks->n) * sizeof *more);
-    if (!more) return false;
-    to->v = more;
-    for (int i = 0; i < chunks->n; i++)
-        to->v[to->n++] = (srv_document){.id = from->id,
-                                        .title = *chunks->v[i].title ? chunks->v[i].title : NULL,
-                                        .text = chunks->v[i].text,
-                                        .segment = -1};
-    return true;
-}
-
-static bool take_given(srv_documents *to, const srv_document *from)
-{
-    srv_document *more = realloc(to->v, (to->n + 1) * sizeof *more);
-    if (!more) return false;
-    to->v = more;
-    to->v[to->n++] = *from;
-    return true;
-}
-
-/* expand -- one document. */
-static bool expand(const query *q, srv_fields *f, srv_documents *to, const srv_document *from,
-                   size_t i)
-{
-    char name[40];
-    snprintf(name, sizeof name, "documents[%zu].id", i);
-    if (from->text || from->tree) {
-        if (take_given(to, from)) return true;
-        srv_fields_refuse(f, name, "out of memory");
-        return false;
-    }
-    sp_hits *owned = realloc(to->owned, (to->n_owned + 1) * sizeof *owned);
-    if (owned) to->owned = owned;
-    sp_err err =
-        owned ? sp_documents_chunks(q->d, q->salt, from->id, &owned[to->n_owned]) : SP_E_NOMEM;
-    if (err != SP_OK) {
-        srv_fields_fail(f, name, name, err == SP_E_FORMAT ? SP_E_IO : err);
-        return false;
-    }
-    to->n_owned++;
-    const bool taken = take_chunks(to, from, &owned[to->n_owned - 1]);
-    if (taken && to->n <= SRV_MAX_DOCUMENTS) return true;
-    if (taken)
-        srv_fields_refuse(f, name, "%s: more than %d chunks", name, SRV_MAX_DOCUMENTS);
-    else
-        srv_fields_refuse(f, name, "out of memory");
-    return false;
-}
-
-static bool names_registered(const srv_documents *d)
-{
-    for (size_t i = 0; i < d->n; i++)
-        if (!d->v[i].text && !d->v[i].tree) return true;
-    return false;
-}
-
-bool srv_documents_expand(const srv_call *call, srv_fields *f, srv_documents *d)
-{
-    srv_documents all = {0};
-    query q = {.d = call->s->documents};
-    if (!names_registered(d)) return true;
-    if (!srv_salt_of(call, &q.salt)) {
-        srv_fields_refuse(f, "documents", "out of memory");
-        return false;
-    }
-    for (size_t i = 0; i < d->n && !f->failed; i++) expand(&q, f, &all, &d->v[i], i);
-    free(q.salt);
-    srv_documents_fini(d);
-    *d = all;
-    return !f->failed;
 }

@@ -2,8 +2,8 @@
  * layer for ten times as long as the layer took, so that a long list does not slow answers by more than a tenth. All
  * such calls share that tenth. A question that a chat waits for is computed without rests, and so is the rest of the
  * step that it waits for. */
-#ifndef SP_SERVER_API_SIDE_H
-#define SP_SERVER_API_SIDE_H
+#ifndef SP_SERVER_DOCUMENTS_SIDE_H
+#define SP_SERVER_DOCUMENTS_SIDE_H
 
 #include "server/http/call.h"
 
