@@ -25,10 +25,11 @@ def chunks(answer):
 
 def decision(answer):
     """What the answer depends on besides its prompt, if copies are plain or fused: fused ones, and under `fusion`
-    whether the first chunk is known to be exact, for then none of its tokens are recomputed."""
+    whether the first chunk is known to be exact, for then none of its tokens are recomputed. After a system text whose
+    copy comes too late it is not."""
     known, before = [], ""
     for s in answer["spolia"]["segments"]:
-        first, before = before == "system", s["kind"]
+        first, before = before == "system", s["missed"] if s["missed"] == "late" else s["kind"]
         exact = answer["spolia"]["policy"] == "fusion" and first and s["copy"] in ("", "path")
         known.append((s["copy"], s["origin"]) if s["copy"] == "fused" else exact)
     return known
