@@ -2,6 +2,7 @@
 #ifndef SPOLIA_BASE_H
 #define SPOLIA_BASE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #ifdef __cplusplus
@@ -43,11 +44,16 @@ SP_API const char *sp_error_detail(void);
 /* -- JSON without memory --------------------------------------------------------------------- */
 
 /* jansson, which the library reads JSON with, ignores some failed allocations: a text loses its end, an object a
- * member; others it calls syntax errors. Where they are noted, the library refuses such JSON with SP_E_NOMEM.
+ * member; others it calls syntax errors. When it reads a text, it may go on beyond the end of its memory, or end the
+ * process. Where failed allocations are noted, the library refuses such JSON with SP_E_NOMEM, and its reading is safe.
  *
  * sp_json_watch -- jansson allocates with `allocate` from now on, everywhere in the process, and frees with free. Call
  * it before any thread uses jansson. */
 SP_API void sp_json_watch(void *(*allocate)(size_t n));
+/* sp_json_whole -- runs read(user), which calls json_loadb or the like, and nothing else that must come to its end.
+ * false: an allocation of jansson's failed; read was left there by longjmp, and what jansson had allocated in it is
+ * freed. Without sp_json_watch always true. */
+SP_API bool sp_json_whole(void (*read)(void *user), void *user);
 /* sp_json_lost -- notes a failed allocation of jansson's on this thread: for programs that give it an allocator
  * themselves (json_set_alloc_funcs). */
 SP_API void sp_json_lost(void);

@@ -48,11 +48,32 @@ void cli_print_json(json_t *value, size_t flags)
     json_decref(value);
 }
 
+typedef struct source {
+    const char *text;
+    size_t n, flags;
+    json_error_t *why;
+    json_t *out;
+} source;
+
+static void read_all(void *user)
+{
+    source *from = user;
+    from->out = json_loadb(from->text, from->n, from->flags, from->why);
+}
+
+json_t *cli_load_json(const char *text, size_t n, size_t flags, json_error_t *why)
+{
+    source from = {.text = text, .n = n, .flags = flags, .why = why};
+    if (sp_json_whole(read_all, &from)) return from.out;
+    if (why) snprintf(why->text, sizeof why->text, CLI_NO_MEMORY);
+    return NULL;
+}
+
 json_t *cli_read_json(const char *where, const char *text, size_t flags)
 {
     const unsigned before = n_failed;
     json_error_t why;
-    json_t *value = json_loads(text, flags, &why);
+    json_t *value = cli_load_json(text, strlen(text), flags, &why);
     if (value && n_failed == before) return value;
     json_decref(value);
     if (n_failed != before)

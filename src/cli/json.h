@@ -19,6 +19,9 @@ char *cli_json_text(const json_t *value, size_t flags, const char **why);
  * no memory for: then, and for NULL, an error is said instead, and the program ends with 1. */
 void cli_print_json(json_t *value, size_t flags);
 
+/* cli_load_json -- json_loadb, which is left when memory runs out (sp_json_whole); *why may be NULL. */
+json_t *cli_load_json(const char *text, size_t n, size_t flags, json_error_t *why);
+
 /* cli_read_json -- a text as JSON. NULL after an error message that begins with `where`, and names the line of a text
  * that has several. Owns: json_decref. */
 json_t *cli_read_json(const char *where, const char *text, size_t flags);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "server/api/stream.h"
 #include "server/http/memory.h"
 #include "server/http/reply.h"
@@ -71,7 +72,7 @@ const char *srv_job_key(const srv_job *j)
 json_t *srv_arguments_json(const json_t *call)
 {
     const char *text = json_string_value(json_object_get(call, "arguments"));
-    json_t *o = text ? json_loads(text, 0, NULL) : NULL;
+    json_t *o = text ? cli_load_json(text, strlen(text), 0, NULL) : NULL;
     if (json_is_object(o)) return o;
     json_decref(o);
     return json_object();

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cli/json.h"
 #include "cli/text.h"
 #include "server/body/fields.h"
 #include "server/api/logprobs.h"
@@ -146,7 +147,7 @@ static json_t *apply(const srv_call *call, srv_fields *f)
         json_decref(request);
     }
     srv_conversation_close(&c);
-    json_t *whole = json ? json_loads(json, 0, NULL) : NULL;
+    json_t *whole = json ? cli_load_json(json, strlen(json), 0, NULL) : NULL;
     text = json_incref(json_object_get(whole, "text"));
     json_decref(whole);
     sp_buffer_free(json);

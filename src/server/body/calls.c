@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "server/body/calls_int.h"
 
 /* Marks before which an answer is text. */
@@ -30,7 +31,7 @@ const json_t *srv_calls_tool(const srv_tools *t, const char *name)
 json_t *srv_calls_take_json(cli_view *v)
 {
     json_error_t e;
-    json_t *j = json_loadb(v->s, v->n, JSON_DISABLE_EOF_CHECK, &e);
+    json_t *j = cli_load_json(v->s, v->n, JSON_DISABLE_EOF_CHECK, &e);
     if (j) cli_view_skip(v, (size_t)e.position);
     return j;
 }
@@ -114,7 +115,7 @@ static json_t *open_object(const srv_tools *t, cli_view v)
     cli_view name, arguments;
     bool open = false;
     if (!scan_call(v, &name, &arguments, &open) || !open) return NULL;
-    json_t *text = json_loadb(name.s, name.n, JSON_DECODE_ANY, NULL), *call = NULL;
+    json_t *text = cli_load_json(name.s, name.n, JSON_DECODE_ANY, NULL), *call = NULL;
     if (srv_calls_tool(t, json_string_value(text)))
         call = srv_calls_begun(json_string_value(text), &arguments);
     json_decref(text);

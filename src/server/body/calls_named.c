@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "server/body/calls_int.h"
 
 /* -- name {...} ------------------------------------------------------------------------------- */
@@ -181,7 +182,7 @@ static json_t *value_of(const json_t *function, const char *key, cli_view text)
     if (text.n && *text.s == '\n') cli_view_skip(&text, 1);
     if (text.n && text.s[text.n - 1] == '\n') text.n--;
     if (!is_text(json_object_get(schema, "type"), "string"))
-        value = json_loadb(text.s, text.n, JSON_DECODE_ANY, NULL);
+        value = cli_load_json(text.s, text.n, JSON_DECODE_ANY, NULL);
     if (value && (fits(schema, value) || !allows(schema, "string"))) return value;
     json_decref(value);
     return json_stringn(text.s, text.n);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "server/body/calls_int.h"
 
 enum { DEPTH = 32, NAME_BYTES = 257 };
@@ -112,10 +113,10 @@ static json_t *take_word(cli_view *v)
                  {"null", "null"}};
     size_t n = 0;
     while (n < v->n && !strchr(",)]}: \n\t\r", v->s[n])) n++;
-    json_t *out = n < v->n ? json_loadb(v->s, n, JSON_DECODE_ANY, NULL) : NULL;
+    json_t *out = n < v->n ? cli_load_json(v->s, n, JSON_DECODE_ANY, NULL) : NULL;
     for (size_t i = 0; !out && n < v->n && i < sizeof words / sizeof *words; i++)
         if (n == strlen(words[i].python) && memcmp(v->s, words[i].python, n) == 0)
-            out = json_loads(words[i].json, JSON_DECODE_ANY, NULL);
+            out = cli_load_json(words[i].json, strlen(words[i].json), JSON_DECODE_ANY, NULL);
     if (out) cli_view_skip(v, n);
     return out;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "cli/text.h"
 #include "server/http/memory.h"
 
@@ -68,7 +69,7 @@ static json_t *call_of(const json_t *call)
            *given = json_object_get(function, "arguments");
     if (!json_is_string(json_object_get(function, "name"))) return NULL;
     json_t *arguments = json_is_string(given) && *json_string_value(given)
-                            ? json_loads(json_string_value(given), JSON_DECODE_ANY, NULL)
+                            ? cli_load_json(json_string_value(given), json_string_length(given), JSON_DECODE_ANY, NULL)
                         : json_is_object(given) ? json_incref(given)
                                                 : json_object();
     if (!arguments) arguments = json_incref(given); /* what a model wrote need not be JSON */

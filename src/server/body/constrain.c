@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/json.h"
+
 #define MAX_CHOICES 1024
 
 static sp_grammar *compile(srv_fields *f, const char *param, const sp_grammar_opts *o)
@@ -121,7 +123,7 @@ static sp_grammar *of_guided(srv_fields *f)
     if (g || f->failed) return g;
     if (json_is_true(json_object_get(inner, "json_object"))) return compile(f, json_name, &(sp_grammar_opts){0});
     if (json_is_string(json)) { /* vLLM takes the schema as a text, too */
-        json_t *parsed = json_loads(json_string_value(json), 0, NULL);
+        json_t *parsed = cli_load_json(json_string_value(json), json_string_length(json), 0, NULL);
         g = srv_constrain_json(f, json_name, parsed);
         json_decref(parsed);
         return g;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "server/http/memory.h"
 #include "server/http/reply.h"
 
@@ -101,7 +102,7 @@ json_t *srv_fields_parse(srv_fields *f, const char *body, size_t n)
         return NULL;
     }
     const bool has_nul = memmem(body, n, "\\u0000", 6) != NULL;
-    json_t *o = json_loadb(body, n, has_nul ? JSON_ALLOW_NUL : 0, &error);
+    json_t *o = cli_load_json(body, n, has_nul ? JSON_ALLOW_NUL : 0, &error);
     if (o && has_nul) replace_nuls(o);
     if (srv_memory_failed()) {
         srv_fields_refuse(f, "", "out of memory");

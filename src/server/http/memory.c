@@ -1,6 +1,5 @@
 #include "server/http/memory.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 
 #include "spolia.h"
@@ -11,7 +10,6 @@ static _Thread_local bool notes, failed;
 static void *take(size_t n)
 {
     void *p = failed ? NULL : allocator(n);
-    if (!p) sp_json_lost();
     failed |= !p && notes;
     return p;
 }
@@ -19,7 +17,7 @@ static void *take(size_t n)
 void srv_memory_open(void *(*allocate)(size_t))
 {
     allocator = allocate;
-    json_set_alloc_funcs(take, free);
+    sp_json_watch(take);
 }
 
 void srv_memory_begin(void)
