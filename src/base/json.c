@@ -15,7 +15,8 @@
 /* Reading that is left when memory is missing. */
 typedef struct reading {
     jmp_buf left;
-    SP_VEC(void *) blocks; /* allocated in it; NULL: freed since */
+    void **blocks; /* [n] allocated in it; NULL: freed since */
+    size_t n, cap;
     struct reading *outer;
 } reading;
 
@@ -23,10 +24,19 @@ static void *(*allocator)(size_t);
 static _Thread_local unsigned n_lost; /* failed allocations */
 static _Thread_local reading *now;    /* NULL: none */
 
+/* note -- a block of it; whoever watches learns when the list lacks memory, too. */
 static bool note(reading *r, void *block)
 {
-    if (sp_vec_reserve(&r->blocks, 1) != SP_OK) return false;
-    r->blocks.v[r->blocks.n++] = block;
+    if (r->n == r->cap) {
+        const size_t cap = SP_MAX(64, 2 * r->cap);
+        void **more = allocator(cap * sizeof *more);
+        if (!more) return false;
+        if (r->n) memcpy(more, r->blocks, r->n * sizeof *more);
+        free(r->blocks);
+        r->blocks = more;
+        r->cap = cap;
+    }
+    r->blocks[r->n++] = block;
     return true;
 }
 
@@ -45,10 +55,10 @@ static void *take(size_t n)
 /* forget -- a block that is freed; mostly one of the last. */
 static void forget(reading *r, const void *block)
 {
-    size_t i = r->blocks.n;
-    while (i && r->blocks.v[i - 1] != block) i--;
-    if (i) r->blocks.v[i - 1] = NULL;
-    while (r->blocks.n && !r->blocks.v[r->blocks.n - 1]) r->blocks.n--;
+    size_t i = r->n;
+    while (i && r->blocks[i - 1] != block) i--;
+    if (i) r->blocks[i - 1] = NULL;
+    while (r->n && !r->blocks[r->n - 1]) r->n--;
 }
 
 static void give(void *p)
@@ -82,8 +92,8 @@ bool sp_json_whole(void (*read)(void *user), void *user)
     now = &r;
     const bool whole = run(&r, read, user);
     now = r.outer;
-    for (size_t i = 0; i < r.blocks.n && !whole; i++) free(r.blocks.v[i]);
-    sp_vec_fini(&r.blocks);
+    for (size_t i = 0; i < r.n && !whole; i++) free(r.blocks[i]);
+    free(r.blocks);
     return whole;
 }
 

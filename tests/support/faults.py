@@ -75,6 +75,7 @@ def requests_of(embedding):
         ("/api/generate", {"prompt": "The harbour", "stream": False, "options": {"num_predict": 4, "temperature": 0}}),
         ("/completion", {"prompt": "The harbour", "n_predict": 4, "temperature": 0}),
         ("/tokenize", {"content": "The harbour is full of boats.", "with_pieces": True}),
+        ("/tokenize", {"content": "".join("ä" + "-" * i for i in range(40))}),  # each a \\u00e4 in the body
         ("/detokenize", {"tokens": [5, 6, 7, 8]}),
         ("/apply-template", {"messages": chat["messages"]}),
         ("/v1/search", {"query": "Who came by boat?", "documents": ["kept"]}),
