@@ -12,11 +12,18 @@
 
 #include "base/mem.h"
 
+enum { NEAR = 64 /* of the last blocks: one of them is mostly the next to be freed */ };
+
+typedef struct blocks {
+    void **v; /* [n]; NULL: freed */
+    size_t n, cap;
+} blocks;
+
 /* Reading that is left when memory is missing. */
 typedef struct reading {
     jmp_buf left;
-    void **blocks; /* [n] allocated in it; NULL: freed since */
-    size_t n, cap;
+    blocks had;   /* allocated in it */
+    blocks later; /* of these, those to be freed at its end: searching for them would take square time */
     struct reading *outer;
 } reading;
 
@@ -24,47 +31,63 @@ static void *(*allocator)(size_t);
 static _Thread_local unsigned n_lost; /* failed allocations */
 static _Thread_local reading *now;    /* NULL: none */
 
-/* note -- a block of it; whoever watches learns when the list lacks memory, too. */
-static bool note(reading *r, void *block)
+/* note -- whoever watches learns when the list lacks memory, too. */
+static bool note(blocks *list, void *block)
 {
-    if (r->n == r->cap) {
-        const size_t cap = SP_MAX(64, 2 * r->cap);
+    if (list->n == list->cap) {
+        const size_t cap = SP_MAX(64, 2 * list->cap);
         void **more = allocator(cap * sizeof *more);
         if (!more) return false;
-        if (r->n) memcpy(more, r->blocks, r->n * sizeof *more);
-        free(r->blocks);
-        r->blocks = more;
-        r->cap = cap;
+        if (list->n) memcpy(more, list->v, list->n * sizeof *more);
+        free(list->v);
+        *list = (blocks){more, list->n, cap};
     }
-    r->blocks[r->n++] = block;
+    list->v[list->n++] = block;
     return true;
+}
+
+/* forget -- false: it is none of the last ones. */
+static bool forget(blocks *list, const void *block)
+{
+    const size_t first = list->n > NEAR ? list->n - NEAR : 0;
+    size_t i = list->n;
+    while (i > first && list->v[i - 1] != block) i--;
+    if (i == first) return false;
+    list->v[i - 1] = NULL;
+    while (list->n && !list->v[list->n - 1]) list->n--;
+    return true;
+}
+
+/* free_all -- with the list; keeps: the list alone. */
+static void free_all(const blocks *list, bool keeps)
+{
+    for (size_t i = 0; i < list->n && !keeps; i++) free(list->v[i]);
+    free(list->v);
+}
+
+static void *lose(void)
+{
+    sp_json_lost();
+    if (now) longjmp(now->left, 1);
+    return NULL;
 }
 
 static void *take(size_t n)
 {
     void *p = allocator(n);
-    if (p && now && !note(now, p)) {
+    if (p && now && !note(&now->had, p)) {
         free(p);
         p = NULL;
     }
-    if (!p) sp_json_lost();
-    if (!p && now) longjmp(now->left, 1);
-    return p;
-}
-
-/* forget -- a block that is freed; mostly one of the last. */
-static void forget(reading *r, const void *block)
-{
-    size_t i = r->n;
-    while (i && r->blocks[i - 1] != block) i--;
-    if (i) r->blocks[i - 1] = NULL;
-    while (r->n && !r->blocks[r->n - 1]) r->n--;
+    return p ? p : lose();
 }
 
 static void give(void *p)
 {
-    if (p && now) forget(now, p);
-    free(p);
+    if (!p || !now || forget(&now->had, p))
+        free(p);
+    else if (!note(&now->later, p))
+        lose();
 }
 
 void sp_json_watch(void *(*allocate)(size_t))
@@ -92,8 +115,8 @@ bool sp_json_whole(void (*read)(void *user), void *user)
     now = &r;
     const bool whole = run(&r, read, user);
     now = r.outer;
-    for (size_t i = 0; i < r.n && !whole; i++) free(r.blocks[i]);
-    free(r.blocks);
+    free_all(&r.had, whole);
+    free_all(&r.later, !whole);
     return whole;
 }
 

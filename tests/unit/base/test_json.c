@@ -47,6 +47,7 @@ static void it_is_whole_or_memory_was_missing(void **state)
     until_failure = -1;
     assert_true(n > 2 * 70 + 39);
     assert_true(json_equal(whole, again));
+    for (int i = 0; i < 1000; i++) json_decref(sp_json_load(text, strlen(text), 0, &why));
     assert_true(mallinfo2().uordblks < used + 100000); /* `again`, and what malloc keeps for itself */
     json_decref(whole);
     json_decref(again);
