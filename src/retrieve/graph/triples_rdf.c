@@ -6,7 +6,11 @@
  *   _:b                     a node of this file alone
  *
  * An IRI that no label names is called by its readable part, what follows the last / or #, decoded. A statement that
- * raptor2 refuses ends Turtle, where the rest may depend on it; in N-Triples it is a bad line. */
+ * raptor2 refuses ends Turtle, where the rest may depend on it; in N-Triples it is a bad line.
+ *
+ * Without memory raptor2 calls some lines malformed and loses others without a word. So errno is looked at: malloc
+ * sets it, and parsing what is in memory does not change it again. */
+#include <errno.h>
 #include <raptor2.h>
 #include <string.h>
 
@@ -35,6 +39,7 @@ typedef struct rdf {
     const sp_triple_sink *sink;
     raptor_parser *parser;
     sp_err err;       /* of the sink */
+    bool lacks_memory;
     int64_t line;     /* that is being parsed */
     char why[160];    /* the parser's first complaint since it was emptied */
     sp_bytes node[2]; /* blank nodes, with their file */
@@ -130,14 +135,22 @@ static sp_err give(rdf *r, const raptor_statement *s)
     return name_node(r, s->object, object);
 }
 
+static void note_memory(rdf *r)
+{
+    r->lacks_memory |= errno == ENOMEM;
+    errno = 0;
+}
+
 static void on_statement(void *user, raptor_statement *s)
 {
     rdf *r = user;
+    note_memory(r);
     raptor_locator *at = raptor_parser_get_locator(r->parser);
     if (r->err != SP_OK) return;
     if (at && r->in->format == SP_GRAPH_TURTLE) r->line = SP_MAX(at->line, 1);
     r->err = give(r, s);
     if (r->err != SP_OK) raptor_parser_parse_abort(r->parser);
+    errno = 0;
 }
 
 static void on_message(void *user, raptor_log_message *m)
@@ -154,18 +167,34 @@ static void on_message(void *user, raptor_log_message *m)
 static bool start(rdf *r, raptor_uri *base)
 {
     *r->why = '\0';
-    return raptor_parser_parse_start(r->parser, base) == 0;
+    errno = 0;
+    const bool good = raptor_parser_parse_start(r->parser, base) == 0;
+    note_memory(r);
+    return good;
+}
+
+static bool parse(rdf *r, const char *s, size_t n, bool is_last)
+{
+    errno = 0;
+    const bool good = raptor_parser_parse_chunk(r->parser, (const unsigned char *)s, n, is_last) == 0;
+    note_memory(r);
+    return good;
+}
+
+/* check -- what the sink or memory is the reason of. */
+static sp_err check(const rdf *r)
+{
+    SP_TRY(r->err);
+    return r->lacks_memory ? sp_fail_nomem("RDF") : SP_OK;
 }
 
 static sp_err read_turtle(rdf *r, raptor_uri *base)
 {
     bool good = start(r, base);
     for (size_t at = 0; at < r->in->n && good && !*r->why && r->err == SP_OK; at += PIECE)
-        good = raptor_parser_parse_chunk(r->parser, (const unsigned char *)r->in->data + at,
-                                         SP_MIN(PIECE, r->in->n - at), 0) == 0;
-    if (good && r->err == SP_OK && !*r->why)
-        good = raptor_parser_parse_chunk(r->parser, NULL, 0, 1) == 0;
-    SP_TRY(r->err);
+        good = parse(r, r->in->data + at, SP_MIN(PIECE, r->in->n - at), false);
+    if (good && r->err == SP_OK && !*r->why) good = parse(r, NULL, 0, true);
+    SP_TRY(check(r));
     if (good && !*r->why) return SP_OK;
     return sp_fail(SP_E_FORMAT, "%s:%lld: %s", r->in->path, (long long)SP_MAX(r->line, 1),
                    *r->why ? r->why : "malformed Turtle");
@@ -177,9 +206,8 @@ static sp_err read_line(rdf *r, raptor_uri *base, const char *s, size_t n)
     const char *end = memchr(s, '\r', n);
     if (memchr(s, '\0', n) || (end && end + 2 < s + n)) /* raptor2 would lose what it has of the line */
         return r->sink->bad(r->line, "a control character", r->sink->user);
-    bool good =
-        start(r, base) && raptor_parser_parse_chunk(r->parser, (const unsigned char *)s, n, 1) == 0;
-    SP_TRY(r->err);
+    const bool good = start(r, base) && parse(r, s, n, true);
+    SP_TRY(check(r));
     if (good && !*r->why) return SP_OK;
     return r->sink->bad(r->line, *r->why ? r->why : "malformed", r->sink->user);
 }
