@@ -65,7 +65,7 @@ json_t *cli_load_json(const char *text, size_t n, size_t flags, json_error_t *wh
 {
     source from = {.text = text, .n = n, .flags = flags, .why = why};
     if (sp_json_whole(read_all, &from)) return from.out;
-    if (why) snprintf(why->text, sizeof why->text, CLI_NO_MEMORY);
+    if (why) *why = (json_error_t){.line = -1, .column = -1, .text = CLI_NO_MEMORY};
     return NULL;
 }
 

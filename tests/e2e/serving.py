@@ -97,8 +97,9 @@ def busy(server, running=1, key=None, **fields):
     """A stream that runs for much longer than a block takes: sixteen long answers, canceled at its end. A server with a
     single place computes them one after the other."""
     asked = {**LONG, "n": 16, "stream": True, **fields}
-    path = "/v1/chat/completions" if "messages" in fields else "/v1/completions"
+    path = "/v1/completions"
     if "messages" in fields:
+        path = "/v1/chat/completions"
         del asked["prompt"]
     body = json.dumps(asked).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"

@@ -88,7 +88,7 @@ class ThreeRedis:
 
 
 class Objects:
-    options, words = ["--cpu", "ref"], 64  # moto takes longer to answer than fast kernels to compute, or few words
+    options, words = ["--cpu", "ref"], 64  # fast kernels, and plain C for few words, need less time than moto
 
     def __init__(self, folder):
         from support.object_store import Store
