@@ -296,7 +296,12 @@ bool sp_request_is_there(sp_request *r)
 
 bool sp_request_load_end(sp_request *r)
 {
+    const int last = r->ctx->model->hp.n_layers - 1; /* a probe of the first layers has not read the others */
     bool all = true;
+    for (int i = 0; i < r->prompt.n_segs; i++)
+        if (is_loading(&r->look.found[i]) &&
+            !sp_tiers_await(r->ctx->tiers, r->look.found[i].copy, last, r->loads.await_us))
+            return false;
     for (int i = 0; i < r->prompt.n_segs; i++) {
         while (is_loading(&r->look.found[i])) sp_tiers_wait(r->ctx->tiers);
         all &= !r->look.found[i].copy || r->look.found[i].copy->state == SP_COPY_READY;

@@ -147,6 +147,7 @@ static void wait_given(stepped *s, int n)
 static sp_context *begin(stepped *s, const policy *p, sp_context_opts o)
 {
     o.reuse.policy = p->name;
+    o.reuse.recompute = p->recompute;
     o.n_batch = 40;
     o.tiers.host_bytes = 16 << 20;
     sp_context *c = open_with(o);
@@ -275,6 +276,36 @@ static void late_layers_are_not_waited_for(void **state)
     assert_true(n_from(r, "memory") >= 2);
     assert_text(r, alone(&full, "10", "Why?", 6));
     sp_request_destroy(r);
+    close_clean(c);
+}
+
+/* A probe reads the first layer alone. The engine's thread does not wait for the others until a tier that hangs is given
+ * up. */
+static void layers_that_a_probe_does_not_read_are_not_waited_for(void **state)
+{
+    static const policy blend = {"blend:layer=1", 0.25f};
+    stepped s;
+    sp_context *c = begin(&s, &blend, (sp_context_opts){0});
+    assert_true(c->model->hp.n_layers > 1);
+    hurry(c);
+    sp_request *r = submit(c, "10", "Which?", 6);
+    step(c);
+    const int n = n_copies_in(c, SP_COPY_LOADING);
+    assert_true(n >= 2);
+    allow(&s, n);
+    wait_given(&s, n);
+    c->loads.patience_us = 3000; /* and no more layers come */
+    c->loads.token_us = 1e-3;
+    sp_tiers_level(c->tiers, SP_AT_HOST)->byte_us = 1e-12;
+    while (c->loads.n_late == 0 && !done(r)) step(c);
+    assert_int_equal(c->loads.n_early, 1);
+    assert_int_equal(c->loads.n_late, 1);
+    assert_int_equal(n_copies_in(c, SP_COPY_LOADING), n); /* not until the tier is given up */
+    while (!done(r)) step(c);
+    assert_int_equal(n_from(r, "host"), 0);
+    assert_adds_up(sp_request_result(r));
+    sp_request_destroy(r);
+    stepped_end(&s, c);
     close_clean(c);
 }
 
@@ -637,6 +668,7 @@ int main(void)
         cmocka_unit_test(a_request_begins_with_the_first_layers),
         cmocka_unit_test(slow_loads_need_more_layers),
         cmocka_unit_test(late_layers_are_not_waited_for),
+        cmocka_unit_test(layers_that_a_probe_does_not_read_are_not_waited_for),
         cmocka_unit_test(damaged_layers_start_the_request_over),
         cmocka_unit_test(a_load_that_fails_while_a_plan_waits_for_memory_is_not_read),
         cmocka_unit_test(a_load_is_tried_three_times),
