@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "cli/options.h"
+#include "cli/options/options.h"
 #include "file.h"
 #include "memory.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/fail.h"
 #include "cli/json.h"
 
 enum { TOGETHER = 8 }; /* the best chunks of a question: as many as a prompt has */

@@ -1,23 +1,17 @@
-/* cli.h -- what every command of the `spolia` program shares: its table, errors, exit codes.
+/* cli.h -- what every command of the `spolia` program shares: its table, options (options/options.h), errors
+ * (fail.h).
  *
  * The program is a client of the public library (spolia.h). A command is a function of (argc, argv)
- * with argv[0] = its own name; it begins with opt_parse (options.h), before it touches anything else.
- *
- * Exit codes: 0 done, 1 failed (one line on standard error), 2 wrong usage, 3 no document
- * matches the question. */
+ * with argv[0] = its own name; it begins with opt_parse, before it touches anything else. */
 #ifndef SP_CLI_CLI_H
 #define SP_CLI_CLI_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
-#include "cli/options.h"
+#include "cli/fail.h"
+#include "cli/options/options.h"
 #include "spolia.h"
 
 /* The system text of answers from documents, unless --system gives another. */
 #define CLI_SYSTEM_TEXT "Answer the question from the documents."
-
-#define CLI_NO_HIT 3 /* exit code */
 
 typedef struct cli_command {
     const char *name;
@@ -33,32 +27,5 @@ int cli_main(const cli_command *commands, int argc, char **argv);
 
 /* cli_visit -- shows the visitor the options of every command, each with its defaults. Within cli_main. */
 void cli_visit(opt_visitor *visitor, void *user);
-
-/* cli_fail -- prints "spolia: <what failed>" from the library's error and returns exit code 1. */
-int cli_fail(sp_err err);
-/* cli_fail_with -- the same with the caller's own sentence. */
-int cli_fail_with(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-
-/* cli_warn -- prints "spolia: <sentence>"; control characters become U+FFFD. */
-void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* cli_error_name -- "E_IO" of SP_E_IO; "OK". */
-const char *cli_error_name(sp_err err);
-/* cli_fail_as_json -- from now on cli_fail and cli_fail_with also print
- * {"error": {"code": ..., "message": ...}} on standard output. */
-void cli_fail_as_json(void);
-
-/* cli_lose_output -- an error message, "what: why", in place of what should have been printed. */
-void cli_lose_output(const char *what, const char *why);
-/* cli_check_output -- flushes standard output. Returns `code`, or 1 after an error message when what
- * was printed could not be written, or was lost before. */
-int cli_check_output(int code);
-
-/* cli_read_file -- a whole file, NUL-terminated; "-": standard input. NULL after an error message. */
-char *cli_read_file(const char *path, size_t *n);
-/* cli_read_text -- the same without a byte order mark, with which editors on Windows begin files. */
-char *cli_read_text(const char *path, size_t *n);
-
-/* cli_nearest -- the name that `word` probably misspells, or NULL. names [n]. */
-const char *cli_nearest(const char *word, const char *const *names, size_t n);
 
 #endif

@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/config.h"
+#include "cli/options/config.h"
 #include "cli/json.h"
-#include "cli/options_int.h"
 
 #define MAX_COMMANDS 32
 

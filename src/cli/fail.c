@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
+#include "cli/fail.h"
 #include "cli/show.h"
 
 static bool as_json, is_output_lost;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
+#include "cli/fail.h"
 #include "cli/json.h"
 
 /* Allocations that have failed: all of them, and those before the last value was made a text. */

@@ -1,5 +1,5 @@
 /* chat.c -- `spolia chat`: a conversation with a model, without documents. It is that of `spolia ask`
- * (ask_chat.c), with a prompt by the model's own chat template. */
+ * (ask/chat.c), with a prompt by the model's own chat template. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,9 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/advice.h"
+#include "cli/options/advice.h"
 #include "cli/json.h"
-#include "cmd/ask.h"
+#include "cmd/ask/ask.h"
 #include "cmd/commands.h"
 
 /* -- the prompt ----------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* config.c -- `spolia config`: the settings of commands, and where they are from. */
-#include "cli/config.h"
+#include "cli/options/config.h"
 
 #include <jansson.h>
 #include <stdio.h>

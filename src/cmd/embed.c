@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/model_options.h"
+#include "cli/options/model_options.h"
 #include "cli/progress.h"
 #include "cmd/commands.h"
 

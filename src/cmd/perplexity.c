@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "cli/logprob.h"
-#include "cli/model_options.h"
+#include "cli/options/model_options.h"
 #include "cmd/commands.h"
 
 typedef struct tally {

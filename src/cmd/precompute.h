@@ -2,7 +2,7 @@
 #ifndef SP_CMD_PRECOMPUTE_H
 #define SP_CMD_PRECOMPUTE_H
 
-#include "cli/model_options.h"
+#include "cli/options/model_options.h"
 
 typedef struct precompute_options {
     model_options model;

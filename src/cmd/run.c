@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "cmd/commands.h"
-#include "cli/model_options.h"
-#include "cli/account.h"
-#include "cli/advice.h"
-#include "cli/saying.h"
+#include "cli/options/model_options.h"
+#include "cli/answer/account.h"
+#include "cli/options/advice.h"
+#include "cli/answer/saying.h"
 
 typedef struct running {
     const char *prompt, *separator;

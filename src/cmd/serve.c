@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/advice.h"
-#include "cli/model_options.h"
+#include "cli/options/advice.h"
+#include "cli/options/model_options.h"
 #include "cli/path.h"
 #include "cmd/commands.h"
 #include "server/server.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/config.h"
+#include "cli/options/config.h"
 #include "cli/hub/hub.h"
 #include "cli/json.h"
 #include "cli/show.h"

@@ -11,7 +11,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "cli/model_options.h"
+#include "cli/options/model_options.h"
 
 typedef enum doctor_state {
     DOCTOR_OK,

@@ -23,7 +23,7 @@
 
 #include "base/mem.h"
 #include "cli/cli.h"
-#include "cli/model_options.h"
+#include "cli/options/model_options.h"
 #include "engine/sparse/sparse.h"
 #include "lab/eval/dataset.h"
 #include "lab/eval/interval.h"

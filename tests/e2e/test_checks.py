@@ -24,12 +24,12 @@ def layers(folder, includes):
 def test_floors_that_are_kept(tmp_path):
     code, found = layers(tmp_path, [
         ("src/kv/pool.c", "compute/ops.h"), ("src/lab/profile.c", "cache/cost.h"), ("src/lab/eval/eval.c", "cli/cli.h"),
-        ("src/cmd/main.c", "lab/lab.h"), ("src/cmd/ask.c", "cli/cli.h"), ("src/lab/bench/reuse.c", "lab/numbers.h")])
+        ("src/cmd/main.c", "lab/lab.h"), ("src/cmd/ask/ask.c", "cli/cli.h"), ("src/lab/bench/reuse.c", "lab/numbers.h")])
     assert (code, found) == (0, [])
 
 
 def test_floors_that_are_not_kept(tmp_path):
-    wrong = [("src/kv/up.c", "engine/engine.h"), ("src/kv/side.c", "model/model.h"), ("src/cmd/ask.c", "lab/metrics.h"),
+    wrong = [("src/kv/up.c", "engine/engine.h"), ("src/kv/side.c", "model/model.h"), ("src/cmd/ask/ask.c", "lab/metrics.h"),
              ("src/cmd/run.c", "engine/engine.h"), ("src/cli/cli.c", "base/mem.h"), ("src/lab/eval.c", "cmd/commands.h"),
              ("src/serve/request/request.c", "lab/lab.h"), ("src/kv/odd.c", "nowhere/x.h")]
     code, found = layers(tmp_path, wrong)
@@ -38,11 +38,13 @@ def test_floors_that_are_not_kept(tmp_path):
 
 def test_rooms(tmp_path):
     kept = [("src/server/api/a.c", "server/body/fields.h"), ("src/server/routes.c", "server/dialects/llama.h"),
-            ("src/store/disk/a.c", "store/table.h"), ("src/serve/context.c", "serve/queue/order.h")]
+            ("src/store/disk/a.c", "store/table.h"), ("src/serve/context.c", "serve/queue/order.h"),
+            ("src/cli/options/a.c", "cli/fail.h"), ("src/cmd/ask/a.c", "cmd/graph/graph.h")]
     wrong = [("src/server/body/b.c", "server/api/answer.h"), ("src/server/api/b.c", "server/routes.h"),
              ("src/server/documents/b.c", "server/api/answer.h"),
              ("src/store/disk/b.c", "store/host/tier.h"), ("src/serve/queue/b.c", "serve/context.h"),
-             ("src/serve/guard/b.c", "serve/request/request.h"), ("src/retrieve/text/b.c", "retrieve/documents/documents.h")]
+             ("src/serve/guard/b.c", "serve/request/request.h"), ("src/retrieve/text/b.c", "retrieve/documents/documents.h"),
+             ("src/cli/options/b.c", "cli/cli.h"), ("src/cmd/graph/b.c", "cmd/ask/ask.h")]
     code, found = layers(tmp_path, kept + wrong)
     assert (code, sorted(found)) == (1, sorted(path for path, _ in wrong))
 

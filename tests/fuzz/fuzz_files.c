@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cli/config.h"
+#include "cli/options/config.h"
 #include "engine/sparse/heads.h"
 #include "lab/eval/csv.h"
 #include "lab/eval/dataset.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/cli.h"
+#include "cli/fail.h"
 #include "cli/hub/hub_int.h"
 
 /* Taken where none is named: small and still good first. */

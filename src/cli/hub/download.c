@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
+#include "cli/fail.h"
 #include "cli/hub/hub_int.h"
 #include "cli/show.h"
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "cli/alloc.h"
-#include "cli/cli.h"
+#include "cli/fail.h"
 #include "cli/hub/hub_int.h"
 
 #define POINTER "version https://git-lfs.github.com/spec/"

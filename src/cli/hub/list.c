@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "cli/alloc.h"
-#include "cli/cli.h"
+#include "cli/fail.h"
 #include "cli/hub/hub_int.h"
 #include "cli/json.h"
 

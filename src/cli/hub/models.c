@@ -16,7 +16,7 @@
 
 #include "cli/alloc.h"
 #include "cli/cache_dir.h"
-#include "cli/cli.h"
+#include "cli/fail.h"
 #include "cli/hub/hub_int.h"
 #include "cli/json.h"
 #include "cli/show.h"

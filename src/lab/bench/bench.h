@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cli/model_options.h"
+#include "cli/options/model_options.h"
 #include "lab/numbers.h"
 
 /* A subcommand gets argv[0] = its own name. */

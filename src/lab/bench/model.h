@@ -11,7 +11,7 @@
 
 #include "lab/bench/bench.h"
 #include "lab/bench/machine.h"
-#include "cli/model_options.h"
+#include "cli/options/model_options.h"
 
 typedef struct bench_model_options {
     opt_list models;

@@ -29,8 +29,8 @@
 #include "lab/bench/reuse.h"
 #include "lab/bench/prompts.h"
 #include "cli/cli.h"
-#include "cli/model_options.h"
-#include "cli/policies.h"
+#include "cli/options/model_options.h"
+#include "cli/options/policies.h"
 
 /* Two sets of cached texts. */
 enum { ANYWHERE, EXACT, N_SETS };

@@ -7,7 +7,7 @@
 #include "cli/alloc.h"
 #include "lab/bench/reuse.h"
 #include "cli/cli.h"
-#include "cli/policies.h"
+#include "cli/options/policies.h"
 
 /* -- policies and orders ---------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
-#include "cli/policies.h"
+#include "cli/options/policies.h"
 #include "lab/eval/interval.h"
 #include "lab/eval/options.h"
 #include "lab/eval/report.h"

@@ -6,7 +6,7 @@
 
 #include "cli/alloc.h"
 #include "cli/path.h"
-#include "cli/policies.h"
+#include "cli/options/policies.h"
 #include "lab/lab.h"
 #include "lab/eval/options.h"
 #include "lab/eval/report.h"

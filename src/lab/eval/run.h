@@ -5,7 +5,7 @@
 #include "lab/eval/csv.h"
 #include "lab/eval/dataset.h"
 #include "lab/eval/settings.h"
-#include "cli/model_options.h"
+#include "cli/options/model_options.h"
 
 /* What is measured for a question under a setting. */
 typedef enum eval_measure {

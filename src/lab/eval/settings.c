@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/policies.h"
+#include "cli/options/policies.h"
 
 /* habits_of -- how a policy is run so that the comparison is fair. */
 static unsigned habits_of(const cli_policy *p)

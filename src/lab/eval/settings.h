@@ -2,7 +2,7 @@
 #ifndef SP_LAB_EVAL_SETTINGS_H
 #define SP_LAB_EVAL_SETTINGS_H
 
-#include "cli/policies.h"
+#include "cli/options/policies.h"
 #include "spolia.h"
 
 /* How a policy is run so that the comparison is fair. */

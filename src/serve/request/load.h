@@ -48,7 +48,7 @@ sp_await sp_request_awaits(sp_request *r);
 int64_t sp_request_patience(const sp_request *r);
 /* sp_request_is_there -- early: whether its layers are there, so that a step need not wait. */
 bool sp_request_is_there(sp_request *r);
-/* sp_request_load_end -- early, after its first plan: waits until its copies are READY; false: one is not, or is late. */
+/* sp_request_load_end -- early, after its first plan: waits until its copies are READY; false: one is not, or late. */
 bool sp_request_load_end(sp_request *r);
 /* sp_context_prefetch -- begins to load what the requests after the oldest will find. */
 void sp_context_prefetch(sp_context *c);

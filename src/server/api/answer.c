@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/account.h"
+#include "cli/answer/account.h"
 #include "server/api/citations.h"
 #include "server/api/dialect.h"
 #include "server/api/logprobs.h"

@@ -4,7 +4,7 @@
 #ifndef SP_SERVER_BODY_CALLS_INT_H
 #define SP_SERVER_BODY_CALLS_INT_H
 
-#include "cli/view.h"
+#include "cli/answer/view.h"
 #include "server/body/tools.h"
 
 /* srv_calls_tool -- the function of this name, or NULL. */

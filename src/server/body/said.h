@@ -1,11 +1,11 @@
-/* said.h -- the parts of an answer: thoughts (cli/thoughts.h), text, calls of functions.
+/* said.h -- the parts of an answer: thoughts (cli/answer/thoughts.h), text, calls of functions.
  *
  * The parts of an answer's beginning are a beginning of the parts of the whole answer: a stream sends the
  * difference. */
 #ifndef SP_SERVER_BODY_SAID_H
 #define SP_SERVER_BODY_SAID_H
 
-#include "cli/thoughts.h"
+#include "cli/answer/thoughts.h"
 #include "server/body/tools.h"
 
 typedef struct srv_said {

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "cli/policies.h"
+#include "cli/options/policies.h"
 #include "server/body/constrain.h"
 #include "server/body/unsupported.h"
 

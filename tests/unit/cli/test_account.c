@@ -1,5 +1,5 @@
 /* The line that a person sees after an answer. */
-#include "cli/account.h"
+#include "cli/answer/account.h"
 
 #include "support/caught.h"
 

@@ -1,5 +1,5 @@
 /* test_config.c -- the config file: which one is read, what a setting is, and what is refused. */
-#include "cli/config.h"
+#include "cli/options/config.h"
 
 #include "support/caught.h"
 #include "support/folder.h"

@@ -1,5 +1,5 @@
 /* test_model_options.c -- the options that commands share: where each goes, and what they mean together. */
-#include "cli/model_options.h"
+#include "cli/options/model_options.h"
 
 #include <ctype.h>
 #include <math.h>

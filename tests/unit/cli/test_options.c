@@ -1,5 +1,5 @@
 /* test_options.c -- options from the command line and the environment, and the nearest name. */
-#include "cli/options.h"
+#include "cli/options/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/config.h"
+#include "cli/options/config.h"
 #include "support/check.h"
 
 typedef struct values {

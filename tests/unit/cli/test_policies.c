@@ -1,5 +1,5 @@
 /* test_policies.c -- policies as a person writes them: names, parameters, lists. */
-#include "cli/policies.h"
+#include "cli/options/policies.h"
 
 #include "support/caught.h"
 

@@ -5,7 +5,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "cli/saying.h"
+#include "cli/answer/saying.h"
 #include "support/check.h"
 
 #define WHOLE    "<think>\nI add 2 < 3.\n</think>\n\nIt is \x1b[1mnine."

@@ -1,5 +1,5 @@
 /* Triples in the answers of models. */
-#include "cmd/graph_answer.h"
+#include "cmd/graph/answer.h"
 
 #include <stdio.h>
 

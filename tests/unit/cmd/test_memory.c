@@ -4,7 +4,7 @@
 #include "support/requests.h"
 
 #include "cli/json.h"
-#include "cmd/ask.h"
+#include "cmd/ask/ask.h"
 #include "cmd/commands.h"
 
 enum { FAR = 1 << 30 };

@@ -279,8 +279,8 @@ static void late_layers_are_not_waited_for(void **state)
     close_clean(c);
 }
 
-/* A probe reads the first layer alone. The engine's thread does not wait for the others until a tier that hangs is given
- * up. */
+/* A probe reads the first layer alone. The engine's thread does not wait for the others until a tier that hangs is
+ * given up. */
 static void layers_that_a_probe_does_not_read_are_not_waited_for(void **state)
 {
     static const policy blend = {"blend:layer=1", 0.25f};
