@@ -56,7 +56,7 @@ class World:
         self.faults = faults.Faults(folder, args.preload)
         self.counts, self.trail = collections.Counter(), Trail()
         self.faults.tell = self.trail.faults
-        self.compared = Comparison(norm and norm.oracle, self.variant, collections.Counter())
+        self.compared = Comparison(norm and norm.oracle, self.variant, collections.Counter(), folder / "log")
         self.lines = Lines(self.rng, seed)
         self.tenants = [Tenant(key) for key in self.variant.keys]
         self.tenant = self.tenants[0]
@@ -128,6 +128,7 @@ class World:
         return self.noisy or waits or threading.current_thread() is self.changer
 
     def call(self, path, body=None, method=None, tenant=None):
+        self.compared.begin()
         status, answer = self.server.call(path, body, method, key=(tenant or self.tenant).key)
         self.counts[status] += 1
         self.trail.call(method, path, body, status, answer)

@@ -25,14 +25,20 @@ def chunks(answer):
 
 def decision(answer):
     """What the answer depends on besides its prompt, if copies are plain or fused: fused ones, and under `fusion`
-    whether the first chunk is known to be exact, for then none of its tokens are recomputed. After a system text whose
-    copy comes too late it is not."""
+    whether the first chunk is known to be exact, for then none of its tokens are recomputed."""
     known, before = [], ""
     for s in answer["spolia"]["segments"]:
-        first, before = before == "system", s["missed"] if s["missed"] == "late" else s["kind"]
+        first, before = before == "system", s["kind"]
         exact = answer["spolia"]["policy"] == "fusion" and first and s["copy"] in ("", "path")
         known.append((s["copy"], s["origin"]) if s["copy"] == "fused" else exact)
     return known
+
+
+def is_unclear(answer):
+    """Under `fusion`, after a system text whose copy comes too late: the first chunk is exact if the load was given up,
+    and not if it is still under way."""
+    segments = answer["spolia"]["segments"]
+    return answer["spolia"]["policy"] == "fusion" and any(s["kind"] == "system" and s["missed"] == "late" for s in segments)
 
 
 def craft_decision(answer):
@@ -138,8 +144,17 @@ class Oracle:
 class Comparison:
     """Of the answers of one seed."""
 
-    def __init__(self, oracle, variant, counts):
-        self.oracle, self.variant, self.counts = oracle, variant, counts
+    def __init__(self, oracle, variant, counts, log):
+        self.oracle, self.variant, self.counts, self.log = oracle, variant, counts, log
+
+    def n_unkept(self):
+        """Copies that the server has computed, and lacked the memory to keep. Their chunks are computed again, with
+        the answer, and see all before them."""
+        return self.log.read_text(errors="replace").count("not kept: ") if self.log.exists() else 0
+
+    def begin(self):
+        """Before a call."""
+        self.n_before = self.n_unkept()
 
     def equal(self, body, answer, right):
         self.counts["equal" if right else "of other copies"] += 1
@@ -150,6 +165,9 @@ class Comparison:
     def check(self, body, answer, tenant):
         """A chat about documents. Of several choices the account says what the first one reused."""
         if not self.oracle or "craft" in self.variant.policy or len(answer["choices"]) > 1:
+            return
+        if is_unclear(answer) or self.n_unkept() != self.n_before:
+            self.counts["unclear"] += 1
             return
         body, wanted = inline(body, tenant.ids, answer), decision(answer)
         if not body:
