@@ -68,6 +68,14 @@ sp_content_query sp_reuse_query(const sp_finder *f, int i)
                               .no_path = f->in->warm};
 }
 
+/* is_exact -- a plain copy of the chunk that directly follows the head is what computing the prompt would give. */
+static bool is_exact(const sp_reuse_input *in, int i, const sp_copy *c)
+{
+    const bool first = in->exact_first && !in->warm && i == in->n_head && sp_segment_on_path(in->segs, i);
+    const bool whole = c->state == SP_COPY_READY ? c->facts.exact : c->stored.exact;
+    return first && whole && c->facts.kind != SP_COPY_FUSED;
+}
+
 sp_err sp_reuse_find_chunks(const sp_finder *f)
 {
     const sp_reuse_input *in = f->in;
@@ -82,6 +90,7 @@ sp_err sp_reuse_find_chunks(const sp_finder *f)
             sp_reuse_serve(f, i, c, in->segs[i].n);
         else
             in->found[i].miss = (uint8_t)sp_by_content_why(f->ledger, &q);
+        in->found[i].exact = c && is_exact(in, i, c);
     }
     return SP_OK;
 }

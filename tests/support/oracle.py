@@ -2,8 +2,7 @@
 same copies, text and probabilities are equal. How a copy was made is said by the account: its kind and `origin`.
 
     full     all copies are plain: one answer for a prompt, whatever is cached
-    fusion   what is computed for a prompt is a plain copy, too; the first chunk may be known by its path, and then no
-             token of it is recomputed; fused copies are made here from the same texts
+    fusion   what is computed for a prompt is a plain copy, too; fused copies are made here from the same texts
     craft    copies depend on all earlier prompts with the same system text: a Line has one of its own, and few asks
 """
 import itertools
@@ -24,21 +23,9 @@ def chunks(answer):
 
 
 def decision(answer):
-    """What the answer depends on besides its prompt, if copies are plain or fused: fused ones, and under `fusion`
-    whether the first chunk is known to be exact, for then none of its tokens are recomputed."""
-    known, before = [], ""
-    for s in answer["spolia"]["segments"]:
-        first, before = before == "system", s["kind"]
-        exact = answer["spolia"]["policy"] == "fusion" and first and s["copy"] in ("", "path")
-        known.append((s["copy"], s["origin"]) if s["copy"] == "fused" else exact)
-    return known
-
-
-def is_unclear(answer):
-    """Under `fusion`, after a system text whose copy comes too late: the first chunk is exact if the load was given up,
-    and not if it is still under way."""
-    segments = answer["spolia"]["segments"]
-    return answer["spolia"]["policy"] == "fusion" and any(s["kind"] == "system" and s["missed"] == "late" for s in segments)
+    """What the answer depends on besides its prompt, if copies are plain or fused: fused ones. The first chunk is exact
+    otherwise: no token of it is computed again."""
+    return [(s["copy"], s["origin"]) if s["copy"] == "fused" else None for s in answer["spolia"]["segments"]]
 
 
 def craft_decision(answer):
@@ -166,8 +153,8 @@ class Comparison:
         """A chat about documents. Of several choices the account says what the first one reused."""
         if not self.oracle or "craft" in self.variant.policy or len(answer["choices"]) > 1:
             return
-        if is_unclear(answer) or self.n_unkept() != self.n_before:
-            self.counts["unclear"] += 1
+        if self.n_unkept() != self.n_before:
+            self.counts["unkept"] += 1
             return
         body, wanted = inline(body, tenant.ids, answer), decision(answer)
         if not body:

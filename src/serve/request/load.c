@@ -205,14 +205,15 @@ static sp_err look_for_rest(sp_request *r)
     return sp_request_find_again(r, no_room, false);
 }
 
-/* take_loaded -- what is known of a copy only once it is loaded: the position of its keys, and which tier gave it (one
- * that failed to no longer has it). */
+/* take_loaded -- what is known of a copy only once it is loaded: the position of its keys, whether a plain one is
+ * exact, and which tier gave it (one that failed to no longer has it). */
 static void take_loaded(sp_request *r)
 {
     for (int i = 0; i < r->prompt.n_segs; i++) {
         sp_found *f = &r->look.found[i];
         if (!f->copy) continue;
         f->at = f->copy->facts.at;
+        if (f->copy->facts.kind == SP_COPY_PLAIN) f->exact &= f->copy->facts.exact;
         const unsigned below = f->copy->places & SP_BELOW_DEVICE;
         if (f->source & SP_BELOW_DEVICE && !(f->source & below) && below) f->source = sp_place_fastest(below);
     }

@@ -26,6 +26,7 @@ typedef struct stepped {
     int damaged_from;       /* these and later ones are damaged; -1: none */
     int n_failing, n_failed; /* gets that fail from now on; that failed */
     sp_err fails_with;       /* SP_OK: SP_E_IO */
+    bool inexact;            /* headers say that copies are not exact */
 } stepped;
 
 typedef struct forwarded {
@@ -36,7 +37,9 @@ typedef struct forwarded {
 static sp_err give_head(void *user, const sp_record *r)
 {
     const forwarded *f = user;
-    return f->op->job.head(f->op->job.user, r);
+    sp_record said = *r;
+    said.facts.exact &= !f->s->inexact;
+    return f->op->job.head(f->op->job.user, &said);
 }
 
 static sp_err give_layer(void *user, int layer, const void *from)
@@ -214,6 +217,32 @@ static void a_request_begins_with_the_first_layers(void **state)
 {
     check_early(&full, "10");
     check_early(&prefix, "01");
+}
+
+/* A plain copy of the first chunk is what computing it gives: none of its tokens are computed again, unless its header
+ * says that it is not exact. */
+static void a_first_chunk_that_is_loaded_is_exact(void **state)
+{
+    static const policy fusion = {"fusion", 0.25f};
+    const sp_context_opts o = {.reuse = {.policy = "fusion", .recompute = 0.25f, .exact_first = true}, .n_batch = 40};
+    for (int inexact = 0; inexact < 2; inexact++) {
+        stepped s;
+        sp_context *c = begin(&s, &fusion, (sp_context_opts){.reuse.exact_first = true});
+        s.inexact = inexact;
+        allow(&s, 1 << 20);
+        sp_request *r = submit(c, "10", "Which?", 6);
+        while (!done(r)) step(c);
+        const sp_result *res = sp_request_result(r);
+        assert_string_equal(res->segments[1].copy, "plain");
+        assert_string_equal(res->segments[1].from, "host");
+        assert_int_equal(res->segments[1].n_recomputed > 0, inexact);
+        assert_true(res->segments[2].n_recomputed > 0);
+        if (!inexact) assert_text(r, text_of(open_with(o), "10", "Which?", 6));
+        assert_adds_up(res);
+        sp_request_destroy(r);
+        stepped_end(&s, c);
+        close_clean(c);
+    }
 }
 
 /* Lp = (L - 1)(1 - T_prefill / T_load) + 1: where loads take far longer than the prefill, all layers are needed first;
@@ -666,6 +695,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_begins_with_the_first_layers),
+        cmocka_unit_test(a_first_chunk_that_is_loaded_is_exact),
         cmocka_unit_test(slow_loads_need_more_layers),
         cmocka_unit_test(late_layers_are_not_waited_for),
         cmocka_unit_test(layers_that_a_probe_does_not_read_are_not_waited_for),
