@@ -51,6 +51,14 @@ def test_a_gguf_file_is_the_folder(pooling, number, tmp_path):
     assert 0 < np.abs(a - half).max() < 5e-3
 
 
+def test_a_q8_0_file_is_near_the_folder(variant, tmp_path):
+    """In steps of up to 1024 tokens, whose widest product has more columns than the others."""
+    file = encoder.write_gguf(tmp_path / "m.gguf", kind="q8_0")
+    texts = [TEXTS[4][2 * i:] for i in range(30)]  # each is cut to 40 tokens
+    a, b = (vectors(m, texts, tmp_path, variant=variant) for m in (encoder.write_folder(tmp_path / "m"), file))
+    assert 0 < np.abs(a - b).max() < 0.05
+
+
 def test_a_vector_depends_on_its_text_alone(variant, tmp_path):
     """Bit for bit: alone, among others, in another order, in steps of another size."""
     folder = encoder.write_folder(tmp_path / "m")

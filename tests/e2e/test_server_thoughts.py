@@ -98,6 +98,16 @@ def test_a_response_has_a_reasoning_item(server):
     assert [x["type"] for x in seen[-1]["response"]["output"]] == done
 
 
+def test_reasoning_tokens_are_those_of_the_thought(server):
+    """A special token's text in it is text."""
+    says = SAYS[server.form].replace("I add <1>.", "I read <|im_end|>.")
+    body = {"grammar": saying(says)["grammar"], "input": "Well?", "max_output_tokens": 400}
+    answer = server.call("/v1/responses", body)[1]
+    assert answer["output"][0]["content"][0]["text"] == "I read <|im_end|>."
+    tokens = server.call("/tokenize", {"content": "I read <|im_end|>."})[1]["tokens"]
+    assert answer["usage"]["output_tokens_details"]["reasoning_tokens"] == len(tokens)
+
+
 def test_a_message_has_a_thinking_block(server):
     body = saying(SAYS[server.form], thinking={"type": "enabled", "budget_tokens": 1024})
     content = server.call("/v1/messages", body)[1]["content"]

@@ -183,10 +183,8 @@ sp_err sp_collection_embed(sp_documents *d, const char *salt, const char *id, co
     if (!d->embedder || !sp_shelf_writes(d->shelf)) return SP_OK;
     const sp_embedder_info info = sp_embedder_describe(d->embedder);
     embedding e = {.d = d, .encoder = {info.id, info.n_embd}};
-    if (o) e.o = *o;
+    if (o) e.o = (sp_embed_opts){.stop = o->stop, .step_us = o->step_us, .rests = o->rests, .user = o->user};
     e.o.kind = SP_EMBED_DOCUMENT;
-    e.o.dimensions = 0;
-    e.o.refuse_long = false;
     e.v = sp_alloc((size_t)BATCH * (size_t)info.n_embd, sizeof *e.v);
     sp_err err = e.v ? SP_OK : sp_fail_nomem("vectors");
     for (int64_t document = 1; document && err == SP_OK;) {

@@ -130,7 +130,7 @@ static int list_answering(srv_exchanges *x, struct pollfd *fds)
 {
     int n = 0;
     for (const connection *k = x->first; k; k = k->next)
-        if (k->answering && k->running.of && !k->hung_up)
+        if (k->running.of && !k->hung_up)
             fds[n++] = (struct pollfd){.fd = k->fd, .events = POLLRDHUP};
     return n;
 }

@@ -214,6 +214,58 @@ static void a_collection_that_is_closed_has_no_file_open(void **state)
     remove_folder(dir);
 }
 
+/* growth -- bytes that n calls of a handler leave allocated. */
+static size_t growth(srv_call *call, srv_sent handler(srv_call *), int n, unsigned expected)
+{
+    size_t before = 0;
+    for (int i = -5; i < n; i++) { /* the first ones fill caches */
+        if (i == 0) before = n_bytes();
+        assert_int_equal(handler(call), MHD_YES);
+        assert_int_equal(status, expected);
+    }
+    const size_t after = n_bytes();
+    return after - SP_MIN(before, after);
+}
+
+static void lists_of_collections_are_freed(void **state)
+{
+    enum { N = 1000 };
+    char dir[128], db[160];
+    make_folder(dir, sizeof dir);
+    snprintf(db, sizeof db, "%s/documents.db", dir);
+    srv_server s = {.ctx = open_with((sp_context_opts){0})};
+    const srv_tenant tenant = {0};
+    s.vocab = sp_context_vocab(s.ctx);
+    assert_ok(sp_documents_open(s.ctx, &(sp_documents_opts){.path = db}, &s.documents));
+    assert_ok(sp_collection_create(s.documents, NULL, "velm"));
+    assert_true(srv_collections_open(&s) && srv_idle_open(&s));
+    srv_call call = call_to(&s);
+    call.tenant = &tenant;
+    call.method = "GET";
+    call.path = "/v1/collections";
+    const size_t least = N * sizeof(sp_collection_info); /* without the names */
+    assert_true(growth(&call, srv_collections_all, N, 200) < least);
+    call.path = "/v1/collections/velm"; /* looked for, and shown */
+    assert_true(growth(&call, srv_collections_one, N, 200) < least);
+    call.method = "POST";
+    call.body = "{\"name\": \"a/b\"}"; /* the others are counted; then the name is refused */
+    call.n = strlen(call.body);
+    assert_true(growth(&call, srv_collections_all, N, 400) < least);
+    json_t *models = json_array();
+    const size_t before = n_bytes();
+    for (int i = 0; i < N; i++) {
+        assert_ok(srv_collections_models(&call, models));
+        json_array_clear(models);
+    }
+    assert_true(n_bytes() < before + least);
+    json_decref(models);
+    srv_idle_close(&s);
+    srv_collections_close(&s);
+    sp_documents_close(s.documents);
+    sp_context_close(s.ctx);
+    remove_folder(dir);
+}
+
 /* -- how long ----------------------------------------------------------------------------------------- */
 
 static void a_wait_for_news_ends_after_its_time(void **state)
@@ -450,6 +502,7 @@ int main(void)
         cmocka_unit_test(a_chat_that_was_answered_leaves_nothing),
         cmocka_unit_test(a_stream_is_freed_with_its_connection),
         cmocka_unit_test(a_collection_that_is_closed_has_no_file_open),
+        cmocka_unit_test(lists_of_collections_are_freed),
         cmocka_unit_test(a_wait_for_news_ends_after_its_time),
         cmocka_unit_test(jobs_end_in_any_order),
         cmocka_unit_test(ranking_is_work_for_its_tenant),

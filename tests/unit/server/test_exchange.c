@@ -1,0 +1,103 @@
+/* Connections of clients that hang up. A handler of the test's answers when the test says so. */
+#include <arpa/inet.h>
+#include <microhttpd.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server/http/exchange.h"
+#include "server/http/reply.h"
+#include "support/check.h"
+
+static atomic_int n_asked, n_left, n_ended;
+static atomic_bool released; /* the answer may end */
+
+static void leave(void *count)
+{
+    atomic_fetch_add((atomic_int *)count, 1);
+}
+
+static void end(void *count)
+{
+    (void)count;
+    atomic_fetch_add(&n_ended, 1);
+}
+
+static ssize_t end_when_released(void *user, uint64_t at, char *to, size_t most)
+{
+    while (!released) usleep(1000);
+    return MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+static srv_sent answer_when_released(srv_call *call)
+{
+    struct MHD_Response *r =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16, end_when_released, NULL, NULL);
+    srv_exchange_watch(call, (srv_running){.of = &n_left, .leave = leave, .end = end});
+    atomic_fetch_add(&n_asked, 1);
+    return srv_reply_events(call->connection, r, false);
+}
+
+static srv_error_form *no_form(const char *path)
+{
+    return NULL;
+}
+
+static const srv_route routes[] = {{"GET", "/", .run = answer_when_released, .open = true, .probe = true}, {0}};
+
+static bool open_exchanges(srv_server *s, int *port)
+{
+    *s = (srv_server){.routes = routes, .error_form_of = no_form, .o.host = "127.0.0.1"};
+    s->o.limits = (srv_server_limits){.n_parallel = 1, .n_connections = 4, .body_bytes = 1024, .bodies_bytes = 4096,
+                                      .read_seconds = 60, .stall_seconds = 60};
+    atomic_store(&n_asked, 0), atomic_store(&n_left, 0), atomic_store(&n_ended, 0);
+    atomic_store(&released, false);
+    return srv_exchanges_open(s, port);
+}
+
+/* ask -- sends a request. Owns: close. */
+static int ask(int port)
+{
+    static const char request[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    const struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(write(fd, request, strlen(request)), strlen(request));
+    return fd;
+}
+
+static void wait_until_it_is(atomic_int *n, int expected)
+{
+    for (int ms = 0; *n < expected && ms < 60000; ms++) usleep(1000);
+    assert_int_equal(*n, expected);
+}
+
+/* Its socket stays readable: asked again, the watcher would not rest. */
+static void a_client_that_hung_up_is_left_once(void **state)
+{
+    srv_server s;
+    int port;
+    assert_true(open_exchanges(&s, &port));
+    const int stays = ask(port), leaves = ask(port);
+    wait_until_it_is(&n_asked, 2);
+    usleep(300000);
+    assert_int_equal(n_left, 0);
+    close(leaves);
+    wait_until_it_is(&n_left, 1);
+    usleep(300000);
+    assert_int_equal(n_left, 1);
+    close(stays);
+    wait_until_it_is(&n_left, 2);
+    released = true;
+    wait_until_it_is(&n_ended, 2);
+    srv_exchanges_close(s.exchanges);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_client_that_hung_up_is_left_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
