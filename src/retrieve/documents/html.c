@@ -13,10 +13,11 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "retrieve/documents/libxml.h"
 #include "retrieve/text/text.h"
+
+#define MAX_COMPARED ((int64_t)1 << 30) /* about 2 s */
 
 typedef enum role {
     ROLE_INLINE, /* no break */
@@ -81,31 +82,11 @@ static bool is_navigation(const xmlAttr *a)
     return false;
 }
 
-/* takes -- whether a word is at *s, which is moved after it and the blanks around it. */
-static bool takes(const char **s, const char *word)
-{
-    while (sp_is_blank(**s)) ++*s;
-    const size_t n = strlen(word);
-    if (strncasecmp(*s, word, n) != 0) return false;
-    for (*s += n; sp_is_blank(**s);) ++*s;
-    return true;
-}
-
-/* is_not_shown -- style="display: none" and the like. The last declaration of a property counts. */
+/* is_not_shown -- style="display: none" and the like. */
 static bool is_not_shown(const xmlAttr *a)
 {
-    static const char *const hiding[][2] = {{"display", "none"}, {"visibility", "hidden"}, {"visibility", "collapse"}};
-    bool hides[SP_COUNT(hiding)] = {false};
     if (strcmp((const char *)a->name, "style") != 0 || !a->children || !a->children->content) return false;
-    for (const char *s = (const char *)a->children->content; *s; s += *s == ';') {
-        for (size_t i = 0; i < SP_COUNT(hiding); i++) {
-            const char *at = s;
-            if (takes(&at, hiding[i][0]) && takes(&at, ":"))
-                hides[i] = takes(&at, hiding[i][1]) && (*at == '\0' || *at == ';' || *at == '!');
-        }
-        s += strcspn(s, ";");
-    }
-    return hides[0] || hides[1] || hides[2];
+    return sp_style_hides((const char *)a->children->content);
 }
 
 /* is_page -- the whole of it is never left out: a script may show it. */
@@ -363,13 +344,29 @@ typedef struct page {
     const char *html;
     size_t n;
     writer w;
+    int64_t n_compared; /* names of open elements, at errors */
 } page;
+
+#if LIBXML_VERSION >= 21200
+typedef const xmlError *xml_error;
+#else
+typedef xmlError *xml_error;
+#endif
+
+/* count_error -- an end tag that closes nothing is compared with all open elements, of which there can be millions. */
+static void count_error(void *user, xml_error why)
+{
+    page *p = user;
+    xmlParserCtxt *parser = why->ctxt;
+    if (!parser || p->n_compared > MAX_COMPARED) return;
+    p->n_compared += parser->nameNr;
+    if (p->n_compared > MAX_COMPARED) xmlStopParser(parser);
+}
 
 /* parse -- a tree of any UTF-8; NULL for a page without elements. */
 static xmlDoc *parse(const char *html, size_t n)
 {
-    const int options = HTML_PARSE_RECOVER | HTML_PARSE_NOERROR | HTML_PARSE_NOWARNING |
-                        HTML_PARSE_NONET | HTML_PARSE_COMPACT;
+    const int options = HTML_PARSE_RECOVER | HTML_PARSE_NONET | HTML_PARSE_COMPACT;
     htmlParserCtxt *parser = htmlNewParserCtxt();
     parser->linenumbers = 1;
     parser->options |= XML_PARSE_HUGE; /* else the page ends at the 256th open element; unclosed ones are common */
@@ -384,19 +381,24 @@ static sp_err convert(void *user)
     page *p = user;
     xmlDoc *doc = parse(p->html, p->n);
     xmlNode *root = doc ? xmlDocGetRootElement(doc) : NULL;
-    sp_err err = root ? write_tree(&p->w, root) : SP_OK;
+    const bool stopped = p->n_compared > MAX_COMPARED;
+    sp_err err = root && !stopped ? write_tree(&p->w, root) : SP_OK;
     xmlFreeDoc(doc);
-    return err;
+    return stopped ? sp_fail(SP_E_LIMIT, "a page with too many errors in too many open elements") : err;
 }
 
 /* run -- nothing of it is printed. */
 static sp_err run(page *p)
 {
-    /* Some errors go past the parser's options to this thread's general handler. */
+    /* Some errors go past the handler of the others to this thread's general one. */
     xmlGenericErrorFunc handler = xmlGenericError;
     void *handler_context = xmlGenericErrorContext;
+    xmlStructuredErrorFunc counter = xmlStructuredError;
+    void *counter_context = xmlStructuredErrorContext;
     xmlSetGenericErrorFunc(NULL, say_nothing);
+    xmlSetStructuredErrorFunc(p, count_error);
     sp_err err = sp_libxml_run(convert, p);
+    xmlSetStructuredErrorFunc(counter_context, counter);
     xmlSetGenericErrorFunc(handler_context, handler);
     return err;
 }

@@ -26,6 +26,9 @@ bool sp_text_is_escaped(const char *s, size_t n);
 sp_err sp_html_to_markdown(const char *html, size_t n, sp_bytes *out, sp_bytes *title,
                            sp_marks *marks) SP_MUST_CHECK;
 
+/* sp_style_hides -- whether the declarations of a style attribute leave the element without a box, or not visible. */
+bool sp_style_hides(const char *style);
+
 /* Whole formats; errors as sp_documents_read. */
 sp_err sp_jsonl_read(sp_reading *r, const char *s, size_t n) SP_MUST_CHECK;
 sp_err sp_table_read(sp_reading *r, bool tabs, const char *s, size_t n) SP_MUST_CHECK;

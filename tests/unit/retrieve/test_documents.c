@@ -308,6 +308,26 @@ static void html_leaves_out_what_is_not_seen(void **state)
     assert_markdown("<p style='-x-display:none;display:none'>no<p style='display:none;display:block'>a"
                     "<p style='visibility:hidden;visibility:visible'>b<p style='display:block;;display:none;'>no",
                     "a\n\nb");
+    assert_markdown("<p style='/* x */ display:none'>no<p style='display/**/:/* ; */none/* */'>no"
+                    "<p style=' dis\\70lay\n:\tn\\00006f\n\\nE! IMPORTANT ;color:red'>no"
+                    "<p style='visibility : /**/Collapse;'>no"
+                    "<p style='color:red;/* */;/* */display:none'>no<p style='display:none /* x'>no"
+                    "<p style='/* display:none */'>a<p style='/* display:none'>b<p style='dis/**/play:none'>c"
+                    "<p style='display:none !ie'>d<p style='display:none block'>e<p style='display:none}'>f"
+                    "<p style='display none'>g<p style='display:n\\'>h",
+                    "a\n\nb\n\nc\n\nd\n\ne\n\nf\n\ng\n\nh");
+    assert_markdown("<p style='display:none!important;display:block'>no"
+                    "<p style='display:block!important;display:none'>a"
+                    "<p style='visibility:hidden!important;visibility:visible!important'>b"
+                    "<p style='display:none!important;display:block! /**/ important'>c",
+                    "a\n\nb\n\nc");
+    assert_markdown("<p style='content:\"; display:none;\"'>a<p style='background:url(a;display:none;b)'>b"
+                    "<p style='content:\"\\\";display:none;\"'>c<p style='--x:{a:b;display:none;}'>d"
+                    "<p style='--x:[(;];display:none);'>e<p style='x:\\;display:none'>f"
+                    "<p style='x:\"!important\";display:none'>no"
+                    "<p style='background:url(a);display:none'>no<p style='x:);display:none'>no"
+                    "<p style='x:URL(//a/*\"(.png);display:none'>no<p style='x:url( \")\";display:none)'>g",
+                    "a\n\nb\n\nc\n\nd\n\ne\n\nf\n\ng");
     assert_markdown("<html hidden><body style='display:none'><p>until a script shows it", "until a script shows it");
     assert_markdown("<table><tr><td>a<td>b<div hidden><ul><li>c</ul></div></table>", "| a | b |");
     assert_markdown("", "");
@@ -379,6 +399,28 @@ static void deep_html_costs_no_stack(void **state)
     sp_vec_fini(&title);
 }
 
+static sp_err read_tags(int n, const char *tag, int n_more, const char *more)
+{
+    sp_bytes html = {0}, text = {0}, title = {0};
+    for (int i = 0; i < n; i++) assert_int_equal(sp_bytes_addf(&html, "%s", tag), SP_OK);
+    for (int i = 0; i < n_more; i++) assert_int_equal(sp_bytes_addf(&html, "%s", more), SP_OK);
+    sp_err err = sp_html_to_markdown(html.v, html.n, &text, &title, NULL);
+    sp_vec_fini(&html);
+    sp_vec_fini(&text);
+    sp_vec_fini(&title);
+    return err;
+}
+
+/* Each end tag that closes nothing is looked for in all open elements. */
+static void errors_in_deep_html_have_a_limit(void **state)
+{
+    assert_int_equal(read_tags(3000, "<b>", 100000, "</i>x"), SP_OK);
+    assert_int_equal(read_tags(200000, "<b>x", 1000, "<p>y</p>"), SP_OK);
+    assert_int_equal(read_tags(200000, "<b>", 6000, "</i>"), SP_E_LIMIT);
+    assert_non_null(strstr(sp_error_detail(), "too many errors"));
+    assert_markdown("<b>x</i>y", "xy");
+}
+
 static sp_err read_all(sp_bytes *out)
 {
     static const char html[] = "<title>T</title><h1>A</h1><ul><li>b</ul><table><tr><td>c</table>";
@@ -437,6 +479,7 @@ int main(void)
         cmocka_unit_test(html_is_read_in_the_encoding_it_declares),
         cmocka_unit_test(html_of_a_wrong_encoding_prints_nothing),
         cmocka_unit_test(deep_html_costs_no_stack),
+        cmocka_unit_test(errors_in_deep_html_have_a_limit),
         cmocka_unit_test(running_out_of_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
