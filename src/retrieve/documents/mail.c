@@ -16,6 +16,7 @@
 
 #define MAX_DEPTH 8
 #define MAX_PARTS 256
+#define MAX_PIECES 64 /* of one parameter */
 
 typedef struct part {
     const char *head, *body;
@@ -23,7 +24,7 @@ typedef struct part {
 } part;
 
 typedef struct mail {
-    sp_bytes out, value, decoded, own;
+    sp_bytes out, value, parameter, decoded, own;
     int n_parts;
 } mail;
 
@@ -69,23 +70,49 @@ static sp_err field(mail *m, const part *p, const char *name)
     return sp_bytes_add(&m->value, "", 1);
 }
 
-/* parameter -- of m->value, as boundary="..."; in `room`, "" when there is none. */
-static void parameter(const mail *m, const char *name, char *room, size_t size)
+/* is_escaped -- in a quoted string. Other backslashes belong to a path of Windows, which programs do not escape. */
+static bool is_escaped(const char *s)
 {
-    size_t length = strlen(name), n = 0;
-    *room = '\0';
-    for (const char *at = strchr(m->value.v, ';'); at; at = strchr(at, ';')) {
-        at++;
-        while (sp_is_blank(*at)) at++;
-        if (strncasecmp(at, name, length) != 0 || at[length] != '=') continue;
-        at += length + 1;
-        bool quoted = *at == '"';
-        at += quoted;
-        while (*at && (quoted ? *at != '"' : *at != ';' && !sp_is_blank(*at)) && n < size - 1)
-            room[n++] = *at++;
-        room[n] = '\0';
-        return;
+    return *s == '\\' && (s[1] == '"' || s[1] == '\\');
+}
+
+static const char *skip_spaces(const char *s)
+{
+    while (sp_is_blank(*s)) s++;
+    return s;
+}
+
+/* next_parameter -- after the next semicolon that is not quoted; NULL: there is none. */
+static const char *next_parameter(const char *s)
+{
+    for (bool quoted = false; *s; s++) {
+        if (quoted && is_escaped(s))
+            s++;
+        else if (*s == '"')
+            quoted = !quoted;
+        else if (*s == ';' && !quoted)
+            return skip_spaces(s + 1);
     }
+    return NULL;
+}
+
+/* parameter -- of m->value, as boundary="..."; in m->parameter, NUL-terminated, "" when there is none. */
+static sp_err parameter(mail *m, const char *name)
+{
+    const size_t length = strlen(name);
+    m->parameter.n = 0;
+    for (const char *at = m->value.v; (at = next_parameter(at));) {
+        const char *s = skip_spaces(strncasecmp(at, name, length) == 0 ? at + length : "");
+        if (*s != '=') continue;
+        s = skip_spaces(s + 1);
+        const bool quoted = *s == '"';
+        for (s += quoted; *s && (quoted ? *s != '"' : *s != ';' && !sp_is_blank(*s)); s++) {
+            s += quoted && is_escaped(s);
+            SP_TRY(sp_bytes_add(&m->parameter, s, 1));
+        }
+        break;
+    }
+    return sp_bytes_add(&m->parameter, "", 1);
 }
 
 /* -- encodings -------------------------------------------------------------------------------- */
@@ -159,12 +186,15 @@ static sp_err add_converted(mail *m, const char *charset, const char *s, size_t 
     return m->out.n > SP_DOC_MAX_BYTES ? sp_fail(SP_E_LIMIT, "too much text") : SP_OK;
 }
 
-/* add_word -- "=?charset?B?...?=" at s; *length: what it takes, 0: it is none. */
-static sp_err add_word(mail *m, const char *s, size_t *length)
+/* add_word -- "=?charset?B?...?=" at s; *length: what it takes, 0: it is none. *last: the "?=" that the word before
+ * found, at first the start of the value; NULL: none follows. So beginnings without an end cost one search. */
+static sp_err add_word(mail *m, const char *s, const char **last, size_t *length)
 {
     char charset[40];
-    const char *way = strchr(s + 2, '?'),
-               *end = way && way[1] && way[2] == '?' ? strstr(way + 3, "?=") : NULL;
+    const char *way = strchr(s + 2, '?');
+    const bool begins = way && way[1] && way[2] == '?';
+    if (begins && *last && *last < way + 3) *last = strstr(way + 3, "?=");
+    const char *end = begins ? *last : NULL;
     *length = 0;
     if (!end || (size_t)(way - s - 2) >= sizeof charset) return SP_OK;
     memcpy(charset, s + 2, (size_t)(way - s - 2));
@@ -182,9 +212,10 @@ static sp_err add_word(mail *m, const char *s, size_t *length)
 static sp_err add_value(mail *m)
 {
     bool word = false;
+    const char *last = m->value.v;
     for (size_t at = 0, n = m->value.n - 1, length; at < n; at += length) {
         length = 0;
-        if (memcmp(m->value.v + at, "=?", 2) == 0) SP_TRY(add_word(m, m->value.v + at, &length));
+        if (memcmp(m->value.v + at, "=?", 2) == 0) SP_TRY(add_word(m, m->value.v + at, &last, &length));
         if (length) {
             word = true;
             continue;
@@ -238,21 +269,24 @@ static sp_err add_html(mail *m, const char *charset, const char *s, size_t n)
     return err == SP_E_UNSUPPORTED ? SP_OK : err;
 }
 
-/* add_extended -- a parameter of m->value as RFC 2231 has it: name*=charset''percents, or parts name*0, name*1* ... */
-static sp_err add_extended(mail *m, const char *name, bool *found)
+/* extended -- a parameter of m->value as RFC 2231 has it: name*=charset''percents, or pieces name*0, name*1* ... Its
+ * bytes go to m->decoded; none when there is none. */
+static sp_err extended(mail *m, const char *name, char charset[40])
 {
-    char key[32], text[1024], charset[40] = "";
+    char key[32];
     m->decoded.n = 0;
-    for (int k = -1; k < MAX_PARTS; k++) { /* -1: whole */
+    *charset = '\0';
+    for (int k = -1; k < MAX_PIECES; k++) { /* -1: whole */
         snprintf(key, sizeof key, k < 0 ? "%s*" : "%s*%d*", name, k);
-        parameter(m, key, text, sizeof text);
-        const bool coded = *text;
+        SP_TRY(parameter(m, key));
+        const bool coded = *m->parameter.v;
         key[strlen(key) - 1] = '\0';
-        if (!coded && k >= 0) parameter(m, key, text, sizeof text);
+        if (!coded && k >= 0) SP_TRY(parameter(m, key));
+        const char *text = m->parameter.v;
         if (!*text && k >= 0) break;
         const char *at = text, *quote = coded && k <= 0 ? strchr(text, '\'') : NULL,
                    *second = quote ? strchr(quote + 1, '\'') : NULL;
-        if (second) snprintf(charset, sizeof charset, "%.*s", (int)(quote - text), text);
+        if (second) snprintf(charset, 40, "%.*s", (int)SP_MIN(quote - text, 39), text);
         if (second) at = second + 1;
         for (; *at; at++) {
             const bool code = coded && *at == '%' && sp_digit16(at[1]) >= 0 && sp_digit16(at[2]) >= 0;
@@ -262,26 +296,31 @@ static sp_err add_extended(mail *m, const char *name, bool *found)
         }
         if (k < 0 && coded) break;
     }
-    *found = m->decoded.n > 0;
-    return *found ? add_converted(m, charset, m->decoded.v, m->decoded.n) : SP_OK;
+    return SP_OK;
 }
 
 /* add_name -- of an attachment: in its disposition, or in its type, where old programs write it. */
 static sp_err add_name(mail *m, const part *p)
 {
     static const char *const places[][2] = {{"Content-Disposition", "filename"}, {"Content-Type", "name"}};
-    char name[1024] = "";
-    bool found = false;
-    for (size_t i = 0; i < SP_COUNT(places) && !found; i++) {
+    char charset[40];
+    for (size_t i = 0; i < SP_COUNT(places); i++) {
         SP_TRY(field(m, p, places[i][0]));
-        SP_TRY(add_extended(m, places[i][1], &found));
-        if (found) return SP_OK;
-        parameter(m, places[i][1], name, sizeof name);
-        found = *name;
+        SP_TRY(extended(m, places[i][1], charset));
+        if (m->decoded.n) return add_converted(m, charset, m->decoded.v, m->decoded.n);
+        SP_TRY(parameter(m, places[i][1]));
+        if (*m->parameter.v) break;
     }
     m->value.n = 0;
-    SP_TRY(sp_bytes_add(&m->value, name, strlen(name) + 1));
+    SP_TRY(sp_bytes_add(&m->value, m->parameter.v, m->parameter.n));
     return add_value(m); /* its encoded words, which many programs write there */
+}
+
+/* one_line -- what a header gave m->out from `from` on. With a coded line break it could fake other headers. */
+static void one_line(mail *m, size_t from)
+{
+    for (size_t i = from; i < m->out.n; i++)
+        if (sp_is_blank(m->out.v[i])) m->out.v[i] = ' ';
 }
 
 static sp_err add_leaf(mail *m, const part *p, const char *charset, bool html)
@@ -291,7 +330,9 @@ static sp_err add_leaf(mail *m, const part *p, const char *charset, bool html)
     SP_TRY(field(m, p, "Content-Disposition"));
     if (strncasecmp(m->value.v, "attachment", 10) == 0) {
         SP_TRY(sp_bytes_add(&m->out, "Attachment: ", 12));
+        const size_t from = m->out.n;
         SP_TRY(add_name(m, p));
+        one_line(m, from);
         return sp_bytes_add(&m->out, "\n", 1);
     }
     SP_TRY(decode_body(m, p, &s, &n));
@@ -330,14 +371,24 @@ static bool next_part(const part *p, const char *mark, size_t n_mark, size_t *at
     return true;
 }
 
-static sp_err add_parts(mail *m, const part *p, const char *boundary, bool alternative, int depth)
+/* mark_of -- what the delimiters of m->value's parts begin with; of any length. */
+static sp_err mark_of(mail *m, sp_bytes *mark)
 {
-    char mark[132];
-    int n_mark = snprintf(mark, sizeof mark, "--%s", boundary), added = 0;
+    char charset[40];
+    SP_TRY(sp_bytes_add(mark, "--", 2));
+    SP_TRY(extended(m, "boundary", charset));
+    if (m->decoded.n) return sp_bytes_add(mark, m->decoded.v, m->decoded.n);
+    SP_TRY(parameter(m, "boundary"));
+    return sp_bytes_add(mark, m->parameter.v, strlen(m->parameter.v));
+}
+
+static sp_err add_parts(mail *m, const part *p, const sp_bytes *mark, bool alternative, int depth)
+{
+    int added = 0;
     part one;
     /* alternatives: plain text first, then any other */
     for (int pass = alternative ? 0 : 1; pass < 2 && !added; pass++) {
-        for (size_t at = 0; next_part(p, mark, (size_t)n_mark, &at, &one);) {
+        for (size_t at = 0; next_part(p, mark->v, mark->n, &at, &one);) {
             if (m->n_parts++ > MAX_PARTS) return SP_OK;
             SP_TRY(field(m, &one, "Content-Type"));
             bool plain = m->value.n == 1 || strncasecmp(m->value.v, "text/plain", 10) == 0;
@@ -349,20 +400,30 @@ static sp_err add_parts(mail *m, const part *p, const char *boundary, bool alter
     return SP_OK;
 }
 
+/* add_multipart -- m->value: its type. */
+static sp_err add_multipart(mail *m, const part *p, int depth)
+{
+    const bool alternative = strncasecmp(m->value.v, "multipart/alternative", 21) == 0;
+    sp_bytes mark = {0};
+    sp_err err = mark_of(m, &mark);
+    if (err == SP_OK && mark.n > 2) err = add_parts(m, p, &mark, alternative, depth);
+    sp_vec_fini(&mark);
+    return err;
+}
+
 static sp_err add_part(mail *m, const part *p, int depth, int *added)
 {
-    char boundary[128], charset[40];
+    char charset[40];
+    if (depth > MAX_DEPTH) return SP_OK;
     SP_TRY(field(m, p, "Content-Type"));
-    parameter(m, "boundary", boundary, sizeof boundary);
-    parameter(m, "charset", charset, sizeof charset);
+    SP_TRY(parameter(m, "charset"));
+    snprintf(charset, sizeof charset, "%s", m->parameter.v);
     bool html = strncasecmp(m->value.v, "text/html", 9) == 0;
     bool plain = m->value.n == 1 || strncasecmp(m->value.v, "text/", 5) == 0;
     bool message = strncasecmp(m->value.v, "message/rfc822", 14) == 0;
-    bool alternative = strncasecmp(m->value.v, "multipart/alternative", 21) == 0;
-    if (depth > MAX_DEPTH) return SP_OK;
     size_t before = m->out.n;
-    if (*boundary) {
-        SP_TRY(add_parts(m, p, boundary, alternative, depth));
+    if (strncasecmp(m->value.v, "multipart/", 10) == 0) {
+        SP_TRY(add_multipart(m, p, depth));
     } else if (message) {
         part inner = split(p->body, p->n_body);
         SP_TRY(add_part(m, &inner, depth + 1, added));
@@ -385,6 +446,7 @@ static sp_err read_mail(mail *m, const part *p, sp_bytes *title)
         SP_TRY(sp_bytes_addf(&m->out, "%s: ", names[i]));
         size_t from = m->out.n;
         SP_TRY(add_value(m));
+        one_line(m, from);
         if (i == 0) SP_TRY(sp_bytes_add(title, m->out.v + from, m->out.n - from));
         SP_TRY(sp_bytes_add(&m->out, "\n", 1));
     }
@@ -403,14 +465,13 @@ sp_err sp_mail_read(sp_reading *r, const char *data, size_t n)
     if (err == SP_OK &&
         !(sp_utf8_valid(m.out.v, m.out.n) && (!title.n || sp_utf8_valid(title.v, title.n))))
         err = sp_fail(SP_E_UNSUPPORTED, "a damaged message");
-    for (size_t i = 0; i < title.n; i++)
-        if (sp_is_blank(title.v[i])) title.v[i] = ' ';
     if (err == SP_OK) {
         sp_document d = {.text = m.out.v, .n = m.out.n};
         err = sp_document_emit(r, &d, &title);
     }
     sp_vec_fini(&m.out);
     sp_vec_fini(&m.value);
+    sp_vec_fini(&m.parameter);
     sp_vec_fini(&m.decoded);
     sp_vec_fini(&m.own);
     sp_vec_fini(&title);

@@ -192,7 +192,7 @@ static void mail_of_other_programs(void **state)
           "Content-Type: text/plain\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\nGr=\r\nn_x\r\n",
           "Gr\xC3\xBC\xC3\x9F" "e an snake_case|Subject: Gr\xC3\xBC\xC3\x9F" "e an snake_case\n\nGrn_x\n\n#");
     gives("m.eml", "Subject: =?koi8-r*ru?Q?=C4=C1?=\n\nx", "да|Subject: да\n\nx\n#");
-    gives("m.eml", "Subject: =?utf-8?Q?a=0Ab?=\n\nx", "a b|Subject: a\nb\n\nx\n#");
+    gives("m.eml", "Subject: =?utf-8?Q?a=0Ab?=\n\nx", "a b|Subject: a b\n\nx\n#"); /* one line */
     gives("m.eml",
           "Subject: s\nContent-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/plain\n\nfirst\n"
           "--b\nContent-Type: text/plain\n\nsecond\n--b--\n",
@@ -209,6 +209,59 @@ static void mail_parts_end_at_lines_of_their_boundary(void **state)
           "s|Subject: s\n\nuse --b or\n --b\n--b and\n\nsecond\n\n#");
     gives("m.eml", "Subject: s\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\none\n--b",
           "s|Subject: s\n\none\n\n#");
+}
+
+/* A boundary is as long as its writer likes; two may differ at their ends alone. */
+static void mail_has_boundaries_of_any_length(void **state)
+{
+    static const int lengths[] = {70, 126, 127, 128, 998, 100000};
+    for (size_t i = 0; i < SP_COUNT(lengths); i++) {
+        sp_bytes text = {0};
+        char *b = malloc((size_t)lengths[i] + 1);
+        memset(b, '=', (size_t)lengths[i]);
+        b[lengths[i]] = '\0';
+        assert_int_equal(sp_bytes_addf(&text,
+                                       "Subject: s\nContent-Type: multipart/mixed;\n boundary=\"%s0\"\n\n--%s0\n"
+                                       "Content-Type: multipart/mixed; boundary=\"%s1\"\n\n--%s1\n\none\n--%s1--\n"
+                                       "--%s0\n\ntwo\n--%s0--\n--%s0\n\nno\n",
+                                       b, b, b, b, b, b, b, b),
+                         SP_OK);
+        gives_bytes("m.eml", text.v, text.n, "s|Subject: s\n\none\n\ntwo\n\n#");
+        sp_vec_fini(&text);
+        free(b);
+    }
+}
+
+#define MAIL(type) "Subject: s\nContent-Type: " type "\n\nno\n--b\n\nyes\n--b--\n"
+
+/* What is quoted is no parameter; a boundary may be in pieces; only a multipart has parts. */
+static void mail_parameters_are_read_as_written(void **state)
+{
+    static const char want[] = "s|Subject: s\n\nyes\n\n#";
+    gives("m.eml", MAIL("multipart/mixed; x=\"a; boundary=c\"; boundary=b"), want);
+    gives("m.eml", MAIL("multipart/mixed; x=\"\\\"; boundary=c\"; boundary=b"), want);
+    gives("m.eml", MAIL("multipart/mixed;boundary = \"b\""), want);
+    gives("m.eml", MAIL("multipart/mixed; boundaryx=c; BOUNDARY=b; boundary=d"), want);
+    gives("m.eml", MAIL("multipart/mixed; boundary*=us-ascii''%62"), want);
+    gives("m.eml",
+          "Subject: s\nContent-Type: multipart/mixed; boundary*1=\"c\"; boundary*0=b\n\n--bc\n\nyes\n--bc--\n",
+          want);
+    gives("m.eml", MAIL("text/plain; boundary=b"), "s|Subject: s\n\nno\n--b\n\nyes\n--b--\n\n#");
+    gives("m.eml", MAIL("multipart/mixed; boundary=\"\""), "s|Subject: s\n\n#");
+}
+
+static void mail_of_words_without_an_end_is_read_once(void **state)
+{
+    sp_bytes text = {0}, got = {0};
+    assert_int_equal(sp_bytes_addf(&text, "Subject: "), SP_OK);
+    for (int i = 0; i < 300000; i++) assert_int_equal(sp_bytes_add(&text, "=?x?b?y", 7), SP_OK);
+    assert_int_equal(sp_bytes_addf(&text, "\nFrom: =?utf-8?q?a?= =?utf-8?q?b?=\n\nx"), SP_OK);
+    const clock_t begin = clock();
+    assert_int_equal(read_bytes("m.eml", text.v, text.n, &got), SP_OK);
+    assert_true(clock() - begin < 5 * CLOCKS_PER_SEC);
+    assert_non_null(strstr(got.v, "From: ab\n"));
+    sp_vec_fini(&text);
+    sp_vec_fini(&got);
 }
 
 static void mail_has_a_number_of_parts_at_most(void **state)
@@ -258,6 +311,12 @@ static void attachments_have_their_names(void **state)
     gives("m.eml", WITH_FILE("Content-Type: application/pdf; name=\"lease.pdf\"\nContent-Disposition: attachment"),
           "s|Subject: s\n\nAttachment: lease.pdf\n#");
     gives("m.eml", WITH_FILE("Content-Disposition: attachment; filename*=%"), "s|Subject: s\n\nAttachment: %\n#");
+    gives("m.eml", WITH_FILE("Content-Disposition: attachment; filename=\"a\\\"b\\\\c; d.pdf\""),
+          "s|Subject: s\n\nAttachment: a\"b\\c; d.pdf\n#");
+    gives("m.eml", WITH_FILE("Content-Disposition: attachment; filename=\"C:\\a.pdf\""),
+          "s|Subject: s\n\nAttachment: C:\\a.pdf\n#");
+    gives("m.eml", WITH_FILE("Content-Disposition: attachment; filename*=utf-8''a%0AFrom:%20b%0D%0A%0D"),
+          "s|Subject: s\n\nAttachment: a From: b   \n#");
     gives("m.eml", WITH_FILE("Content-Disposition: attachment"), "s|Subject: s\n\nAttachment: \n#");
 }
 
@@ -739,6 +798,9 @@ int main(void)
         cmocka_unit_test(mail_parts_are_decoded_and_alternatives_read_once),
         cmocka_unit_test(mail_of_other_programs),
         cmocka_unit_test(mail_parts_end_at_lines_of_their_boundary),
+        cmocka_unit_test(mail_has_boundaries_of_any_length),
+        cmocka_unit_test(mail_parameters_are_read_as_written),
+        cmocka_unit_test(mail_of_words_without_an_end_is_read_once),
         cmocka_unit_test(mail_has_a_number_of_parts_at_most),
         cmocka_unit_test(mail_that_nests_without_end_is_bounded),
         cmocka_unit_test(attachments_have_their_names),
