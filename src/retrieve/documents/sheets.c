@@ -3,8 +3,9 @@
  *
  *   xl/workbook.xml              names of sheets, in order  --r:id-->  its relations (relations.c)  -->  files
  *   xl/sharedStrings.xml         texts, by number
- *   xl/styles.xml                which cell formats are dates: those are days since 1899-12-30, or since 1904-01-01 if
- *                                the workbook says so; and which are times, the fraction of a day
+ *   xl/styles.xml                which cell formats are dates, and which are times, the fraction of a day. Dates are
+ *                                days; day 1 is 1900-01-01, or 1904-01-02 if the workbook says so. From 1900 on,
+ *                                day 60 is 1900-02-29, which never was.
  *
  * These names are the usual ones; the relations may say others.
  */
@@ -23,7 +24,13 @@
 #define MAX_COLUMN    16384
 #define MAX_EMPTY     1000 /* consecutive empty rows that are written, so that rows keep their numbers */
 #define CUSTOM_FORMAT 164  /* the first number of a format that the file defines */
-#define DAYS_TO_1904  1462
+
+/* Of dates. Days count from 1899-12-30, because spreadsheets have a 29th of February in 1900. */
+#define DAYS_TO_1904 1462
+#define DAYS_TO_1970 25569
+#define LEAP_DAY     60      /* the 29th of February, 1900 */
+#define LAST_DAY     2958466 /* after 9999-12-31 */
+#define DAY_S        86400LL
 
 /* What a number format shows of a number of days. */
 typedef enum shown {
@@ -46,11 +53,14 @@ typedef struct sheet_reader {
     sp_bytes strings;    /* all shared texts, one after another */
     SP_VEC(size_t) ends; /* of each */
     names formats;       /* custom number formats */
+    sp_dict by_number;   /* of formats */
     SP_VEC(shown) shown; /* of each cell format */
     names sheets;        /* id of the relation -> name */
     sp_relations files;  /* of the workbook */
     sp_bytes out, cell;  /* the table; the text of the current cell */
-    size_t size;         /* is_reading */
+    int n_readings;      /* is_reading: open elements rPh */
+    size_t size;         /* of the text before them */
+    size_t left;         /* bytes that the sheets to come may have */
     int64_t row;         /* lines written */
     int column;          /* of the last cell written in this row, from 1 */
     int at;              /* column of the current cell */
@@ -109,13 +119,6 @@ static sp_err add_named(sheet_reader *s, names *to, const char *id, const char *
     return err == SP_OK ? sp_fail_nomem("a sheet") : err;
 }
 
-static const char *find(const names *in, const char *id)
-{
-    for (size_t i = 0; i < in->n; i++)
-        if (strcmp(in->v[i].id, id) == 0) return in->v[i].value;
-    return NULL;
-}
-
 static void free_names(names *n)
 {
     for (size_t i = 0; i < n->n; i++) {
@@ -136,13 +139,13 @@ static sp_err take_sheet(sheet_reader *s, bool begins, const char *name)
     return begins && strcmp(name, "sheet") == 0 ? add_named(s, &s->sheets, "id", "name") : SP_OK;
 }
 
-/* is_reading -- how Japanese is read aloud (rPh) is no part of a text. s->size: its end before that. */
+/* is_reading -- how Japanese is read aloud (rPh, with all inside) is no part of a text. */
 static bool is_reading(sheet_reader *s, bool begins, const char *name, sp_bytes *text)
 {
-    if (strcmp(name, "rPh") != 0) return false;
-    if (begins) s->size = text->n;
-    if (!begins) text->n = s->size;
-    return true;
+    const bool reading = strcmp(name, "rPh") == 0;
+    if (reading && begins && s->n_readings++ == 0) s->size = text->n;
+    if (reading && !begins && --s->n_readings == 0) text->n = s->size;
+    return reading || s->n_readings;
 }
 
 static sp_err take_string(sheet_reader *s, bool begins, const char *name)
@@ -160,7 +163,7 @@ static shown shown_by(const char *format)
 {
     bool quoted = false, bracket = false, time = false, span = false;
     for (const char *c = format; *c; c++) {
-        if (*c == '\\' && c[1]) {
+        if (!quoted && !bracket && strchr("\\_*", *c) && c[1]) { /* a character: as it is, its width, a filling */
             c++;
             continue;
         }
@@ -187,18 +190,28 @@ static shown shown_by_number(int number)
     return SHOWN_NUMBER;
 }
 
+/* take_format -- of formats with one number the first counts. */
+static sp_err take_format(sheet_reader *s)
+{
+    SP_TRY(add_named(s, &s->formats, "numFmtId", "formatCode"));
+    const char *id = s->formats.v[s->formats.n - 1].id;
+    if (sp_dict_get(&s->by_number, id, strlen(id)) != SP_DICT_NONE) return SP_OK;
+    return sp_dict_put(&s->by_number, id, strlen(id), (uint32_t)(s->formats.n - 1));
+}
+
 /* take_style -- the cell formats are the elements xf inside cellXfs; s->at counts whether inside. */
 static sp_err take_style(sheet_reader *s, bool begins, const char *name)
 {
     if (strcmp(name, "cellXfs") == 0) s->at = begins;
     if (!begins) return SP_OK;
-    if (strcmp(name, "numFmt") == 0) return add_named(s, &s->formats, "numFmtId", "formatCode");
+    if (strcmp(name, "numFmt") == 0) return take_format(s);
     if (strcmp(name, "xf") != 0 || !s->at) return SP_OK;
     SP_TRY(attribute(s, "numFmtId"));
     int number = atoi(s->value.v);
-    const char *own = number >= CUSTOM_FORMAT ? find(&s->formats, s->value.v) : NULL;
+    const uint32_t i = sp_dict_get(&s->by_number, s->value.v, strlen(s->value.v));
+    const bool own = number >= CUSTOM_FORMAT && i != SP_DICT_NONE;
     SP_TRY(sp_vec_reserve(&s->shown, 1));
-    s->shown.v[s->shown.n++] = own ? shown_by(own) : shown_by_number(number);
+    s->shown.v[s->shown.n++] = own ? shown_by(s->formats.v[i].value) : shown_by_number(number);
     return SP_OK;
 }
 
@@ -218,6 +231,7 @@ static sp_err read_workbook(sheet_reader *s)
     sp_vec_fini(&book);
     SP_TRY(err);
     SP_TRY(each_element(s, part_of(s, "sharedStrings", "xl/sharedStrings.xml"), take_string, &s->strings));
+    SP_TRY(sp_dict_init(&s->by_number, 64));
     SP_TRY(each_element(s, part_of(s, "styles", "xl/styles.xml"), take_style, NULL));
     return s->sheets.n ? SP_OK : sp_fail(SP_E_UNSUPPORTED, "not a workbook: it has no sheets");
 }
@@ -240,31 +254,40 @@ static sp_err add_text(sheet_reader *s, const char *text, size_t n)
     SP_TRY(sp_bytes_add(&s->out, text, n));
     for (size_t i = from; i < s->out.n; i++)
         if (sp_is_blank(s->out.v[i])) s->out.v[i] = ' ';
-    return s->out.n > SP_DOC_MAX_BYTES ? sp_fail(SP_E_LIMIT, "a sheet with too much text") : SP_OK;
-}
-
-/* add_date -- of days, with the time of day if there is one. */
-static sp_err add_date(sheet_reader *s, double days)
-{
-    struct tm t;
-    char text[32];
-    if (s->from_1904) days += DAYS_TO_1904;
-    time_t seconds = (time_t)llround((days - 25569) * 86400);
-    if (!(days > 0 && days < 2958466) || !gmtime_r(&seconds, &t))
-        return sp_bytes_addf(&s->out, "%.15g", days);
-    bool whole = t.tm_hour == 0 && t.tm_min == 0 && t.tm_sec == 0;
-    strftime(text, sizeof text, whole ? "%Y-%m-%d" : "%Y-%m-%d %H:%M", &t);
-    return sp_bytes_add(&s->out, text, strlen(text));
+    return SP_OK;
 }
 
 /* add_time -- hours and minutes, and seconds if there are any. */
 static sp_err add_time(sheet_reader *s, double days, bool span)
 {
-    if (!(days >= 0 && days < 2958466)) return sp_bytes_addf(&s->out, "%.15g", days);
-    long long seconds = llround((span ? days : days - floor(days)) * 86400);
-    if (!span) seconds %= 86400;
+    if (!(days >= 0 && days < LAST_DAY)) return sp_bytes_addf(&s->out, "%.15g", days);
+    long long seconds = llround((span ? days : days - floor(days)) * DAY_S);
+    if (!span) seconds %= DAY_S;
     SP_TRY(sp_bytes_addf(&s->out, "%02lld:%02lld", seconds / 3600, seconds / 60 % 60));
     return seconds % 60 ? sp_bytes_addf(&s->out, ":%02lld", seconds % 60) : SP_OK;
+}
+
+/* add_date -- of days, with the time of day if there is one. Before the first day there is only a time. */
+static sp_err add_date(sheet_reader *s, double days)
+{
+    struct tm t;
+    char text[32];
+    const int first = s->from_1904 ? 0 : 1;
+    if (!(days >= 0 && days < LAST_DAY - (s->from_1904 ? DAYS_TO_1904 : 0)) || (days == 0 && first))
+        return sp_bytes_addf(&s->out, "%.15g", days);
+    if (days < first) return add_time(s, days, false);
+    time_t seconds = (time_t)llround(days * DAY_S);
+    const bool leap = !s->from_1904 && seconds / DAY_S == LEAP_DAY;
+    if (s->from_1904)
+        seconds += DAYS_TO_1904 * DAY_S;
+    else if (seconds / DAY_S < LEAP_DAY)
+        seconds += DAY_S;
+    seconds -= DAYS_TO_1970 * DAY_S;
+    if (!gmtime_r(&seconds, &t)) return sp_bytes_addf(&s->out, "%.15g", days);
+    bool whole = t.tm_hour == 0 && t.tm_min == 0 && t.tm_sec == 0;
+    strftime(text, sizeof text, whole ? "%Y-%m-%d" : "%Y-%m-%d %H:%M", &t);
+    if (leap) memcpy(text, "1900-02-29", 10);
+    return sp_bytes_add(&s->out, text, strlen(text));
 }
 
 /* add_number -- in the 15 digits that spreadsheets have, not in the 17 of files: 1.1, not 1.1000000000000001. Longer
@@ -337,17 +360,24 @@ static sp_err begin_row(sheet_reader *s)
     return SP_OK;
 }
 
-static sp_err take_cell(sheet_reader *s, bool begins, const char *name)
+static sp_err take_table(sheet_reader *s, bool begins, const char *name)
 {
+    if (is_reading(s, begins, name, &s->cell)) return SP_OK;
     if (strcmp(name, "row") == 0) {
         if (begins) return begin_row(s);
         s->row++;
         return sp_bytes_add(&s->out, "\n", 1);
     }
     if (strcmp(name, "c") == 0) return begins ? begin_cell(s) : end_cell(s);
-    if (is_reading(s, begins, name, &s->cell)) return SP_OK;
     if (strcmp(name, begins ? "v" : "f") == 0) s->cell.n = 0; /* a formula is no text, and comes before its value */
     return SP_OK;
+}
+
+/* take_cell -- cells far to the right, rows far below and shared texts are short in the file, but not in the table. */
+static sp_err take_cell(sheet_reader *s, bool begins, const char *name)
+{
+    SP_TRY(take_table(s, begins, name));
+    return s->out.n > s->left ? sp_fail(SP_E_LIMIT, "a workbook with too much text") : SP_OK;
 }
 
 /* -- sheets ------------------------------------------------------------------------------------- */
@@ -358,6 +388,7 @@ static sp_err read_sheet(sp_reading *r, sheet_reader *s, const named *sheet)
     if (!file) return SP_OK;
     s->out.n = s->row = s->column = s->at = 0;
     SP_TRY(each_element(s, file, take_cell, &s->cell));
+    s->left -= s->out.n;
     if (!s->out.n || sp_skip_blanks(s->out.v, 0, s->out.n) == s->out.n) return SP_OK;
     if (!sp_utf8_valid(s->out.v, s->out.n)) return sp_fail(SP_E_UNSUPPORTED, "not UTF-8");
     const char *slash = strrchr(r->path, '/');
@@ -368,11 +399,12 @@ static sp_err read_sheet(sp_reading *r, sheet_reader *s, const named *sheet)
 
 sp_err sp_xlsx_read(sp_reading *r, const char *data, size_t n)
 {
-    sheet_reader s = {0};
+    sheet_reader s = {.left = SP_DOC_MAX_BYTES};
     SP_TRY(sp_archive_open(data, n, &s.a));
     sp_err err = read_workbook(&s);
     for (size_t i = 0; i < s.sheets.n && err == SP_OK; i++) err = read_sheet(r, &s, &s.sheets.v[i]);
     free_names(&s.formats);
+    sp_dict_fini(&s.by_number);
     free_names(&s.sheets);
     sp_relations_fini(&s.files);
     sp_vec_fini(&s.shown);

@@ -542,6 +542,79 @@ static void times_are_no_fractions_of_a_day(void **state)
                   "t.xlsx > S|12:00: 06:00; 07:05: 00:00; 36:00; 1.5; 1970-01-01; 48:00:05; 0.5; -0.5; 1e+300\n#");
 }
 
+/* ONE_ROW -- a workbook whose first formats are a date, a date with its time, and six of its own. */
+#define ONE_ROW(properties, formats, texts, row)                                                                  \
+    (entry[])                                                                                                     \
+    {                                                                                                             \
+        {"xl/workbook.xml", "<w xmlns:r='urn:r'>" properties "<sheet name='S' r:id='a'/></w>"},                   \
+            {"xl/_rels/workbook.xml.rels", "<R><Relationship Id='a' Target='s.xml'/></R>"},                       \
+            {"xl/sharedStrings.xml", "<s>" texts "</s>"},                                                         \
+            {"xl/styles.xml", "<s>" formats "<cellXfs><xf numFmtId='14'/><xf numFmtId='22'/><xf numFmtId='164'/>" \
+                              "<xf numFmtId='165'/><xf numFmtId='166'/></cellXfs></s>"},                          \
+            {"xl/s.xml", "<w><row>" row "</row></w>"}, {0}                                                        \
+    }
+
+/* Spreadsheets have a 29th of February in 1900, so the days before it are one more. */
+static void days_before_march_1900_are_as_spreadsheets_show_them(void **state)
+{
+    gives_archive(*state, "a.xlsx",
+                  ONE_ROW("", "", "",
+                          CELL("0", "0") CELL("0", "0.5") CELL("0", "1") CELL("1", "1.25") CELL("0", "31")
+                              CELL("0", "32") CELL("0", "59") CELL("1", "59.75") CELL("1", "59.9999999")
+                                  CELL("0", "60") CELL("1", "60.75") CELL("0", "61") CELL("0", "2958465")
+                                      CELL("0", "2958466") CELL("0", "-1") CELL("0", "nan") CELL("0", "1e300")),
+                  "a.xlsx > S|0; 12:00; 1900-01-01; 1900-01-01 06:00; 1900-01-31; 1900-02-01; 1900-02-28; "
+                  "1900-02-28 18:00; 1900-02-29; 1900-02-29; 1900-02-29 18:00; 1900-03-01; 9999-12-31; 2958466; -1; "
+                  "nan; 1e+300\n#");
+    gives_archive(*state, "a.xlsx",
+                  ONE_ROW("<workbookPr date1904='1'/>", "", "",
+                          CELL("0", "0") CELL("1", "0.5") CELL("0", "1") CELL("0", "60") CELL("0", "2957003")
+                              CELL("0", "2957004") CELL("0", "-1")),
+                  "a.xlsx > S|1904-01-01; 1904-01-01 12:00; 1904-01-02; 1904-03-01; 9999-12-31; 2957004; -1\n#");
+}
+
+/* Letters whose width is left, or that fill a cell, are of no date; nor are formats that another has the number of. */
+static void formats_are_read_as_spreadsheets_do(void **state)
+{
+    gives_archive(*state, "a.xlsx",
+                  ONE_ROW("",
+                          "<numFmt numFmtId='164' formatCode='_-* #,##0.00\\ _D_M_-;*d0'/>"
+                          "<numFmt numFmtId='164' formatCode='yyyy'/>"
+                          "<numFmt numFmtId='165' formatCode='&quot;\\&quot;yy'/>"
+                          "<numFmt numFmtId='166' formatCode='[$_-*]yy'/>",
+                          "", CELL("2", "1234.5") CELL("3", "25569") CELL("4", "25569") CELL("5", "7")),
+                  "a.xlsx > S|1234.5; 1970-01-01; 1970-01-01; 7\n#");
+}
+
+/* How a text is read aloud holds no text, cell or value, whatever is inside. */
+static void readings_hold_nothing(void **state)
+{
+    gives_archive(*state, "a.xlsx",
+                  ONE_ROW("", "", "<si><t>AAAA</t><rPh><rPh/><t>x</t><si/></rPh></si><si><t>b</t></si>",
+                          "<c t='s'><v>0</v></c><c t='s'><v>1</v></c><c t='s'><v>2</v></c><c t='inlineStr'><is>"
+                          "<t>long text</t><rPh><t>x</t><v/><t>yyyy</t><c r='A9'/></rPh></is></c>"),
+                  "a.xlsx > S|AAAA; b; long text\n#");
+}
+
+/* A short cell far to the right makes a long row; the limit is that of all sheets. */
+static void a_small_workbook_is_no_large_table(void **state)
+{
+    sp_bytes sheet = {0}, got = {0};
+    assert_int_equal(sp_bytes_addf(&sheet, "<w>"), SP_OK);
+    for (int i = 0; i < 9000; i++) assert_int_equal(sp_bytes_addf(&sheet, "<row><c r='XFD1'/></row>"), SP_OK);
+    assert_int_equal(sp_bytes_add(&sheet, "</w>", 5), SP_OK);
+    const entry entries[] = {{"xl/workbook.xml", BOOK("<sheet name='A' r:id='a'/><sheet name='B' r:id='a'/>")},
+                             {"xl/_rels/workbook.xml.rels", "<R><Relationship Id='a' Target='s.xml'/></R>"},
+                             {"xl/s.xml", sheet.v},
+                             {0}};
+    sp_bytes data = packed(*state, entries);
+    assert_int_equal(read_bytes("a.xlsx", data.v, data.n, &got), SP_E_LIMIT);
+    assert_non_null(strstr(sp_error_detail(), "a workbook with too much text"));
+    sp_vec_fini(&data);
+    sp_vec_fini(&sheet);
+    sp_vec_fini(&got);
+}
+
 /* What only programs of East Asia, or of a Mac, write. */
 static void dates_and_texts_of_other_programs_are_read(void **state)
 {
@@ -809,6 +882,10 @@ int main(void)
         FOLDER_TEST(spreadsheets_are_tables_with_the_names_of_their_columns),
         FOLDER_TEST(numbers_of_spreadsheets_have_15_digits),
         FOLDER_TEST(cells_without_a_place_follow_each_other),
+        FOLDER_TEST(days_before_march_1900_are_as_spreadsheets_show_them),
+        FOLDER_TEST(formats_are_read_as_spreadsheets_do),
+        FOLDER_TEST(readings_hold_nothing),
+        FOLDER_TEST(a_small_workbook_is_no_large_table),
         FOLDER_TEST(parts_of_a_workbook_are_where_its_relations_say),
         FOLDER_TEST(files_with_a_wrong_ending),
         FOLDER_TEST(times_are_no_fractions_of_a_day),
