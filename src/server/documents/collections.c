@@ -52,8 +52,7 @@ static bool is_index(const char *path)
     return read && memcmp(head, "SQLite format 3", sizeof head) == 0;
 }
 
-/* on_progress -- prints a line per minute. */
-static bool on_progress(int64_t done, int64_t total, void *user)
+bool srv_index_progress(int64_t done, int64_t total, void *user)
 {
     int64_t *told_us = user;
     if (srv_now_us() - *told_us < 60000000) return true;
@@ -69,7 +68,7 @@ static sp_err make_index(const srv_server *s, const srv_collection *c, const cha
     int64_t told_us = srv_now_us();
     sp_err err = sp_index_build(&folder, 1, c->path, &o, NULL);
     if (err != SP_OK || !s->o.models.embedder) return err;
-    const sp_index_embed_opts how = {.progress = on_progress, .user = &told_us};
+    const sp_index_embed_opts how = {.progress = srv_index_progress, .user = &told_us};
     return sp_index_embed(c->path, s->o.models.embedder, &how, NULL);
 }
 

@@ -28,6 +28,9 @@ typedef struct srv_found {
  * file whose index is made, or brought up to date, in the user's cache. False after an error message. */
 bool srv_collections_open(srv_server *s);
 void srv_collections_close(srv_server *s);
+/* srv_index_progress -- of sp_index_embed, while collections are opened: prints a line per minute. told_us: int64_t *,
+ * when it last did, or when it began. */
+bool srv_index_progress(int64_t done, int64_t total, void *told_us);
 /* srv_collections_served -- those of --collection, [*n]. */
 const srv_collection *srv_collections_served(const srv_server *s, int *n);
 

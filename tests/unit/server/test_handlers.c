@@ -15,6 +15,7 @@
 #include "server/documents/documents.h"
 #include "server/documents/idle.h"
 #include "server/http/reply.h"
+#include "support/caught.h"
 #include "support/folder.h"
 #include "support/requests.h"
 
@@ -288,6 +289,17 @@ static void a_wait_for_news_ends_after_its_time(void **state)
     pthread_mutex_destroy(&s.jobs.lock);
 }
 
+static void progress_of_an_index_is_printed_once_a_minute(void **state)
+{
+    caught c = catch_begin(stderr);
+    int64_t told_us = srv_now_us() - 50000000;
+    assert_true(srv_index_progress(1, 9, &told_us)); /* a busy machine has 10 s for this */
+    told_us = srv_now_us() - 61000000;
+    assert_true(srv_index_progress(2, 9, &told_us));
+    assert_true(srv_index_progress(3, 9, &told_us));
+    assert_string_equal(catch_end(&c), "collection: 2 of 9 vectors\n");
+}
+
 /* -- the list of jobs ------------------------------------------------------------------------------- */
 
 static void jobs_end_in_any_order(void **state)
@@ -504,6 +516,7 @@ int main(void)
         cmocka_unit_test(a_collection_that_is_closed_has_no_file_open),
         cmocka_unit_test(lists_of_collections_are_freed),
         cmocka_unit_test(a_wait_for_news_ends_after_its_time),
+        cmocka_unit_test(progress_of_an_index_is_printed_once_a_minute),
         cmocka_unit_test(jobs_end_in_any_order),
         cmocka_unit_test(ranking_is_work_for_its_tenant),
         cmocka_unit_test(a_document_is_cut_between_two_characters),
