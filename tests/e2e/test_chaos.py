@@ -65,9 +65,9 @@ def with_another_probability(answer):
     return wrong
 
 
-def test_another_probability_with_the_same_copies_is_a_finding(oracle_of):
-    oracle, tenant, counts = oracle_of("fused"), Tenant(), collections.Counter()
-    compared = Comparison(oracle, VARIANTS["fused"], counts)
+def test_another_probability_with_the_same_copies_is_a_finding(oracle_of, tmp_path):
+    oracle, tenant, counts, log = oracle_of("fused"), Tenant(), collections.Counter(), tmp_path / "log"
+    compared = Comparison(oracle, VARIANTS["fused"], counts, log)
     tenant.ids = {name: faults.STORY.format(who) for name, who in (("kept", "Anna Berg"), ("d0", "Ole Dahl"))}
     oracle.mirror(tenant.ids, ["d0"], None)
     body = {**faults.ANSWER, **faults.TOLD, "messages": faults.say("Who is the keeper?"),
@@ -84,12 +84,17 @@ def test_another_probability_with_the_same_copies_is_a_finding(oracle_of):
     for s in wrong["spolia"]["segments"]:
         s["origin"] = "0"
     compared.check(body, wrong, tenant)  # it cannot be said
-    assert counts["equal"] == 4 and counts["of other copies"] == 1
+    log.write_text("spolia: warning: a copy is not kept: cannot allocate 240 bytes for a cached copy\n")
+    compared.check(body, with_another_probability(answer), tenant)  # a chunk was computed twice
+    compared.begin()
+    with pytest.raises(Finding):
+        compared.check(body, with_another_probability(answer), tenant)
+    assert counts["equal"] == 5 and counts["of other copies"] == 1 and counts["unkept"] == 1
 
 
-def test_a_line_of_prompts_is_compared_as_long_as_its_copies_are_the_same(oracle_of):
+def test_a_line_of_prompts_is_compared_as_long_as_its_copies_are_the_same(oracle_of, tmp_path):
     call, rng, counts = oracle_of("craft").server.call, random.Random(3), collections.Counter()
-    compared = Comparison(oracle_of("craft"), VARIANTS["craft"], counts)
+    compared = Comparison(oracle_of("craft"), VARIANTS["craft"], counts, tmp_path / "log")
     line = Line(rng, "1")
     line.step(call, compared)
     with pytest.raises(Finding):

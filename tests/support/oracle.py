@@ -133,6 +133,7 @@ class Comparison:
 
     def __init__(self, oracle, variant, counts, log):
         self.oracle, self.variant, self.counts, self.log = oracle, variant, counts, log
+        self.begin()
 
     def n_unkept(self):
         """Copies that the server has computed, and lacked the memory to keep. Their chunks are computed again, with
