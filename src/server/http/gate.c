@@ -254,18 +254,30 @@ static const char *ambiguity(const srv_call *call)
 
 /* -- all of them ------------------------------------------------------------------------------- */
 
-static bool is_known(srv_call *call, srv_tenant *tenant)
+/* check_key -- whose the call is; SRV_KEY_KNOWN where no key is needed. */
+static srv_key_state check_key(srv_call *call, srv_tenant *tenant)
 {
     srv_server *s = call->s;
     *tenant = (srv_tenant){0};
     call->tenant = tenant;
-    if (!s->keys || call->route->open) return true;
-    if (!srv_keys_check(s->keys, header(call, MHD_HTTP_HEADER_AUTHORIZATION),
-                        header(call, "X-Api-Key"), tenant))
-        return false;
+    if (!s->keys || call->route->open) return SRV_KEY_KNOWN;
+    const srv_key_state state = srv_keys_check(s->keys, header(call, MHD_HTTP_HEADER_AUTHORIZATION),
+                                               header(call, "X-Api-Key"), tenant);
+    if (state != SRV_KEY_KNOWN) return state;
     memcpy(call->record->key, tenant->name, sizeof call->record->key);
     call->salt = tenant->salt;
-    return true;
+    return state;
+}
+
+/* is_known -- if not, the reply has been sent: *sent. */
+static bool is_known(srv_call *call, srv_tenant *tenant, srv_sent *sent)
+{
+    const srv_key_state state = check_key(call, tenant);
+    if (state == SRV_KEY_NO_MEMORY)
+        *sent = srv_reply_error(call->connection, 503, NULL, "out_of_memory", "out of memory");
+    else if (state == SRV_KEY_UNKNOWN)
+        *sent = srv_reply_error(call->connection, 401, NULL, "invalid_api_key", "the API key is missing or unknown");
+    return state == SRV_KEY_KNOWN;
 }
 
 /* is_packed -- whether the body has an encoding of its own, such as gzip. */
@@ -333,11 +345,7 @@ bool srv_gate_check(srv_call *call, srv_tenant *tenant, srv_sent *sent)
         return false;
     }
     call->record->probe = call->route->probe;
-    if (!is_known(call, tenant)) {
-        *sent = srv_reply_error(call->connection, 401, NULL, "invalid_api_key",
-                                "the API key is missing or unknown");
-        return false;
-    }
+    if (!is_known(call, tenant, sent)) return false;
     if (call->s->counts.draining && strcmp(call->route->method, "GET") != 0) {
         *sent = srv_reply_error(call->connection, 503, NULL, "shutting_down",
                                 "the server is shutting down");

@@ -16,7 +16,7 @@
 
 typedef struct key {
     unsigned char digest[DIGEST];
-    srv_tenant tenant; /* without its salt */
+    srv_tenant tenant;
 } key;
 
 /* Where a file is being read. */
@@ -73,14 +73,33 @@ static void write_name(const char *name, size_t i, char out[SRV_KEY_NAME_SIZE])
         if (!isalnum((unsigned char)*c) && !strchr("-_.@", *c)) *c = '_';
 }
 
+/* hash -- false: libcrypto has no memory, and out is as it was. */
+static bool hash(const void *data, size_t n, unsigned char out[DIGEST])
+{
+    return SHA256(data, n, out) != NULL;
+}
+
+/* write_salt -- a hash of the key's hash under a name of its own, so a salt reveals no key. False: out of memory. */
+static bool write_salt(const unsigned char digest[DIGEST], char out[SRV_SALT_SIZE])
+{
+    static const char name[] = "spolia tenant";
+    unsigned char text[sizeof name + DIGEST], salt[DIGEST];
+    memcpy(text, name, sizeof name);
+    memcpy(text + sizeof name, digest, DIGEST);
+    if (!hash(text, sizeof text, salt)) return false;
+    for (int i = 0; i < DIGEST; i++) snprintf(out + 2 * i, 3, "%02x", salt[i]);
+    return true;
+}
+
 static bool add_key(key_list *list, const char *text, reading *r)
 {
     key *more = realloc(list->v, (list->n + 1) * sizeof *list->v);
-    if (!more) return cli_fail_with("out of memory for API keys"), false;
-    list->v = more;
-    more[list->n] = (key){.tenant = r->next};
-    SHA256((const unsigned char *)text, strlen(text), more[list->n].digest);
-    write_name(r->name, list->n, more[list->n].tenant.name);
+    if (more) list->v = more;
+    key *new = more ? &more[list->n] : NULL;
+    if (new) *new = (key){.tenant = r->next};
+    if (!new || !hash(text, strlen(text), new->digest) || !write_salt(new->digest, new->tenant.salt))
+        return cli_fail_with("out of memory for API keys"), false;
+    write_name(r->name, list->n, new->tenant.name);
     list->n++;
     r->next = (srv_tenant){0};
     r->name = "";
@@ -224,17 +243,6 @@ bool srv_keys_reload(srv_keys *k)
     return true;
 }
 
-/* write_salt -- a hash of the key's hash under a name of its own, so a salt reveals no key. */
-static void write_salt(const unsigned char digest[DIGEST], char out[SRV_SALT_SIZE])
-{
-    static const char name[] = "spolia tenant";
-    unsigned char text[sizeof name + DIGEST], salt[DIGEST];
-    memcpy(text, name, sizeof name);
-    memcpy(text + sizeof name, digest, DIGEST);
-    SHA256(text, sizeof text, salt);
-    for (int i = 0; i < DIGEST; i++) snprintf(out + 2 * i, 3, "%02x", salt[i]);
-}
-
 /* key_in -- the key of the header "Authorization: Bearer KEY"; NULL: none. */
 static const char *key_in(const char *authorization)
 {
@@ -243,22 +251,21 @@ static const char *key_in(const char *authorization)
     return authorization + strlen(scheme);
 }
 
-bool srv_keys_check(srv_keys *k, const char *authorization, const char *plain, srv_tenant *out)
+srv_key_state srv_keys_check(srv_keys *k, const char *authorization, const char *plain, srv_tenant *out)
 {
     const char *text = authorization ? key_in(authorization) : plain;
-    if (!text) return false;
+    if (!text) return SRV_KEY_UNKNOWN;
     unsigned char digest[DIGEST];
-    SHA256((const unsigned char *)text, strlen(text), digest);
-    bool known = false;
+    if (!hash(text, strlen(text), digest)) return SRV_KEY_NO_MEMORY;
+    srv_key_state state = SRV_KEY_UNKNOWN;
     pthread_mutex_lock(&k->lock);
     for (size_t i = 0; i < k->list.n; i++)
         if (CRYPTO_memcmp(k->list.v[i].digest, digest, DIGEST) == 0) {
-            known = true;
+            state = SRV_KEY_KNOWN;
             *out = k->list.v[i].tenant;
         }
     pthread_mutex_unlock(&k->lock);
-    if (known) write_salt(digest, out->salt);
-    return known;
+    return state;
 }
 
 size_t srv_keys_count(srv_keys *k)

@@ -1,4 +1,5 @@
 /* API keys: who is known, and whose salt is whose. */
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +7,29 @@
 
 #include "server/http/keys.h"
 #include "support/check.h"
+
+/* libcrypto's memory, one allocation of which fails. */
+static int until_failure = -1; /* -1: none fails */
+
+static bool now_fails(void)
+{
+    return until_failure >= 0 && until_failure-- == 0;
+}
+
+static void *take(size_t n, const char *file, int line)
+{
+    return now_fails() ? NULL : malloc(n);
+}
+
+static void *grow(void *p, size_t n, const char *file, int line)
+{
+    return now_fails() ? NULL : realloc(p, n);
+}
+
+static void release(void *p, const char *file, int line)
+{
+    free(p);
+}
 
 static char path[] = "/tmp/spolia-keys-XXXXXX";
 
@@ -25,27 +49,28 @@ static void keys_are_read_and_checked(void **state)
     write_file("# comment\n\n# name: An-n_a.@\x1b B\n  red key  \r\nblue");
     assert_true(srv_keys_open(path, &k));
     assert_int_equal(srv_keys_count(k), 2);
-    assert_true(srv_keys_check(k, "Bearer red key", NULL, &red));
+    assert_int_equal(srv_keys_check(k, "Bearer red key", NULL, &red), SRV_KEY_KNOWN);
     assert_string_equal(red.name, "An-n_a.@__B");
-    assert_true(srv_keys_check(k, "bearer blue", NULL, &blue));
+    assert_int_equal(srv_keys_check(k, "bearer blue", NULL, &blue), SRV_KEY_KNOWN);
     assert_string_equal(blue.name, "key-2");
-    assert_true(srv_keys_check(k, NULL, "blue", &again)); /* X-Api-Key */
+    assert_int_equal(srv_keys_check(k, NULL, "blue", &again), SRV_KEY_KNOWN); /* X-Api-Key */
     assert_int_equal(strlen(red.salt), SRV_SALT_SIZE - 1);
     assert_string_equal(blue.salt, again.salt);
     assert_string_not_equal(red.salt, blue.salt);
     const char *const unknown[] = {NULL, "", "Bearer", "Bearer ", "Bearer re", "Bearer red keyy", "Basic blue", "blue",
                                    "Bearer # comment"};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
-        assert_false(srv_keys_check(k, unknown[i], NULL, &again));
-    assert_false(srv_keys_check(k, NULL, "Bearer blue", &again));
-    assert_false(srv_keys_check(k, "Basic blue", "blue", &again)); /* a wrong key, not a missing one */
+        assert_int_equal(srv_keys_check(k, unknown[i], NULL, &again), SRV_KEY_UNKNOWN);
+    assert_int_equal(srv_keys_check(k, NULL, "Bearer blue", &again), SRV_KEY_UNKNOWN);
+    /* a wrong key, not a missing one */
+    assert_int_equal(srv_keys_check(k, "Basic blue", "blue", &again), SRV_KEY_UNKNOWN);
     write_file("green\n");
     assert_true(srv_keys_reload(k));
-    assert_false(srv_keys_check(k, "Bearer blue", NULL, &again));
-    assert_true(srv_keys_check(k, "Bearer green", NULL, &again));
+    assert_int_equal(srv_keys_check(k, "Bearer blue", NULL, &again), SRV_KEY_UNKNOWN);
+    assert_int_equal(srv_keys_check(k, "Bearer green", NULL, &again), SRV_KEY_KNOWN);
     unlink(path);
     assert_false(srv_keys_reload(k)); /* the old ones remain */
-    assert_true(srv_keys_check(k, "Bearer green", NULL, &again));
+    assert_int_equal(srv_keys_check(k, "Bearer green", NULL, &again), SRV_KEY_KNOWN);
     srv_keys_close(k);
 }
 
@@ -55,13 +80,13 @@ static void a_line_before_a_key_says_what_it_may(void **state)
     srv_tenant t;
     write_file("# limits: requests=60 tokens=20000 documents=5 bytes=64M\n# may: priority\none\ntwo\n");
     assert_true(srv_keys_open(path, &k));
-    assert_true(srv_keys_check(k, "Bearer one", NULL, &t));
+    assert_int_equal(srv_keys_check(k, "Bearer one", NULL, &t), SRV_KEY_KNOWN);
     assert_true(t.may_priority);
     assert_int_equal(t.limits.requests, 60);
     assert_int_equal(t.limits.tokens, 20000);
     assert_int_equal(t.limits.documents, 5);
     assert_int_equal(t.limits.bytes, 64 << 20);
-    assert_true(srv_keys_check(k, "Bearer two", NULL, &t));
+    assert_int_equal(srv_keys_check(k, "Bearer two", NULL, &t), SRV_KEY_KNOWN);
     assert_false(t.may_priority);
     assert_int_equal(t.limits.requests, 0);
     const char *const bad[] = {"# limits: request=60\none\n", "# limits: requests=0\none\n",
@@ -90,7 +115,7 @@ static void each_key_has_a_salt_of_its_own(void **state)
         char header[32];
         srv_tenant t;
         snprintf(header, sizeof header, "Bearer key%d", i);
-        assert_true(srv_keys_check(k, header, NULL, &t));
+        assert_int_equal(srv_keys_check(k, header, NULL, &t), SRV_KEY_KNOWN);
         strcpy(salts[i], t.salt);
         for (int j = 0; j < i; j++) assert_string_not_equal(salts[i], salts[j]);
     }
@@ -142,12 +167,61 @@ static void a_key_that_no_header_can_carry_is_refused(void **state)
     }
 }
 
+/* What a hash leaves that was not computed is somebody else's, perhaps: the key or the salt of the call before. */
+static void a_key_is_not_taken_for_another_without_memory(void **state)
+{
+    srv_keys *k;
+    srv_tenant red, blue, again;
+    int n_short = 0, at = 0;
+    write_file("red\nblue\n");
+    assert_true(srv_keys_open(path, &k));
+    assert_int_equal(srv_keys_check(k, "Bearer red", NULL, &red), SRV_KEY_KNOWN);
+    for (bool failed = true; failed; at++) {
+        assert_int_equal(srv_keys_check(k, "Bearer blue", NULL, &blue), SRV_KEY_KNOWN);
+        until_failure = at;
+        const srv_key_state s = srv_keys_check(k, "Bearer red", NULL, &again);
+        failed = until_failure < 0;
+        until_failure = -1;
+        if (s == SRV_KEY_KNOWN) assert_string_equal(again.salt, red.salt);
+        if (s != SRV_KEY_KNOWN) assert_int_equal(s, SRV_KEY_NO_MEMORY);
+        n_short += s == SRV_KEY_NO_MEMORY;
+    }
+    assert_true(n_short >= 1);
+    srv_keys_close(k);
+    unlink(path);
+}
+
+static void keys_that_cannot_be_hashed_are_not_read(void **state)
+{
+    srv_keys *k;
+    srv_tenant red, again;
+    int n_short = 0;
+    write_file("red\n");
+    assert_true(srv_keys_open(path, &k));
+    assert_int_equal(srv_keys_check(k, "Bearer red", NULL, &red), SRV_KEY_KNOWN);
+    bool failed = true;
+    for (int at = 0; failed; at++) {
+        until_failure = at;
+        n_short += !srv_keys_reload(k);
+        failed = until_failure < 0;
+        until_failure = -1;
+        assert_int_equal(srv_keys_check(k, "Bearer red", NULL, &again), SRV_KEY_KNOWN);
+        assert_string_equal(again.salt, red.salt);
+    }
+    assert_true(n_short >= 2); /* the hash and the salt */
+    srv_keys_close(k);
+    unlink(path);
+}
+
 int main(void)
 {
+    assert(CRYPTO_set_mem_functions(take, grow, release) == 1); /* before libcrypto allocates */
     const struct CMUnitTest tests[] = {cmocka_unit_test(keys_are_read_and_checked),
                                        cmocka_unit_test(a_line_before_a_key_says_what_it_may),
                                        cmocka_unit_test(each_key_has_a_salt_of_its_own),
                                        cmocka_unit_test(a_file_without_a_key_lets_nobody_in),
-                                       cmocka_unit_test(a_key_that_no_header_can_carry_is_refused)};
+                                       cmocka_unit_test(a_key_that_no_header_can_carry_is_refused),
+                                       cmocka_unit_test(a_key_is_not_taken_for_another_without_memory),
+                                       cmocka_unit_test(keys_that_cannot_be_hashed_are_not_read)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
