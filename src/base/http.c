@@ -89,24 +89,31 @@ static sp_err check_status(sp_http *h)
                    n ? h->reply->v : "");
 }
 
-static void set_options(sp_http *h, const sp_http_request *r, struct curl_slist *headers)
+/* set_text -- without an option the request would be another one. */
+static sp_err set_text(sp_http *h, CURLoption option, const char *text)
+{
+    const bool good = curl_easy_setopt(h->curl, option, text) != CURLE_OUT_OF_MEMORY;
+    return good ? SP_OK : sp_fail_nomem("a request");
+}
+
+static sp_err set_options(sp_http *h, const sp_http_request *r, struct curl_slist *headers)
 {
     CURL *c = h->curl;
     curl_easy_reset(c); /* keeps the connection */
-    curl_easy_setopt(c, CURLOPT_URL, h->at.v);
-    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)SP_MIN(CONNECT_MS, h->timeout_ms));
     curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)h->timeout_ms);
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, h->why);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers);
-    curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, r->method);
     if (r->body) curl_easy_setopt(c, CURLOPT_POSTFIELDS, r->body);
     if (r->body) curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->n);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, take_body);
     curl_easy_setopt(c, CURLOPT_WRITEDATA, h);
-    curl_easy_setopt(c, CURLOPT_USERAGENT, "spolia/" SPOLIA_VERSION);
+    SP_TRY(set_text(h, CURLOPT_URL, h->at.v));
+    SP_TRY(set_text(h, CURLOPT_CUSTOMREQUEST, r->method));
+    SP_TRY(set_text(h, CURLOPT_PROTOCOLS_STR, "http,https"));
+    return set_text(h, CURLOPT_USERAGENT, "spolia/" SPOLIA_VERSION);
 }
 
 /* make_headers -- *out is NULL after an error. No "Expect": it would cost a round trip for each long body. */
@@ -141,9 +148,10 @@ sp_err sp_http_send(sp_http *h, const sp_http_request *r, sp_bytes *reply)
     reply->n = 0;
     SP_TRY(sp_bytes_addf(&h->at, "%s%s%c", h->url, r->path ? r->path : "", '\0'));
     SP_TRY(make_headers(r, &headers));
-    set_options(h, r, headers);
-    CURLcode rc = curl_easy_perform(h->curl);
+    const sp_err err = set_options(h, r, headers);
+    const CURLcode rc = err == SP_OK ? curl_easy_perform(h->curl) : CURLE_OK;
     curl_slist_free_all(headers);
+    SP_TRY(err);
     if (h->body_err != SP_OK) return h->body_err;
     if (rc == CURLE_OPERATION_TIMEDOUT)
         return sp_fail(SP_E_IO, "%s: no answer within %d ms", h->at.v, h->timeout_ms);

@@ -131,6 +131,12 @@ char *cli_read_text(const char *path, size_t *n)
     return text;
 }
 
+bool cli_check_end(FILE *f, const char *path)
+{
+    if (feof(f)) return true;
+    return cli_fail_with("%s: cannot be read: %s", path, strerror(errno)), false;
+}
+
 /* -- misspelt names --------------------------------------------------------------------------- */
 
 #define LONGEST 48

@@ -6,6 +6,7 @@
 #define SP_CLI_FAIL_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 #include "spolia.h"
 
@@ -34,6 +35,9 @@ int cli_check_output(int code);
 char *cli_read_file(const char *path, size_t *n);
 /* cli_read_text -- the same without a byte order mark, with which editors on Windows begin files. */
 char *cli_read_text(const char *path, size_t *n);
+/* cli_check_end -- whether lines were read until the file ended; false after an error message: reading failed. Before
+ * another call changes errno. */
+bool cli_check_end(FILE *f, const char *path);
 
 /* cli_nearest -- the name that `word` probably misspells, or NULL. names [n]. */
 const char *cli_nearest(const char *word, const char *const *names, size_t n);

@@ -127,6 +127,12 @@ def test_a_batch_survives_blank_lines_and_failures(index):
     assert done.returncode == 1  # more than 3, for no document
 
 
+def test_questions_that_cannot_be_read_are_an_error(index):
+    with open("/proc/self/mem", "rb") as unreadable:  # nothing is mapped where it begins
+        done = run("ask", "-m", MODEL, "-i", index, stdin=unreadable)
+    assert done.returncode == 1 and "standard input: cannot be read" in done.stderr
+
+
 def test_an_answer_that_was_cut_is_named(index):
     done = run("ask", "-m", MODEL, "--index", index, "-n", "1", QUESTIONS[0]["question"])
     assert "; cut at 1 tokens, -n N allows more" in done.stderr

@@ -237,6 +237,7 @@ def test_extraction_adds_to_its_file(tmp_path):
     assert lines[0] == "a\tr\tb\tx.md#59" and all(len(x.split("\t")) == 4 for x in lines)
     assert " of 1 chunks;" in succeed("graph", "extract", *options, "--limit", "1")
     refuse("graph", "extract", *options[:4], "-o", tmp_path / "no" / "t.tsv", naming=["t.tsv"])
+    refuse("graph", "extract", *options[:4], "-o", "/proc/self/mem", naming=["/proc/self/mem: cannot be read"])
 
 
 def test_any_model_keeps_to_the_form_of_triples(tmp_path):

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cli.h"
 #include "cmd/ask/ask.h"
 
 static bool is_blank(const char *line)
@@ -24,6 +25,7 @@ int ask_batch(asking *a)
         if (ferror(stdout)) break; /* nobody reads the answers */
         ask_idle(a);
     }
+    if (!ferror(stdout) && !cli_check_end(stdin, "standard input")) code = 1;
     free(line);
     ask_forget(a);
     return code;

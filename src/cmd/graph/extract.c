@@ -122,9 +122,10 @@ static FILE *open_output(const char *path, int64_t *last)
         if (mark) *last = strtoll(mark + 1, NULL, 10);
         whole += n;
     }
+    const bool read = cli_check_end(f, path);
     free(line);
-    if (ftruncate(fileno(f), whole) == 0 && fseek(f, 0, SEEK_END) == 0) return f;
-    cli_fail_with("%s: %s", path, strerror(errno));
+    if (read && ftruncate(fileno(f), whole) == 0 && fseek(f, 0, SEEK_END) == 0) return f;
+    if (read) cli_fail_with("%s: %s", path, strerror(errno));
     fclose(f);
     return NULL;
 }

@@ -159,9 +159,10 @@ static bool read_rows(eval_csv *c, long *whole)
             *whole = ftell(c->file);
         }
     }
+    const bool good = cli_check_end(c->file, c->path);
     forget_from(c, kept);
     free(line);
-    return true;
+    return good;
 }
 
 /* same_settings -- false after an error message that names the first one that differs. */

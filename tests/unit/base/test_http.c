@@ -1,5 +1,6 @@
 /* test_http.c -- one connection to one server: what is sent, which answers are errors, and what they say. */
 #include "support/canned.h"
+#include "support/failing_curl.h"
 
 #include "base/http.h"
 
@@ -193,8 +194,32 @@ static void requests_survive_faults(void **state)
     scene_close(&s);
 }
 
+/* libcurl would send a POST for a PUT. */
+static void without_memory_a_request_is_not_another_one(void **state)
+{
+    scene s;
+    scene_open(&s, "\r\n\r\n", 10000);
+    const sp_http_request r = {.method = "PUT", .path = "/a", .accept = "x/y", .body = "", .n = 0};
+    int n_short = 0;
+    bool failed = true;
+    answers = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    for (int at = 0; failed; at++) {
+        *sent = '\0';
+        curl_until_failure = at;
+        const sp_err err = sp_http_send(s.http, &r, &s.reply);
+        failed = curl_until_failure < 0;
+        curl_until_failure = -1;
+        n_short += err == SP_E_NOMEM;
+        if (!*sent) assert_int_not_equal(err, SP_OK);
+        if (*sent) has("PUT /a ");
+    }
+    assert_true(n_short > 3);
+    scene_close(&s);
+}
+
 int main(void)
 {
+    failing_curl_begin();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_form_is_sent_percent_encoded),
         cmocka_unit_test(requests_follow_each_other),
@@ -203,6 +228,7 @@ int main(void)
         cmocka_unit_test(a_long_body_is_sent_at_once),
         cmocka_unit_test(a_longer_answer_is_refused),
         cmocka_unit_test(requests_survive_faults),
+        cmocka_unit_test(without_memory_a_request_is_not_another_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

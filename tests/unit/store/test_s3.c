@@ -126,6 +126,17 @@ static void a_wrong_account_is_named(void **state)
     }
 }
 
+/* A part of the settings would be those of another account. */
+static void a_file_that_cannot_be_read_is_no_empty_one(void **state)
+{
+    char dir[128];
+    sp_s3_account a;
+    begin_account(dir, two_profiles, regions);
+    setenv("AWS_CONFIG_FILE", "/proc/self/mem", 1); /* nothing is mapped where it begins */
+    assert_fails(sp_s3_account_find(&a), SP_E_IO, "/proc/self/mem");
+    remove_folder(dir);
+}
+
 /* -- keys and answers --------------------------------------------------------------------------------- */
 
 static void a_key_of_the_index_has_all_that_is_known(void **state)
@@ -632,6 +643,7 @@ int main(void)
         cmocka_unit_test(files_have_profiles),
         cmocka_unit_test(the_environment_comes_before_files),
         cmocka_unit_test(a_wrong_account_is_named),
+        cmocka_unit_test(a_file_that_cannot_be_read_is_no_empty_one),
         cmocka_unit_test(a_key_of_the_index_has_all_that_is_known),
         cmocka_unit_test(a_query_is_escaped),
         cmocka_unit_test(answers_are_read),

@@ -8,6 +8,7 @@
 #include "store/remote/s3/list.h"
 #include "store/remote/tier.h"
 #include "support/canned.h"
+#include "support/failing_curl.h"
 #include "support/s3.h"
 
 static canned store;
@@ -299,8 +300,93 @@ static void uploads_of_more_than_a_day_are_stopped(void **state)
     canned_stop(&store);
 }
 
+static sp_s3_took take_nothing(void *user, const uint8_t *data, size_t n)
+{
+    fail_msg("%zu bytes are taken that nobody asked for", n);
+    return SP_S3_TAKEN;
+}
+
+static void answer_with_all(canned *c, const char *request, char *answer, size_t size)
+{
+    reply(answer, size, request, "200 OK", "all of the object");
+}
+
+static void a_store_that_ignores_the_range_is_an_error(void **state)
+{
+    begin(answer_with_all);
+    const sp_remote_site site = s3_site("s3://first");
+    sp_s3_http *h;
+    sp_s3_request r = {.method = "GET", .key = "some/key", .first = 10, .n = 5, .take = take_nothing};
+    assert_ok(sp_s3_http_open(&site, &h));
+    assert_fails(sp_s3_run(h, &r, 1), SP_E_IO, "Range was ignored");
+    sp_s3_request_fini(&r);
+    sp_s3_http_close(h);
+    canned_stop(&store);
+}
+
+/* -- memory ------------------------------------------------------------------------------------------- */
+
+static char arrived[1 << 14]; /* the last request */
+
+static void answer_well(canned *c, const char *request, char *answer, size_t size)
+{
+    snprintf(arrived, sizeof arrived, "%s", request);
+    reply(answer, size, request, strstr(request, "Range: ") ? "206 Partial" : "200 OK", "");
+}
+
+static sp_s3_request request_of(size_t i)
+{
+    static const sp_s3_request all[] = {{.method = "DELETE", .key = "some/key"},
+                                        {.method = "GET", .key = "some/key", .first = 10, .n = 20},
+                                        {.method = "PUT", .key = "some/key", .body = "abc", .n_body = 3}};
+    return all[i];
+}
+
+/* try -- with the allocation `at` failing; *failed: there was such a one. */
+static sp_err try(size_t i, int at, bool *failed)
+{
+    const sp_remote_site site = s3_site("s3://first");
+    sp_s3_http *h;
+    sp_s3_request r = request_of(i);
+    *arrived = '\0';
+    assert_ok(sp_s3_http_open(&site, &h));
+    curl_until_failure = at;
+    const sp_err err = sp_s3_run(h, &r, 1);
+    *failed = curl_until_failure < 0;
+    curl_until_failure = -1;
+    sp_s3_request_fini(&r);
+    sp_s3_http_close(h);
+    return err;
+}
+
+/* libcurl would send a GET for a DELETE, or the account's secret as it is. It may leave out the signature, which the
+ * store refuses, or the part that is wanted. */
+static void without_memory_a_request_is_not_another_one(void **state)
+{
+    begin(answer_well);
+    for (size_t i = 0; i < 3; i++) {
+        const sp_s3_request r = request_of(i);
+        bool failed = true;
+        int n_short = 0;
+        for (int at = 0; failed; at++) {
+            const sp_err err = try(i, at, &failed);
+            n_short += err == SP_E_NOMEM;
+            if (!*arrived) assert_int_not_equal(err, SP_OK);
+            if (!*arrived) continue;
+            const bool right = strncmp(arrived, r.method, strlen(r.method)) == 0 &&
+                               !strstr(arrived, "Authorization: Basic");
+            const bool part = !r.n || strstr(arrived, "bytes=10-29");
+            if (!part) assert_int_equal(err, SP_E_IO);
+            if (!right) fail_msg("allocation %d of %s fails, and is sent:\n%s", at, r.method, arrived);
+        }
+        assert_true(n_short > 5);
+    }
+    canned_stop(&store);
+}
+
 int main(void)
 {
+    failing_curl_begin();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_error_is_what_it_means),
         cmocka_unit_test(without_an_endpoint_the_host_is_of_aws),
@@ -309,6 +395,8 @@ int main(void)
         cmocka_unit_test(the_answer_to_a_notice_is_freed),
         cmocka_unit_test(a_namespace_is_a_folder_of_32_digits),
         cmocka_unit_test(uploads_of_more_than_a_day_are_stopped),
+        cmocka_unit_test(a_store_that_ignores_the_range_is_an_error),
+        cmocka_unit_test(without_memory_a_request_is_not_another_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 #include "store/remote/s3/account.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,6 +89,7 @@ sp_err sp_s3_read_settings(FILE *f, const char *section,
             err = each(user, trim(line), trim(value));
         }
     }
+    if (err == SP_OK && !feof(f)) err = sp_fail(errno == ENOMEM ? SP_E_NOMEM : SP_E_IO, "%s", strerror(errno));
     if (text) explicit_bzero(text, size);
     free(text); /* getline's */
     return err;
@@ -143,7 +145,7 @@ static sp_err read_file(reading *r, bool *found)
     fclose(f);
     if (err == SP_OK) return SP_OK;
     snprintf(why, sizeof why, "%s", sp_error_detail());
-    return sp_fail(SP_E_ARG, "%s: [%s]: %s", r->path, r->section, why);
+    return sp_fail(err == SP_E_FORMAT ? SP_E_ARG : err, "%s: [%s]: %s", r->path, r->section, why);
 }
 
 static const char *env(const char *name)

@@ -35,7 +35,7 @@ void sp_s3_account_fini(sp_s3_account *a);
 
 /* sp_s3_read_settings -- each `name = value` in a section of such a file; *found: the section exists. Indented lines
  * belong to the setting before them and are skipped. Lines may have any length. Errors: SP_E_FORMAT names the number
- * of a line that is not a setting; those of `each`. */
+ * of a line that is not a setting; SP_E_IO, SP_E_NOMEM: it cannot be read to its end; those of `each`. */
 sp_err sp_s3_read_settings(FILE *f, const char *section,
                            sp_err (*each)(void *user, const char *name, const char *value), void *user,
                            bool *found) SP_MUST_CHECK;

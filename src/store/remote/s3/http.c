@@ -128,10 +128,18 @@ static size_t keep_text(sp_s3_request *r, const char *data, size_t n)
     return n;
 }
 
+/* is_other_part -- whether all of an object is the answer where a part was asked for: the store ignores Range, or
+ * libcurl lacked the memory to send it. */
+static bool is_other_part(const sp_s3_way *w)
+{
+    return w->r->n && w->status == 200;
+}
+
 static size_t on_body(char *data, size_t size, size_t n, void *user)
 {
     sp_s3_way *w = user;
     if (!w->status) curl_easy_getinfo(w->easy, CURLINFO_RESPONSE_CODE, &w->status);
+    if (is_other_part(w)) return 0;
     if (!w->r->take || w->status / 100 != 2) return keep_text(w->r, data, size * n);
     switch (w->r->take(w->r->user, (const uint8_t *)data, size * n)) {
     case SP_S3_LATER:
@@ -210,7 +218,14 @@ static bool add_headers(sp_s3_way *w)
            (!*token || add_header(w, "x-amz-security-token", token));
 }
 
-static void set_method(sp_s3_way *w)
+/* set_text -- false: out of memory. Without an option the request would be another one: a GET for a DELETE, all of an
+ * object for a part of it, the account's secret unsigned. */
+static bool set_text(sp_s3_way *w, CURLoption option, const char *text)
+{
+    return !text || curl_easy_setopt(w->easy, option, text) != CURLE_OUT_OF_MEMORY;
+}
+
+static bool set_method(sp_s3_way *w)
 {
     const sp_s3_request *r = w->r;
     const bool sends = strcmp(r->method, "PUT") == 0 || strcmp(r->method, "POST") == 0;
@@ -218,37 +233,38 @@ static void set_method(sp_s3_way *w)
         curl_easy_setopt(w->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->n_body);
         curl_easy_setopt(w->easy, CURLOPT_POSTFIELDS, r->body ? r->body : "");
     }
-    if (strcmp(r->method, "HEAD") == 0)
-        curl_easy_setopt(w->easy, CURLOPT_NOBODY, 1L);
-    else if (strcmp(r->method, "GET") != 0)
-        curl_easy_setopt(w->easy, CURLOPT_CUSTOMREQUEST, r->method);
+    if (strcmp(r->method, "GET") == 0) return true;
+    if (strcmp(r->method, "HEAD") != 0) return set_text(w, CURLOPT_CUSTOMREQUEST, r->method);
+    curl_easy_setopt(w->easy, CURLOPT_NOBODY, 1L);
+    return true;
 }
 
-static void set_place(sp_s3_way *w)
+static bool set_place(sp_s3_way *w)
 {
     const sp_s3_request *r = w->r;
     char url[URL_BYTES], range[48];
     snprintf(url, sizeof url, "%s%s%s%s", w->h->base, r->key, r->query ? "?" : "", r->query ? r->query : "");
-    curl_easy_setopt(w->easy, CURLOPT_URL, url);
     snprintf(range, sizeof range, "%" PRIu64 "-%" PRIu64, r->first, r->first + r->n - 1);
-    if (r->n) curl_easy_setopt(w->easy, CURLOPT_RANGE, range);
+    return set_text(w, CURLOPT_URL, url) && (!r->n || set_text(w, CURLOPT_RANGE, range));
 }
 
-static void set_all(sp_s3_way *w)
+static bool set_account(sp_s3_way *w)
+{
+    const sp_s3_http *h = w->h;
+    return set_text(w, CURLOPT_AWS_SIGV4, h->sign) && set_text(w, CURLOPT_USERPWD, h->login) &&
+           set_text(w, CURLOPT_CAINFO, h->ca_file) && set_text(w, CURLOPT_PROTOCOLS_STR, "http,https") &&
+           set_text(w, CURLOPT_USERAGENT, "spolia/" SPOLIA_VERSION);
+}
+
+static bool set_all(sp_s3_way *w)
 {
     CURL *c = w->easy;
     const sp_s3_http *h = w->h;
-    set_place(w);
-    set_method(w);
-    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(h->timeout_us / 1000));
-    curl_easy_setopt(c, CURLOPT_AWS_SIGV4, h->sign);
-    curl_easy_setopt(c, CURLOPT_USERPWD, h->login);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, w->headers);
-    curl_easy_setopt(c, CURLOPT_USERAGENT, "spolia/" SPOLIA_VERSION);
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, w->why);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(c, CURLOPT_WRITEDATA, w);
@@ -261,7 +277,7 @@ static void set_all(sp_s3_way *w)
     curl_easy_setopt(c, CURLOPT_BUFFERSIZE, 256L << 10);
     curl_easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(c, CURLOPT_EXPECT_100_TIMEOUT_MS, (long)EXPECT_MS);
-    if (h->ca_file) curl_easy_setopt(c, CURLOPT_CAINFO, h->ca_file);
+    return set_place(w) && set_method(w) && set_account(w);
 }
 
 static void free_way(sp_s3_way *w)
@@ -321,6 +337,11 @@ static void judge_status(sp_s3_way *w)
 static void judge(sp_s3_way *w, CURLcode code)
 {
     sp_s3_request *r = w->r;
+    curl_easy_getinfo(w->easy, CURLINFO_RESPONSE_CODE, &w->status);
+    if (is_other_part(w)) {
+        fail(w, SP_E_IO, true, "200 for a part of %s, and not 206: Range was ignored", r->key);
+        return;
+    }
     if (code == CURLE_ABORTED_BY_CALLBACK || (code == CURLE_WRITE_ERROR && r->take && w->status / 100 == 2)) {
         r->err = SP_E_CANCELED;
         snprintf(r->detail, sizeof r->detail, "a request to an object store was cancelled");
@@ -330,7 +351,6 @@ static void judge(sp_s3_way *w, CURLcode code)
         fail(w, SP_E_IO, true, "%.200s", *w->why ? w->why : curl_easy_strerror(code));
         return;
     }
-    curl_easy_getinfo(w->easy, CURLINFO_RESPONSE_CODE, &w->status);
     if (w->status / 100 != 2) judge_status(w);
 }
 
@@ -346,8 +366,7 @@ static void begin_way(sp_s3_http *h, sp_s3_request *r)
 {
     sp_s3_way *w = SP_NEW(sp_s3_way);
     if (w) *w = (sp_s3_way){.h = h, .r = r, .easy = curl_easy_init()};
-    if (w && w->easy && add_headers(w)) {
-        set_all(w);
+    if (w && w->easy && add_headers(w) && set_all(w)) {
         r->way = w;
         if (curl_multi_add_handle(h->multi, w->easy) == CURLM_OK) return;
     }
