@@ -25,10 +25,10 @@ typedef enum sp_store_call { SP_CALL_READ = 1, SP_CALL_WRITE = 2, SP_CALL_SYNC =
 void sp_store_fault(unsigned calls, long n, int error, bool stays);
 /* sp_store_fails -- whether this call must fail; *error: as set. */
 bool sp_store_fails(sp_store_call call, int *error);
-/* sp_store_flip -- flips a bit of what was read. */
+/* sp_store_flip -- flips a bit of what was read, in its first 512 bytes: after them it may be a page's padding. */
 static inline void sp_store_flip(uint8_t *data, size_t n)
 {
-    data[n / 3] ^= 4;
+    data[(n < 512 ? n : 512) / 3] ^= 4;
 }
 
 #endif
