@@ -35,6 +35,9 @@ def test_the_machine(tmp_path):
     assert (ref["value"], ref["state"]) == ("ref", "warning") and ref["advice"]
     kernels, has_amx = told["machine", "kernels"], "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
     assert ("--cpu amx" in (kernels.get("advice") or "")) == (has_amx and kernels["value"] == "vnni")
+    pages = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    never = "[never]" in pages.read_text() if pages.exists() else None
+    assert never is None or told["machine", "huge pages"]["state"] == ("warning" if never else "ok")
     rounding = told["machine", "rounding"]
     assert (0 < rounding["other_bits"] < 15) == ("--exact-products" in (rounding.get("advice") or ""))
     assert "15 bits" in doctor("--exact-products")["machine", "rounding"]["value"] or rounding["other_bits"] == 0

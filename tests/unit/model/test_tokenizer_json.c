@@ -342,6 +342,19 @@ static void a_file_of_the_folder_names_the_ends(void **state)
     json_decref(root);
 }
 
+/* Of some vocabularies it is the first token. */
+static void the_end_may_be_the_first_token(void **state)
+{
+    json_t *root = read_golden("gpt2"), *config = json_pack("{s:s}", "eos_token", "!");
+    sp_tokenizer *t;
+    assert_int_equal(sp_tokenizer_parse(root, config, "x.json", &t), SP_OK);
+    assert_int_equal(sp_tokenizer_find(t, "!"), 0);
+    assert_true(sp_tokenizer_is_end(t, 0));
+    sp_tokenizer_destroy(t);
+    json_decref(config);
+    json_decref(root);
+}
+
 /* gpt-oss: its marks are text of an answer, <|end|> is the end of a message only. */
 static void marks_of_channels_are_text(void **state)
 {
@@ -458,6 +471,7 @@ int main(void)
         cmocka_unit_test(a_space_is_put_before_a_text_unless_never),
         cmocka_unit_test(answers_end_where_the_family_ends_a_turn),
         cmocka_unit_test(a_file_of_the_folder_names_the_ends),
+        cmocka_unit_test(the_end_may_be_the_first_token),
         cmocka_unit_test(marks_of_channels_are_text),
         cmocka_unit_test(missing_file),
         cmocka_unit_test(other_spellings),
