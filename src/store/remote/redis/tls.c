@@ -185,12 +185,15 @@ static bool move_down(tunnel *t)
     return true;
 }
 
-static void wait_for_either(const tunnel *t)
+/* wait_for_either -- an end of the local socket is an event, too: nobody waits for answers to what is still to be
+ * sent. */
+static void wait_for_either(tunnel *t)
 {
     const short local = (short)((t->up.at == t->up.end ? POLLIN : 0) | (t->down.at < t->down.end ? POLLOUT : 0));
     const short net = (short)((t->needs_in ? POLLIN : 0) | (t->needs_out ? POLLOUT : 0));
     struct pollfd p[] = {{.fd = t->local, .events = local}, {.fd = t->net, .events = net}};
-    (void)poll(p, 2, -1); /* an end of the local socket is an event, too */
+    const bool ended = poll(p, 2, -1) > 0 && p[0].revents & (POLLHUP | POLLERR);
+    if (ended && !(p[0].revents & POLLIN)) t->over = true;
 }
 
 static void end_tunnel(tunnel *t)
