@@ -12,7 +12,7 @@
 
 typedef struct watch {
     int layers_seen, rows_seen[8];
-    int drop_after, drop_below; /* after this layer, drop todo ids below */
+    int drop_after, drop_from, drop_below; /* after this layer, drop these todo ids */
 } watch;
 
 static void on_layer(void *user, const sp_gate_view *view)
@@ -22,7 +22,8 @@ static void on_layer(void *user, const sp_gate_view *view)
     w->rows_seen[w->layers_seen++] = view->n;
     for (int i = 0; i < view->n; i++) {
         assert_true(view->keep[i]);
-        if (view->layer == w->drop_after && view->id[i] < w->drop_below) view->keep[i] = false;
+        if (view->layer == w->drop_after && view->id[i] >= w->drop_from && view->id[i] < w->drop_below)
+            view->keep[i] = false;
     }
     for (int i = 0; view->mass && i < view->n * 4; i++) { /* 4 heads */
         const float *m = view->mass + i * view->plan->n_spans;
@@ -158,6 +159,24 @@ static void other_slices_do_not_notice_a_gate(void **state)
     tiny_close(&t);
 }
 
+/* Rows before a gap stay where they are, and compute what they would without it. */
+static void rows_before_a_gap_do_not_notice_it(void **state)
+{
+    enum { V = 101, BEFORE = 10 };
+    tiny t;
+    open_tiny(&t, 3);
+    float *plain = malloc(sizeof(float) * N * V), *gated = malloc(sizeof(float) * N * V);
+    watch w = {.drop_after = 0, .drop_from = BEFORE, .drop_below = BEFORE + 5};
+    step(&t, NULL, false, SP_WANT_ALL, plain);
+    step(&t, &w, false, SP_WANT_ALL, gated);
+    assert_int_equal(w.rows_seen[2], N - 5);
+    assert_memory_equal(gated, plain, sizeof(float) * BEFORE * V);
+    assert_memory_not_equal(gated, plain, sizeof(float) * (N - 5) * V);
+    free(plain);
+    free(gated);
+    tiny_close(&t);
+}
+
 /* Two requests of one step have masses of their own: those that each has alone. */
 static void masses_of_two_slices_are_apart(void **state)
 {
@@ -258,6 +277,7 @@ int main(void)
         cmocka_unit_test(dropped_rows_are_gone),
         cmocka_unit_test(dropping_all_ends_the_step),
         cmocka_unit_test(other_slices_do_not_notice_a_gate),
+        cmocka_unit_test(rows_before_a_gap_do_not_notice_it),
         cmocka_unit_test(masses_of_two_slices_are_apart),
         cmocka_unit_test(a_slice_whose_layer_is_missing_ends),
         cmocka_unit_test(rows_of_the_last_layer_are_not_dropped),

@@ -164,6 +164,12 @@ static void texts_are_accepted_or_not(void **state)
         {"{\"allOf\":[{\"properties\":{\"a\":{\"type\":\"integer\"}}},{\"properties\":{\"a\":"
          "{\"minimum\":3}},\"required\":[\"a\"]}]}",
          "{\"a\": 2}", false},
+        {"{\"allOf\":[{\"properties\":{\"a\":{}},\"additionalProperties\":{\"type\":\"integer\"}},"
+         "{\"properties\":{\"b\":{}}}]}",
+         "{\"b\": true}", false},
+        {"{\"allOf\":[{\"properties\":{\"a\":{}},\"additionalProperties\":{\"type\":\"integer\"}},"
+         "{\"properties\":{\"b\":{}}}]}",
+         "{\"a\": true, \"b\": 2}", true},
         {"{\"patternProperties\":{\"^n_\":{\"type\":\"integer\"}},\"additionalProperties\":false}",
          "{\"n_a\": 2}", true},
         {"{\"patternProperties\":{\"^n_\":{\"type\":\"integer\"}},\"additionalProperties\":false}",

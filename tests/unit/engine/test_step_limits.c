@@ -3,6 +3,7 @@
 #include "support/tiny_model.h"
 
 #include "engine/pack.h"
+#include "engine/state.h"
 #include "kv/plan.h"
 
 enum { ROWS = 8, CONTEXT = 32, SLICES = 8, V = 101 };
@@ -51,6 +52,25 @@ static void as_many_rows_as_there_is_room_for(void **state)
             assert_fails(step(&s, 0, n), SP_E_ARG, "9 tokens, at most 8");
         scene_close(&s);
     }
+}
+
+static void an_engine_needs_layers_and_room(void **state)
+{
+    scene s;
+    sp_engine *e = NULL;
+    scene_open(&s, 1, 0, 0);
+    const sp_engine_opts good = s.t.engine->o;
+    sp_engine_opts bad[] = {good, good, good};
+    bad[0].n_ctx = bad[1].max_rows = bad[2].max_slices = 0;
+    for (size_t i = 0; i < SP_COUNT(bad); i++)
+        assert_fails(sp_engine_create(&bad[i], &e), SP_E_ARG, "engine: context");
+    sp_model vocabulary = s.t.model;
+    vocabulary.hp.n_layers = 0;
+    sp_engine_opts none = good;
+    none.model = &vocabulary;
+    assert_fails(sp_engine_create(&none, &e), SP_E_ARG, "holds a vocabulary but no weights");
+    assert_null(e);
+    scene_close(&s);
 }
 
 static void slices_are_parts_of_their_plans(void **state)
@@ -145,6 +165,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_many_rows_as_there_is_room_for),
+        cmocka_unit_test(an_engine_needs_layers_and_room),
         cmocka_unit_test(slices_are_parts_of_their_plans),
         cmocka_unit_test(a_plan_is_bound_first),
         cmocka_unit_test(tokens_and_positions_have_ends),

@@ -528,6 +528,29 @@ static void memory_of_blocks_that_are_away_is_given_back(void **state)
     gives_back_what_is_away(false);
 }
 
+/* Of one layer, in the planes of all heads; the first and the last page may be shared with neighbours. */
+static void memory_of_contents_that_nobody_needs_is_given_back(void **state)
+{
+    enum { N = 512 };
+    const sp_kv_shape shape = {.n_layers = 2, .n_heads = 2, .head = 32, .type = SP_F16};
+    sp_kv_pool *pool = NULL;
+    uint32_t blocks[N];
+    assert_ok(sp_kv_pool_create(small_device(), &shape, N, &pool));
+    assert_ok(sp_kv_pool_let_leave(pool, &(sp_kv_elsewhere){.read = read_nothing, .user = pool, .by_head = true}));
+    assert_ok(sp_kv_acquire(pool, N, blocks));
+    const int planes = sp_kv_pool_n_planes(pool);
+    assert_int_equal(planes, 2);
+    for (int k = 0; k < 2 * planes; k++)
+        for (uint32_t i = 0; i < N; i++) *sp_kv_pool_bytes_at(pool, k / planes, k % planes, i) = 7;
+    sp_kv_drop_contents(pool, (sp_kv_run){.layer = 0, .first = 0, .n = N});
+    for (int k = 0; k < planes; k++) {
+        assert_int_equal(*sp_kv_pool_bytes_at(pool, 0, k, N / 2), 0);
+        for (uint32_t i = 0; i < N; i++) assert_int_equal(*sp_kv_pool_bytes_at(pool, 1, k, i), 7);
+    }
+    sp_kv_release(pool, blocks, N);
+    small_pool_end(pool);
+}
+
 static void a_pool_whose_blocks_may_leave_gives_back_the_memory_of_free_ones(void **state)
 {
     gives_back_the_memory_of_free_blocks(false);
@@ -665,6 +688,7 @@ int main(void)
         cmocka_unit_test(a_block_is_read_whole_while_it_leaves_and_comes_back),
         cmocka_unit_test(a_run_with_a_block_that_is_away_is_written_elsewhere),
         cmocka_unit_test(memory_of_blocks_that_are_away_is_given_back),
+        cmocka_unit_test(memory_of_contents_that_nobody_needs_is_given_back),
         cmocka_unit_test(a_pool_whose_blocks_may_leave_gives_back_the_memory_of_free_ones),
         cmocka_unit_test(creation_survives_faults),
         cmocka_unit_test(threads_share_the_pool),

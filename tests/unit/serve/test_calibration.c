@@ -47,6 +47,7 @@ static void without_a_file_there_are_defaults(void **state)
         of_policy("craft", models[i], "craft:alpha=0.25", 0, false);
         of_policy("craft:focus=0", models[i], "craft:focus=0,alpha=0.25", 0, false);
         of_policy("craft:alpha=2", models[i], "craft:alpha=2", SP_DEFAULT_SHARE, false);
+        of_policy("craft:focus=0,alpha=2", models[i], "craft:focus=0,alpha=2", SP_DEFAULT_SHARE, false);
         of_quality("exact", models[i], "prefix", 0, false);
         of_quality("balanced", models[i], "inplace", SP_DEFAULT_SHARE, false);
         of_quality("fast", models[i], "inplace", 0, false);

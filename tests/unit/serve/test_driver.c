@@ -1,4 +1,5 @@
 /* The engine thread: many threads submit, cancel and destroy; answers are those of a context without one. */
+#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -193,6 +194,28 @@ static void closing_waits_for_what_runs(void **state)
     close_clean(c);
 }
 
+static int n_threads_of_process(void)
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/task");
+    assert_non_null(d);
+    while (readdir(d)) n++;
+    closedir(d);
+    return n;
+}
+
+/* Those of its device, too. */
+static void closing_ends_the_threads_of_a_context(void **state)
+{
+    const int before = n_threads_of_process();
+    sp_context *c = open_with((sp_context_opts){.machine.n_threads = 3});
+    assert_ok(sp_context_start(c));
+    assert_true(n_threads_of_process() >= before + 3); /* two of the device, and the engine thread */
+    sp_context_close(c);
+    for (int i = 0; i < 5000 && n_threads_of_process() > before; i++) usleep(1000); /* the kernel is late */
+    assert_int_equal(n_threads_of_process(), before);
+}
+
 /* -- how long a step takes -------------------------------------------------------------------- */
 
 static sp_err look_at_step(sp_context *c, void *arg)
@@ -241,6 +264,7 @@ int main(void)
         cmocka_unit_test(errors_of_commands_reach_the_caller),
         cmocka_unit_test(a_request_may_follow_from_the_end_of_another),
         cmocka_unit_test(closing_waits_for_what_runs),
+        cmocka_unit_test(closing_ends_the_threads_of_a_context),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

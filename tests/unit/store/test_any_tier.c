@@ -117,6 +117,22 @@ static void what_was_put_comes_back_in_any_range_of_layers(void **state)
     }
 }
 
+static void a_record_that_cannot_be_is_refused(void **state)
+{
+    for (size_t k = 0; k < SP_COUNT(kinds); k++) {
+        bench b;
+        noise c;
+        if (!bench_begin(&b, k)) continue;
+        noise_init(&c, 2, 1);
+        c.record.facts.n_head = NOISE_BEFORE + 1;
+        const sp_tier_job job = noise_put_job(&c);
+        assert_fails(sp_tier_run(b.tier, &job), SP_E_ARG, "with a head of 4");
+        assert_int_equal(sp_tier_stats_of(b.tier).n_copies, 0);
+        assert_int_equal(sp_tier_stats_of(b.tier).n_failed, 0);
+        bench_end(&b);
+    }
+}
+
 static void a_copy_comes_after_what_it_continues(void **state)
 {
     for (size_t k = 0; k < SP_COUNT(kinds); k++) {
@@ -391,6 +407,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_put_comes_back_in_any_range_of_layers),
+        cmocka_unit_test(a_record_that_cannot_be_is_refused),
         cmocka_unit_test(a_copy_comes_after_what_it_continues),
         cmocka_unit_test(a_sweep_drops_copies_and_what_was_computed_after_them),
         cmocka_unit_test(operations_of_one_batch_are_all_done),

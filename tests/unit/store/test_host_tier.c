@@ -200,7 +200,9 @@ static void what_leaves_is_overwritten(void **state)
     assert_ok(noise_put(t, 3, 1));
     assert_ok(sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_TRIM}));
     assert_int_equal(atomic_load(&n_overwritten), 3 * bytes);
-    sp_tier_close(t);
+    assert_ok(noise_put(t, 3, 1));
+    sp_tier_close(t); /* with a copy in it */
+    assert_int_equal(atomic_load(&n_overwritten), 4 * bytes);
 }
 
 /* cancel_at_1 -- user: the operation, once its submitter knows it. */

@@ -2,6 +2,8 @@
  * that fail. What every tier promises is in test_any_tier.c. */
 #include "support/check.h"
 
+#include <dlfcn.h>
+#include <stdatomic.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -18,6 +20,31 @@ time_t time(time_t *out)
     clock_gettime(CLOCK_REALTIME, &t);
     if (out) *out = t.tv_sec + clock_ahead_s;
     return t.tv_sec + clock_ahead_s;
+}
+
+/* A thread that begins late. */
+typedef struct late_thread {
+    void *(*run)(void *);
+    void *arg;
+} late_thread;
+
+static atomic_int n_before_late; /* which of the next threads it is; 0: none */
+
+static void *run_late(void *user)
+{
+    const late_thread l = *(late_thread *)user;
+    free(user);
+    usleep(300000);
+    return l.run(l.arg);
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*run)(void *), void *arg)
+{
+    int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
+    if (n_before_late == 0 || --n_before_late > 0) return create(thread, how, run, arg);
+    late_thread *l = malloc(sizeof *l);
+    *l = (late_thread){run, arg};
+    return create(thread, how, run_late, l);
 }
 
 static const char key_of_all[] = "0123456789abcdef0123456789abcdef";
@@ -446,6 +473,40 @@ static void of_several_servers_any_may_be_down(void **state)
     redis_stop(&empty);
 }
 
+/* Also before the thread that listens has begun: no other thread waits for it. */
+static void a_tier_may_be_closed_at_once(void **state)
+{
+    redis nobody = {0};
+    noise c;
+    snprintf(nobody.url, sizeof nobody.url, "redis://127.0.0.1:%d", free_port());
+    noise_init(&c, 1, 1);
+    n_before_late = 3; /* it is the last of three */
+    sp_tier *t = open_with(&nobody, NULL, 1000000);
+    const sp_tier_job job = noise_get_job(&c, 0, NOISE_LAYERS);
+    assert_ok(sp_tier_submit(t, &job, NULL));
+    usleep(100000); /* it is begun */
+    sp_tier_close(t);
+}
+
+/* The connection that gets has not failed itself. */
+static void all_connections_leave_a_server_that_is_gone(void **state)
+{
+    redis r, next;
+    if (!start(&r) || !start(&next)) skip();
+    redis both = r;
+    snprintf(both.url, sizeof both.url, "redis://127.0.0.1:%d,127.0.0.1:%d", r.port, next.port);
+    sp_tier *t = open_with(&both, NULL, 30000000);
+    assert_ok(noise_put(t, 1, 1));
+    assert_ok(noise_get(t, 1, 1));
+    redis_stop(&r);
+    assert_int_equal(noise_put(t, 2, 1), SP_E_IO);
+    for (int i = 0; i < 15000 && !sp_tier_answers(t); i++) usleep(20000);
+    assert_ok(noise_put(t, 3, 1));
+    assert_ok(noise_get(t, 3, 1));
+    sp_tier_close(t);
+    redis_stop(&next);
+}
+
 /* What each chunk of a request pays while the server is lost (serve/tiers/loads.c). */
 static void a_lost_server_costs_the_look_at_a_flag(void **state)
 {
@@ -655,6 +716,8 @@ int main(void)
         cmocka_unit_test(an_address_is_read_or_refused),
         cmocka_unit_test(an_address_names_several_servers),
         cmocka_unit_test(of_several_servers_any_may_be_down),
+        cmocka_unit_test(all_connections_leave_a_server_that_is_gone),
+        cmocka_unit_test(a_tier_may_be_closed_at_once),
         cmocka_unit_test(what_one_puts_the_others_have),
         cmocka_unit_test(what_is_known_is_no_news),
         cmocka_unit_test(a_copy_is_written_once_for_all),

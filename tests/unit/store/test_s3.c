@@ -199,6 +199,26 @@ static void answers_are_read(void **state)
     assert_true(!*e.code && !*e.message);
 }
 
+static sp_err count_bytes(void *user, const sp_s3_row *row)
+{
+    *(size_t *)user += strlen(row->key);
+    return SP_OK;
+}
+
+/* S3's own limit is 1024 bytes; a key is never cut. */
+static void a_key_that_is_too_long_is_refused(void **state)
+{
+    char page[2048], next[1025];
+    for (int n = 1024; n <= 1025; n++) {
+        size_t got = 0;
+        snprintf(page, sizeof page, "<ListBucketResult><Contents><Key>%0*d</Key></Contents></ListBucketResult>", n, 7);
+        const sp_err err = sp_s3_read_list(page, strlen(page), count_bytes, &got, next);
+        if (n == 1024) assert_ok(err);
+        if (n > 1024) assert_fails(err, SP_E_FORMAT, "a key that is too long");
+        assert_int_equal(got, n == 1024 ? 1024 : 0);
+    }
+}
+
 /* -- the link ----------------------------------------------------------------------------------------- */
 
 enum { GROUP = 3 << 20, GROUPS = 7, LAST = 1000, HEAD = 5000 };
@@ -647,6 +667,7 @@ int main(void)
         cmocka_unit_test(a_key_of_the_index_has_all_that_is_known),
         cmocka_unit_test(a_query_is_escaped),
         cmocka_unit_test(answers_are_read),
+        cmocka_unit_test(a_key_that_is_too_long_is_refused),
         cmocka_unit_test(copies_of_any_size_come_back_in_any_range),
         cmocka_unit_test(groups_of_any_size_come_back_in_any_range),
         cmocka_unit_test(a_table_of_sizes_that_is_damaged_is_refused),

@@ -3,6 +3,7 @@
  * test's. */
 #include "support/check.h"
 
+#include <stdatomic.h>
 #include <sys/syscall.h>
 
 #include "store/disk/disk_int.h"
@@ -12,6 +13,7 @@
 enum { MOST = 64 };
 static char order[MOST][48]; /* names of what was synced, in order */
 static int n_synced;
+static atomic_int sync_us; /* what a sync of a file takes, at least */
 
 /* note -- the last part of the file's name. */
 static void note(int fd)
@@ -37,6 +39,7 @@ int fdatasync(int fd)
         const sp_disk_place place = d->table.entries.v[at].place;
         if (sp_fail(SP_E_FORMAT, "damaged, for the test") != SP_OK) sp_disk_quarantine(d, &damaged, &place);
     }
+    usleep((useconds_t)sync_us);
     return (int)syscall(SYS_fdatasync, fd);
 }
 
@@ -79,6 +82,36 @@ static void a_copy_is_on_disk_before_the_index_names_it(void **state)
         n_synced = 0;
         remove_folder(dir);
     }
+}
+
+/* On a slow disk, too. */
+static void a_sync_ends_after_what_was_submitted_before_it(void **state)
+{
+    enum { PUTS = 3 };
+    char dir[128];
+    sp_tier *t = NULL;
+    noise c[PUTS];
+    sp_tier_job jobs[PUTS + 1];
+    sp_tier_op *ops[PUTS + 1];
+    make_folder(dir, sizeof dir);
+    assert_ok(sp_disk_tier_open(&(sp_disk_tier_opts){.dir = dir, .space = &noise_space, .io = "threads"}, &t));
+    for (uint32_t i = 0; i < PUTS; i++) {
+        noise_init(&c[i], i, 1);
+        jobs[i] = noise_put_job(&c[i]);
+    }
+    jobs[PUTS] = (sp_tier_job){.verb = SP_TIER_SYNC};
+    sync_us = 200000;
+    assert_ok(sp_tier_submit_all(t, jobs, PUTS + 1, ops));
+    assert_true(sp_tier_op_wait(ops[PUTS], 60000000));
+    for (int i = 0; i < PUTS; i++) assert_true(sp_tier_op_is_done(ops[i]));
+    sync_us = 0;
+    for (int i = 0; i <= PUTS; i++) {
+        assert_ok(sp_tier_op_result(ops[i]));
+        sp_tier_op_release(ops[i]);
+    }
+    sp_tier_close(t);
+    n_synced = 0;
+    remove_folder(dir);
 }
 
 /* The index that replaces another is on disk before it has its name, and the name before the next change. */
@@ -150,6 +183,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_is_on_disk_before_the_index_names_it),
+        cmocka_unit_test(a_sync_ends_after_what_was_submitted_before_it),
         cmocka_unit_test(a_new_index_is_on_disk_before_it_has_its_name),
         cmocka_unit_test(what_is_erased_is_erased_on_disk),
         cmocka_unit_test(a_copy_found_damaged_while_it_moves_is_gone),
