@@ -140,3 +140,28 @@ def test_serve_without_documents_on_a_read_only_file_system(tmp_path, start):
     server = start("--documents", tmp_path / "documents.db", under=lambda *command: read_only(tmp_path, *command))
     assert send(server, "GET", "/v1/documents")[1]["data"] == []
     assert send(server, "POST", "/v1/documents", {"id": "a", "text": STORY})[0] == 409
+
+
+def within(folder, *command):
+    return ["sh", "-c", 'cd "$0" && exec "$@"', str(folder), *map(str, command)]
+
+
+@pytest.mark.parametrize("mounted", [False, True])
+def test_documents_in_memory_need_no_folder(tmp_path, start, mounted):
+    """The working folder of a service is mostly "/", which it may not write."""
+    if mounted:
+        can_mount(tmp_path)
+    tmp_path.chmod(0o555)
+    limit = read_only if mounted else lambda folder, *command: as_other_user(*command)
+    server = start("--reuse", "fusion", "--recompute", "1",
+                   under=lambda *command: limit(tmp_path, *within(tmp_path, *command)))
+    register(server, "story", STORY)
+    register(server, "other", STORY.upper())
+    compute(server, "story", fuse=1)
+    assert ask(server, documents=[{"id": "story"}])["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+    assert send(server, "POST", "/v1/collections", {"name": "box"})[0] == 201
+    assert send(server, "PUT", "/v1/collections/box/documents/a", {"text": STORY})[0] == 201
+    found = send(server, "POST", "/v1/search", {"query": "boats", "collection": "box"})
+    assert found[0] == 200, found
+    assert server.stop() == 0, server.said
+    tmp_path.chmod(0o755)

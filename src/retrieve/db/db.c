@@ -84,14 +84,21 @@ static char *folder_of(const char *path)
     return slash ? sp_strdup_n(path, (size_t)(slash - path)) : sp_strdup_n(".", 1);
 }
 
+static bool is_in_memory(const char *path)
+{
+    return strcmp(path, ":memory:") == 0;
+}
+
 sp_err sp_db_place(const char *path, sp_db_place_kind *out)
 {
+    *out = SP_DB_WRITABLE;
+    if (is_in_memory(path)) return SP_OK;
     const bool there = access(path, F_OK) == 0;
     char *folder = there ? NULL : folder_of(path);
     if (!there && !folder) return sp_fail_nomem("a folder name");
     const bool fixed = faccessat(AT_FDCWD, there ? path : folder, W_OK, AT_EACCESS) != 0 && errno == EROFS;
     sp_free(folder);
-    *out = !fixed ? SP_DB_WRITABLE : there ? SP_DB_FIXED : SP_DB_FIXED_AND_NONE;
+    if (fixed) *out = there ? SP_DB_FIXED : SP_DB_FIXED_AND_NONE;
     return SP_OK;
 }
 
@@ -116,7 +123,7 @@ sp_err sp_db_open(const char *path, const char *doing, bool write, sqlite3 **out
     if (!*path) return sp_fail(SP_E_ARG, "the index has an empty file name");
     sqlite3 *db = NULL;
     int flags = write ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
-    if (write) SP_TRY(check_folder(path));
+    if (write && !is_in_memory(path)) SP_TRY(check_folder(path));
     if (sqlite3_open_v2(path, &db, flags | SQLITE_OPEN_NOMUTEX, sp_db_vfs()) != SQLITE_OK) {
         sp_err err = sp_db_fail(db, path, doing);
         sqlite3_close(db);
