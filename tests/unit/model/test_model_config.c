@@ -390,6 +390,18 @@ static void longrope_has_the_short_factors(void **state)
     }
 }
 
+/* The factors of a file are the only ones: the short ones of its configuration are not used beside them. */
+static void factors_of_a_file_replace_those_of_longrope(void **state)
+{
+    static const float factors[PAIRS] = {1, 3, 5, 7};
+    float freq[PAIRS];
+    sp_rope_spec r = {.freq = freq};
+    sp_config c = good_json("{\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1, 2, 4, 8],"
+                            " \"original_max_position_embeddings\": 1024}}");
+    sp_rope_fill(&c.rope, factors, c.adjacent, &r);
+    for (int k = 0; k < PAIRS; k++) assert_freq(&r, k, pow(500000, -k / 4.0) / (1 + 2 * k));
+}
+
 /* Wavelengths of the base are 6.28, 167, 4443, 118145 tokens. With 8192 tokens of training, those
  * up to 8192 / 4 stay, those above 8192 / 1 are stretched by 8, and 4443 is on the ramp. */
 static void llama3_frequencies(void **state)
@@ -643,6 +655,7 @@ int main(void)
         cmocka_unit_test(architecture_is_needed),
         cmocka_unit_test(plain_and_linear_frequencies),
         cmocka_unit_test(longrope_has_the_short_factors),
+        cmocka_unit_test(factors_of_a_file_replace_those_of_longrope),
         cmocka_unit_test(llama3_frequencies),
         cmocka_unit_test(long_heads_have_the_frequencies_of_transformers),
         cmocka_unit_test(defaults_are_those_of_the_classes),

@@ -160,6 +160,10 @@ static const struct {
      "}} {% set a, b = [1, 2] %}{{ b }}{{ a }}",
      "2x {'a': 1, 'b': 2} 21"},
     {"{% set n = namespace() %}{{ 1 if n else 0 }}{{ 1 if {} else 0 }}", "10"},
+    {"{{ {'a': 1, 'b': 2, 'c': 3, 'd': 4, 'e': 5, 'f': 6, 'g': 7, 'h': 8, 'i': 9}['h'] }}", "8"},
+    {"a\n  {%+ if true %}b{% endif %}", "a\n  b"},
+    {"{% set x = 'outer' %}{% macro m(x, y) %}{{ x }} {{ y }}{% endmacro %}{{ m('inner', x) }}", "inner outer"},
+    {"{{ 25e-1 }} {{ 25E+1 }}", "2.5 250.0"},
 };
 
 static void they_render_as_jinja_does(void **state)
@@ -178,6 +182,23 @@ static void they_render_as_jinja_does(void **state)
         sp_template_destroy(t);
     }
     json_decref(messages);
+}
+
+/* What is beside one another is no deeper: 200 objects, and at most 160 levels. */
+static void a_long_list_is_not_deep(void **state)
+{
+    static const char jinja[] = "{{ documents | length }}";
+    json_t *documents = json_array();
+    sp_template *t;
+    sp_template_text got;
+    for (int i = 0; i < 200; i++) json_array_append_new(documents, json_object());
+    assert_int_equal(json_array_size(documents), 200);
+    assert_ok(sp_template_parse(jinja, strlen(jinja), &t));
+    assert_ok(sp_template_render(t, &(sp_template_input){.documents = documents}, &got));
+    assert_string_equal(got.text, "200");
+    sp_template_text_fini(&got);
+    sp_template_destroy(t);
+    json_decref(documents);
 }
 
 /* The words for roles of messages are no text that somebody wrote; a document may have the same word. */
@@ -259,6 +280,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(they_render_as_jinja_does),
+        cmocka_unit_test(a_long_list_is_not_deep),
         cmocka_unit_test(only_messages_have_roles),
         cmocka_unit_test(a_list_that_is_printed_is_one_span),
         cmocka_unit_test(mistakes_are_named),

@@ -84,6 +84,25 @@ static void what_is_removed_is_not_counted(void **state)
     }
 }
 
+/* The others of a list do not end the search of it. */
+static void only_allowed_ids_are_found(void **state)
+{
+    static const sp_vectors_kind kinds[] = {SP_VECTORS_FLAT, SP_VECTORS_IVF};
+    static const int64_t allowed[] = {11, 13, 15};
+    for (size_t i = 0; i < SP_COUNT(kinds); i++) {
+        float v[N * DIMS];
+        make_vectors(v);
+        sp_clusters *c = filled(kinds[i], v);
+        sp_near found[N], best_of[N];
+        sp_best best = {.v = best_of, .k = N};
+        const sp_vectors_query q = {.v = v + 3 * DIMS, .k = N, .breadth = 3, .allowed = allowed, .n_allowed = 3};
+        assert_ok(sp_clusters_search(c, &q, &best, found));
+        assert_int_equal(sp_best_sort(&best, found), 3);
+        assert_int_equal(found[0].id, 13);
+        sp_clusters_destroy(c);
+    }
+}
+
 /* A damaged file: nothing is written beside the lists. */
 static void a_cluster_that_there_is_not_is_refused(void **state)
 {
@@ -103,6 +122,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(centroids_are_means),
         cmocka_unit_test(what_is_removed_is_not_counted),
+        cmocka_unit_test(only_allowed_ids_are_found),
         cmocka_unit_test(a_cluster_that_there_is_not_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

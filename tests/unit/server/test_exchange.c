@@ -73,6 +73,31 @@ static void wait_until_it_is(atomic_int *n, int expected)
     assert_int_equal(*n, expected);
 }
 
+/* What a client can mend is 400; what is short for a while is 503. */
+static void errors_of_the_library_have_a_status(void **state)
+{
+    static const struct {
+        sp_err err;
+        int status;
+        const char *code;
+    } cases[] = {{SP_E_CONTEXT, 400, "context_length_exceeded"},
+                 {SP_E_ARG, 400, NULL},
+                 {SP_E_LIMIT, 400, NULL},
+                 {SP_E_UNSUPPORTED, 400, NULL},
+                 {SP_E_NOMEM, 503, "out_of_memory"},
+                 {SP_E_NOKV, 503, "out_of_memory"},
+                 {SP_E_CANCELED, 504, "deadline_exceeded"},
+                 {SP_E_IO, 500, NULL}};
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        const char *code;
+        assert_int_equal(srv_error_status(cases[i].err, &code), cases[i].status);
+        if (cases[i].code)
+            assert_string_equal(code, cases[i].code);
+        else
+            assert_null(code);
+    }
+}
+
 /* Its socket stays readable: asked again, the watcher would not rest. */
 static void a_client_that_hung_up_is_left_once(void **state)
 {
@@ -97,6 +122,7 @@ static void a_client_that_hung_up_is_left_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_of_the_library_have_a_status),
         cmocka_unit_test(a_client_that_hung_up_is_left_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

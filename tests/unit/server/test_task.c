@@ -237,6 +237,48 @@ static void lists_are_read_whole(void **state)
     srv_task_fini(&t);
 }
 
+/* A list of as many token ids as are allowed, and of one more. */
+static void up_to_the_largest_number_of_tokens_stop(void **state)
+{
+    json_t *body, *ids = json_array();
+    for (int i = 0; i < SRV_MAX_STOP; i++) json_array_append_new(ids, json_integer(i));
+    json_t *o = json_pack("{s:O}", "stop_token_ids", ids);
+    char *text = json_dumps(o, 0);
+    srv_task t = good(text, &body);
+    assert_int_equal(t.stop.n_tokens, SRV_MAX_STOP);
+    srv_task_fini(&t);
+    json_decref(body);
+    free(text);
+    json_array_append_new(ids, json_integer(7));
+    text = json_dumps(o, 0);
+    bad(text, "stop_token_ids");
+    free(text);
+    json_decref(ids);
+    json_decref(o);
+}
+
+static void up_to_the_largest_number_of_tools_are_read(void **state)
+{
+    json_t *body, *list = json_array(), *o = json_pack("{s:O}", "tools", list);
+    for (int i = 0; i < SRV_MAX_TOOLS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "f%d", i);
+        json_array_append_new(list, json_pack("{s:s, s:{s:s}}", "type", "function", "function", "name", name));
+    }
+    char *text = json_dumps(o, 0);
+    srv_task t = good(text, &body);
+    assert_int_equal(json_array_size(t.tools.list), SRV_MAX_TOOLS);
+    srv_task_fini(&t);
+    json_decref(body);
+    free(text);
+    json_array_append(list, json_array_get(list, 0));
+    text = json_dumps(o, 0);
+    bad(text, "tools");
+    free(text);
+    json_decref(list);
+    json_decref(o);
+}
+
 static void up_to_4096_tokens_have_a_bias(void **state)
 {
     json_t *biases = json_array(), *body, *o = json_pack("{s:o}", "logit_bias", biases);
@@ -473,6 +515,8 @@ int main(void)
         cmocka_unit_test(bodies_have_a_depth_at_most),
         cmocka_unit_test(marks_say_how_long_what_is_kept),
         cmocka_unit_test(lists_are_read_whole),
+        cmocka_unit_test(up_to_the_largest_number_of_tokens_stop),
+        cmocka_unit_test(up_to_the_largest_number_of_tools_are_read),
         cmocka_unit_test(up_to_4096_tokens_have_a_bias),
         cmocka_unit_test(choices_have_a_largest_number),
         cmocka_unit_test(parameters_of_a_policy_are_fields),
