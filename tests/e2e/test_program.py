@@ -150,6 +150,8 @@ def test_completions_offer_the_values_that_options_list(described, tmp_path):
     (["ask", "question", "--kv-memory"], ["--kv-memory", "MiB"]), (["ask", "--json=1"], ["--json", "no argument"]),
     (["cache", "weigh-all"], ["spolia cache --help"]), (["profile"], ["profile: --model"]),
     (["run", "-m", MODEL, "-p", "x", "-n", "-1"], ["--predict", "at least 0"]),
+    (["run", "-m", MODEL, "-p", "x", "-f", "/dev/null"], ["one prompt", "-p or -f"]),
+    (["run", "-m", MODEL], ["one prompt", "-p or -f"]),
     (["chat", "-m", MODEL, "Hi", "--temp", "-1"], ["--temp", "at least 0"]),
     (["serve", "-m", MODEL, "--top-p", "0"], ["serve: --top-p", "above 0"]),
     (["ask", "-m", MODEL, "-i", "none.db", "--min-p", "2", "x"], ["ask: --min-p", "at most 1"]),

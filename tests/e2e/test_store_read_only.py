@@ -58,11 +58,17 @@ def beside(tmp_path):
     index = tmp_path / "demo.db"
     succeed("index", ROOT / "demo/docs", "-o", index, "-q", "--precompute", "-m", MODEL, "--fuse", "0")
     store = tmp_path / "demo.db.kv"
-    paths = [*store.rglob("*"), store]
+    inner = sorted(store.rglob("*"))
+    folders_of_store, files_of_store = [store, *(p for p in inner if p.is_dir())], [p for p in inner if p.is_file()]
 
     def may(folders, files):
-        for p in paths:
-            p.chmod(folders if p.is_dir() else files)
+        """Nothing in a folder can be changed by one who may not enter it: they come first, and last."""
+        for p in folders_of_store:
+            p.chmod(0o700)
+        for p in files_of_store:
+            p.chmod(files)
+        for p in reversed(folders_of_store):
+            p.chmod(folders)
     yield index, store, may
     may(0o700, 0o600)
 

@@ -172,6 +172,59 @@ static void a_damaged_page_costs_what_is_on_it(void **state)
 }
 
 /* The advice is not that for an index, which can be rebuilt. */
+/* damage_page_of -- overwrites the pages that hold a text. */
+static void damage_page_of(const char *path, const char *text)
+{
+    enum { PAGE = 4096 };
+    static uint8_t page[PAGE];
+    FILE *f = fopen(path, "r+b");
+    int n_found = 0;
+    assert_non_null(f);
+    for (long at = 0; fread(page, 1, PAGE, f) == PAGE; at += PAGE) {
+        if (!memmem(page, PAGE, text, strlen(text))) continue;
+        memset(page, 0xee, PAGE);
+        assert_int_equal(fseek(f, at, SEEK_SET), 0);
+        assert_int_equal(fwrite(page, PAGE, 1, f), 1);
+        assert_int_equal(fseek(f, at + PAGE, SEEK_SET), 0);
+        n_found++;
+    }
+    assert_int_equal(fclose(f), 0);
+    assert_true(n_found > 0);
+}
+
+static bool has_collection(sp_shelf *s, const char *name)
+{
+    sp_collection_list l;
+    if (sp_shelf_collections(s, "t", name, NULL, &l) != SP_OK) return false;
+    sp_collection_list_fini(&l);
+    return true;
+}
+
+/* What comes after the damage is read from the end. */
+static void collections_on_both_sides_of_a_damaged_page_are_kept(void **state)
+{
+    char dir[] = "/dev/shm/shelf-XXXXXX", path[64], name[32];
+    sp_documents_repaired sum;
+    sp_shelf *s;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/documents.db", dir);
+    make_file(path);
+    assert_int_equal(sp_shelf_open(path, &s), SP_OK);
+    for (int i = 0; i < 900; i++) {
+        snprintf(name, sizeof name, "shelf-%03d", i);
+        assert_int_equal(sp_shelf_add_collection(s, "t", name, 9), SP_OK);
+    }
+    sp_shelf_close(s);
+    damage_page_of(path, "shelf-450");
+    assert_int_equal(sp_shelf_repair(path, &(sp_shelf_repair_opts){.save = true}, &sum), SP_OK);
+    assert_int_equal(sp_shelf_open(path, &s), SP_OK);
+    assert_true(has_collection(s, "shelf-000"));
+    assert_true(has_collection(s, "shelf-899"));
+    assert_false(has_collection(s, "shelf-450"));
+    sp_shelf_close(s);
+    run("rm -r %s%s", dir, "");
+}
+
 static void damage_that_a_statement_meets_first_says_what_to_do(void **state)
 {
     sp_shelf *s;
@@ -192,6 +245,7 @@ int main(void)
         cmocka_unit_test(a_repair_keeps_collections_tags_and_counts),
         cmocka_unit_test(a_repair_keeps_the_other_forms_of_texts),
         cmocka_unit_test(a_damaged_page_costs_what_is_on_it),
+        cmocka_unit_test(collections_on_both_sides_of_a_damaged_page_are_kept),
         cmocka_unit_test(damage_that_a_statement_meets_first_says_what_to_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
