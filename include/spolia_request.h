@@ -146,7 +146,9 @@ typedef struct sp_segment_report {
                            (the copy lacks statistics that the policy needs), "no room" (KV memory is reserved for
                            other requests), "damaged" (in the store). "" if there was a copy, and for segments that
                            are not chunks. A chunk of another tenant counts as never seen. */
-    const char *copy;   /* kind of the copy, as sp_copy_info.kind; "" if there was none: the next two are then 0 */
+    const char *copy;   /* kind of the copy, as sp_copy_info.kind; "" if there was none: the next two are then 0. With
+                           n_reused 0 a fused one that became ready while this request computed the chunk, and served
+                           it instead */
     int n_patched;      /* tokens of the copy that are stored over another one: sp_copy_info.n_recomputed */
     uint64_t origin;    /* a hash of what the copy was computed after: two copies of one text that were computed after
                            different segments differ in it */

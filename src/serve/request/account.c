@@ -22,6 +22,15 @@ static int32_t n_had(const sp_request *r, int i)
     return r->look.found[i].source == SP_AT_NONE ? 0 : r->look.found[i].n_known;
 }
 
+/* serves -- the copy of segment i that the account names: what was cached, or a fused copy that became ready while
+ * this request computed the chunk, and served its answer instead. */
+static const sp_copy *serves(const sp_request *r, int i)
+{
+    const sp_copy *copy = r->look.found[i].copy;
+    if (n_had(r, i)) return copy;
+    return r->look.found[i].n_known && copy && copy->facts.kind == SP_COPY_FUSED ? copy : NULL;
+}
+
 static const char *miss_name(uint8_t miss)
 {
     static const char *const names[] = {
@@ -52,6 +61,7 @@ static uint64_t origin_of(const sp_copy_facts *f)
 static sp_segment_report report_of(const sp_request *r, int i, int32_t n_recomputed)
 {
     const sp_found *f = &r->look.found[i];
+    const sp_copy *copy = serves(r, i);
     int32_t had = n_had(r, i), recomputed = had ? n_recomputed : 0;
     return (sp_segment_report){.kind = sp_segment_kind_name(r->prompt.segs[i].kind),
                                .n_tokens = r->prompt.segs[i].n,
@@ -59,9 +69,9 @@ static sp_segment_report report_of(const sp_request *r, int i, int32_t n_recompu
                                .n_recomputed = recomputed,
                                .from = had ? sp_place_name((sp_place)f->source) : "",
                                .missed = had ? "" : miss_name(f->miss),
-                               .copy = had ? sp_copy_kind_name(f->copy->facts.kind) : "",
-                               .n_patched = had ? f->copy->patch.n : 0,
-                               .origin = had ? origin_of(&f->copy->facts) : 0};
+                               .copy = copy ? sp_copy_kind_name(copy->facts.kind) : "",
+                               .n_patched = copy ? copy->patch.n : 0,
+                               .origin = copy ? origin_of(&copy->facts) : 0};
 }
 
 /* saw_another -- the copy of chunk i was computed after another chunk of this prompt. */

@@ -262,6 +262,45 @@ static void a_segment_says_how_its_copy_was_made(void **state)
     close_clean(c);
 }
 
+/* begin_to_fuse -- as sp_chunk_fuse, which waits. */
+static sp_request *begin_to_fuse(sp_context *c, const char *order)
+{
+    const sp_request_opts o = {.sampling = sp_sampling_default()};
+    sp_prompt *p = prompt_of(c, order, NULL);
+    sp_request *r;
+    assert_ok(sp_request_create(c, p, &o, &sp_reuse_fuse, &r));
+    sp_prompt_destroy(p);
+    sp_driver_submit(c, r);
+    step(c);
+    return r;
+}
+
+/* Otherwise two answers to a prompt would differ, and their accounts would not. */
+static void a_copy_that_was_fused_meanwhile_is_named(void **state)
+{
+    policy how;
+    for (int i = 0; policy_at(FUSED_COPIES, 0.25f, i, &how); i++) {
+        if (strcmp(how.name, "full") != 0 && strcmp(how.name, "fusion") != 0) continue;
+        sp_context *c =
+            open_with((sp_context_opts){.n_batch = 16, .reuse.policy = how.name, .reuse.recompute = how.recompute});
+        sp_request *fuses = begin_to_fuse(c, "01"), *r = submit(c, "31", "When?", 4);
+        step(c);
+        assert_false(done(fuses));
+        const sp_segment_report said = sp_request_result(run(c, r))->segments[2];
+        assert_true(done(fuses));
+        assert_int_equal(said.n_reused, 0);
+        assert_string_equal(said.missed, "never seen");
+        assert_string_equal(said.copy, "fused");
+        sp_request *again = ask(c, "31", "When?", 4);
+        assert_int_equal(sp_request_result(again)->segments[2].origin, said.origin);
+        assert_same_text(r, again);
+        sp_request_destroy(fuses);
+        sp_request_destroy(r);
+        sp_request_destroy(again);
+        close_clean(c);
+    }
+}
+
 /* A copy that was computed after another instance of its own text has seen one only where it comes twice. */
 static void a_chunk_is_not_another_one_of_its_prompt(void **state)
 {
@@ -519,6 +558,7 @@ int main(void)
         cmocka_unit_test(the_copy_is_that_of_a_plain_run),
         cmocka_unit_test(a_fused_copy_is_used_unless_unwanted),
         cmocka_unit_test(a_segment_says_how_its_copy_was_made),
+        cmocka_unit_test(a_copy_that_was_fused_meanwhile_is_named),
         cmocka_unit_test(a_chunk_is_not_another_one_of_its_prompt),
         cmocka_unit_test(another_context_finds_it),
         cmocka_unit_test(another_tenant_does_not_find_it),
