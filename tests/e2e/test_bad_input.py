@@ -203,6 +203,11 @@ def test_inspect_prints_names_that_are_no_text_as_text(good, tmp_path):
     lines = succeed("inspect", tmp_path / "rude.gguf").split("\n")
     assert all(line.isprintable() for line in lines)
     json.loads(succeed("inspect", tmp_path / "rude.gguf", "--json"))
+    assert lines.index("metadata:") < lines.index("tensors:")
+    told = json.loads(succeed("inspect", good / "good.gguf", "--json"))["tensors"]
+    said = succeed("inspect", good / "good.gguf")
+    for tensor in told:  # a line each, with its sizes
+        assert any(tensor["name"] in line and " x ".join(map(str, tensor["shape"])) in line for line in said.splitlines())
 
 
 # -- folders: one thing changed --------------------------------------------------------------------

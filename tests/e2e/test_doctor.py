@@ -29,7 +29,9 @@ def test_the_machine(tmp_path):
     assert 0 < told["machine", "memory"]["available_bytes"] <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert told["machine", "cores"]["n_cores"] == len(os.sched_getaffinity(0))
     assert "FTS5" in told["system", "SQLite"]["value"] and not any(group == "model" for group, _ in told)
-    assert doctor(PATH="/nowhere")["system", "pdftotext"]["state"] == "warning"
+    lost = doctor(PATH="/nowhere")["system", "pdftotext"]
+    said = subprocess.run([PROGRAM, "doctor"], env={**os.environ, "PATH": "/nowhere"}, capture_output=True, text=True)
+    assert lost["state"] == "warning" and f"-> {lost['advice']}" in said.stdout
     assert doctor("-t", 1)["machine", "cores"]["n_threads"] == 1
     ref = doctor("--cpu", "ref")["machine", "kernels"]
     assert (ref["value"], ref["state"]) == ("ref", "warning") and ref["advice"]

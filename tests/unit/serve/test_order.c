@@ -376,6 +376,20 @@ static void requests_start_when_a_step_has_room(void **state)
     close_all(c, r, 3);
 }
 
+static void what_a_step_has_room_for_starts_in_it(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){.queue.order = "fcfs", .n_batch = 256, .max_requests = 8});
+    sp_request_destroy(ask(c, "3", "Why?", 2)); /* what they begin with is cached */
+    sp_request *r[] = {submit_as(c, "0", (sp_request_opts){.max_tokens = 2}),
+                       submit_as(c, "1", (sp_request_opts){.max_tokens = 2}),
+                       submit_as(c, "2", (sp_request_opts){.max_tokens = 2})};
+    bool busy;
+    assert_ok(sp_context_step(c, &busy));
+    for (int i = 0; i < 3; i++) assert_int_not_equal(r[i]->state, SP_REQ_QUEUED);
+    while (busy) assert_ok(sp_context_step(c, &busy));
+    close_all(c, r, 3);
+}
+
 /* With a wait of 1 ms all of them have waited too long once the first has run. */
 static void a_wait_ends_overtaking(void **state)
 {
@@ -536,6 +550,7 @@ int main(void)
         cmocka_unit_test(who_lacks_nothing_of_a_path_starts_beside_it),
         cmocka_unit_test(tokens_to_recompute_count_as_computed),
         cmocka_unit_test(requests_start_when_a_step_has_room),
+        cmocka_unit_test(what_a_step_has_room_for_starts_in_it),
         cmocka_unit_test(a_wait_ends_overtaking),
         cmocka_unit_test(lsp_keeps_those_together_that_begin_alike),
         cmocka_unit_test(priorities_and_tenants_come_first),
