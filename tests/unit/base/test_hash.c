@@ -1,7 +1,7 @@
 /* test_hash.c -- SHA-256 with fields, hex, and the fast hash. */
 #include "support/check.h"
+#include "support/failing_crypto.h"
 
-#include <openssl/crypto.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,30 +37,6 @@ static void it_is_sha256(void **state)
     assert_hex(&d, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
 }
 
-static int until_failure; /* allocations of libcrypto */
-static bool failed;
-
-static bool fails(void)
-{
-    failed |= until_failure == 0;
-    return until_failure-- == 0;
-}
-
-static void *take(size_t n, const char *file, int line)
-{
-    return fails() ? NULL : malloc(n);
-}
-
-static void *grow(void *p, size_t n, const char *file, int line)
-{
-    return fails() ? NULL : realloc(p, n);
-}
-
-static void release(void *p, const char *file, int line)
-{
-    free(p);
-}
-
 enum { OUT_OF_MEMORY = 11, ALL_SERVED, HIDDEN }; /* how a child ends */
 
 /* first_digest -- of a process of its own, in which an allocation of libcrypto fails. */
@@ -70,14 +46,14 @@ static int first_digest(int at)
     int status = 0;
     if (child == 0) {
         sp_sha256 *s;
-        until_failure = at;
-        if (CRYPTO_set_mem_functions(take, grow, release) != 1) _exit(1); /* it has allocated already */
+        crypto_until_failure = at;
+        if (!failing_crypto_begin()) _exit(1);
         const sp_err err = sp_sha256_create(&s);
         if (err != SP_OK) _exit(err == SP_E_NOMEM ? OUT_OF_MEMORY : 2);
         sp_digest d;
         sp_sha256_update(s, "abc", 3);
         sp_sha256_final(s, &d);
-        _exit(d.b[0] != 0xba ? 3 : failed ? HIDDEN : ALL_SERVED);
+        _exit(d.b[0] != 0xba ? 3 : crypto_until_failure < 0 ? HIDDEN : ALL_SERVED);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     if (!WIFEXITED(status)) fail_msg("allocation %d fails, and signal %d ends the process", at, WTERMSIG(status));

@@ -1,5 +1,4 @@
 /* The engine thread: many threads submit, cancel and destroy; answers are those of a context without one. */
-#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -7,6 +6,7 @@
 
 #include "support/requests.h"
 #include "support/tiny_model.h"
+#include "support/task.h"
 
 enum { THREADS = 4, ROUNDS = 12, TOKENS = 12 };
 
@@ -194,26 +194,16 @@ static void closing_waits_for_what_runs(void **state)
     close_clean(c);
 }
 
-static int n_threads_of_process(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/task");
-    assert_non_null(d);
-    while (readdir(d)) n++;
-    closedir(d);
-    return n;
-}
-
 /* Those of its device, too. */
 static void closing_ends_the_threads_of_a_context(void **state)
 {
-    const int before = n_threads_of_process();
+    const int before = task_n_threads();
     sp_context *c = open_with((sp_context_opts){.machine.n_threads = 3});
     assert_ok(sp_context_start(c));
-    assert_true(n_threads_of_process() >= before + 3); /* two of the device, and the engine thread */
+    assert_true(task_n_threads() >= before + 3); /* two of the device, and the engine thread */
     sp_context_close(c);
-    for (int i = 0; i < 5000 && n_threads_of_process() > before; i++) usleep(1000); /* the kernel is late */
-    assert_int_equal(n_threads_of_process(), before);
+    for (int i = 0; i < 5000 && task_n_threads() > before; i++) usleep(1000); /* the kernel is late */
+    assert_int_equal(task_n_threads(), before);
 }
 
 /* -- how long a step takes -------------------------------------------------------------------- */

@@ -1,5 +1,4 @@
 /* API keys: who is known, and whose salt is whose. */
-#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,29 +6,7 @@
 
 #include "server/http/keys.h"
 #include "support/check.h"
-
-/* libcrypto's memory, one allocation of which fails. */
-static int until_failure = -1; /* -1: none fails */
-
-static bool now_fails(void)
-{
-    return until_failure >= 0 && until_failure-- == 0;
-}
-
-static void *take(size_t n, const char *file, int line)
-{
-    return now_fails() ? NULL : malloc(n);
-}
-
-static void *grow(void *p, size_t n, const char *file, int line)
-{
-    return now_fails() ? NULL : realloc(p, n);
-}
-
-static void release(void *p, const char *file, int line)
-{
-    free(p);
-}
+#include "support/failing_crypto.h"
 
 static char path[] = "/tmp/spolia-keys-XXXXXX";
 
@@ -178,10 +155,10 @@ static void a_key_is_not_taken_for_another_without_memory(void **state)
     assert_int_equal(srv_keys_check(k, "Bearer red", NULL, &red), SRV_KEY_KNOWN);
     for (bool failed = true; failed; at++) {
         assert_int_equal(srv_keys_check(k, "Bearer blue", NULL, &blue), SRV_KEY_KNOWN);
-        until_failure = at;
+        crypto_until_failure = at;
         const srv_key_state s = srv_keys_check(k, "Bearer red", NULL, &again);
-        failed = until_failure < 0;
-        until_failure = -1;
+        failed = crypto_until_failure < 0;
+        crypto_until_failure = -1;
         if (s == SRV_KEY_KNOWN) assert_string_equal(again.salt, red.salt);
         if (s != SRV_KEY_KNOWN) assert_int_equal(s, SRV_KEY_NO_MEMORY);
         n_short += s == SRV_KEY_NO_MEMORY;
@@ -201,10 +178,10 @@ static void keys_that_cannot_be_hashed_are_not_read(void **state)
     assert_int_equal(srv_keys_check(k, "Bearer red", NULL, &red), SRV_KEY_KNOWN);
     bool failed = true;
     for (int at = 0; failed; at++) {
-        until_failure = at;
+        crypto_until_failure = at;
         n_short += !srv_keys_reload(k);
-        failed = until_failure < 0;
-        until_failure = -1;
+        failed = crypto_until_failure < 0;
+        crypto_until_failure = -1;
         assert_int_equal(srv_keys_check(k, "Bearer red", NULL, &again), SRV_KEY_KNOWN);
         assert_string_equal(again.salt, red.salt);
     }
@@ -215,7 +192,7 @@ static void keys_that_cannot_be_hashed_are_not_read(void **state)
 
 int main(void)
 {
-    assert(CRYPTO_set_mem_functions(take, grow, release) == 1); /* before libcrypto allocates */
+    if (!failing_crypto_begin()) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(keys_are_read_and_checked),
                                        cmocka_unit_test(a_line_before_a_key_says_what_it_may),
                                        cmocka_unit_test(each_key_has_a_salt_of_its_own),

@@ -2,7 +2,6 @@
  * behind there. */
 #include "support/check.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "store/remote/redis/tls.h"
 #include "support/folder.h"
 #include "support/redis.h"
+#include "support/task.h"
 
 static sp_redis *open_redis(const redis *r)
 {
@@ -177,16 +177,6 @@ static redis start_with_tls(const char *dir, int *port)
     return r;
 }
 
-static int n_threads(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/task");
-    assert_non_null(d);
-    while (readdir(d)) n++;
-    closedir(d);
-    return n;
-}
-
 /* Its thread ends, and with it the connection to the server. */
 static void a_connection_with_tls_ends_with_its_local_end(void **state)
 {
@@ -196,15 +186,15 @@ static void a_connection_with_tls_ends_with_its_local_end(void **state)
     snprintf(ca, sizeof ca, "%s/cert.pem", dir);
     redis r = start_with_tls(dir, &port);
     if (r.pid) {
-        const int before = n_threads();
+        const int before = task_n_threads();
         assert_ok(sp_tls_connect("localhost", port, ca, 30000000, &fd));
-        assert_int_equal(n_threads(), before + 1);
+        assert_int_equal(task_n_threads(), before + 1);
         assert_int_equal(write(fd, "PING\r\n", 6), 6);
         assert_int_equal(read(fd, answer, 7), 7);
         assert_string_equal(answer, "+PONG\r\n");
         close(fd);
-        for (int i = 0; i < 1000 && n_threads() > before; i++) usleep(10000);
-        assert_int_equal(n_threads(), before);
+        for (int i = 0; i < 1000 && task_n_threads() > before; i++) usleep(10000);
+        assert_int_equal(task_n_threads(), before);
     }
     remove_folder(dir);
     if (!r.pid) skip();
@@ -245,15 +235,15 @@ static void a_connection_with_tls_ends_while_the_server_takes_nothing(void **sta
     snprintf(ca, sizeof ca, "%s/cert.pem", dir);
     redis r = start_with_tls(dir, &port);
     if (r.pid) {
-        const int before = n_threads();
+        const int before = task_n_threads();
         assert_ok(sp_tls_connect("localhost", port, ca, 30000000, &fd));
         buffer_little(port);
         assert_int_equal(kill(r.pid, SIGSTOP), 0);
         fill(fd);
-        assert_int_equal(n_threads(), before + 1);
+        assert_int_equal(task_n_threads(), before + 1);
         close(fd);
-        for (int i = 0; i < 1000 && n_threads() > before; i++) usleep(10000);
-        assert_int_equal(n_threads(), before);
+        for (int i = 0; i < 1000 && task_n_threads() > before; i++) usleep(10000);
+        assert_int_equal(task_n_threads(), before);
     }
     remove_folder(dir);
     if (!r.pid) skip();
