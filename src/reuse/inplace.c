@@ -146,7 +146,7 @@ static sp_err keep(const sp_reuse_input *in, sp_plan *plan, sp_plan_role role, s
         if (n < 0) continue;
         const bool plain = n == in->n_head;
         sp_copy_facts facts = {.kind = plain ? SP_COPY_PLAIN : SP_COPY_FUSED,
-                               .exact = plain,
+                               .exact = plain && i == in->n_head, /* no text is between them */
                                .before = before,
                                .n_before = n,
                                .n_head = in->n_head,

@@ -137,6 +137,30 @@ static void what_is_filled_in_place_sees_moved_chunks_at_their_places(void **sta
     bench_end(&b);
 }
 
+/* Where a text is between the head and a chunk, the chunk does not directly follow the head: its copy serves others,
+ * but is not what a prompt without that text computes. */
+static void a_chunk_that_is_computed_away_from_the_head_is_no_exact_copy(void **state)
+{
+    static const char *const kinds[] = {"scq", "stcq"};
+    for (int apart = 0; apart < 2; apart++) {
+        bench b;
+        sp_plan_role role;
+        sp_kept v[8];
+        sp_kept_list kept = {.v = v};
+        bench_begin(&b, kinds[apart], (const int32_t[]){20, 18, 33, 9});
+        know_head(&b, 1);
+        find_as(&b, policy("inplace"), (sp_reuse_input){.n_layers = 4});
+        sp_plan_init(&b.plan, b.pool);
+        assert_ok(policy("inplace")->next_plan(&b.in, &b.plan, &role));
+        assert_ok(policy("inplace")->keep(&b.in, &b.plan, role, &kept));
+        assert_int_equal(kept.n, 1);
+        assert_int_equal(v[0].spec.facts.kind, SP_COPY_PLAIN);
+        assert_int_equal(v[0].spec.facts.at, apart ? 38 : 20);
+        assert_int_equal(v[0].spec.facts.exact, !apart);
+        bench_end(&b);
+    }
+}
+
 /* Chunks after the first keep_chunks are computed with the answer, unless a copy of them is known. */
 static void chunks_that_are_not_kept_are_not_filled(void **state)
 {
@@ -291,6 +315,7 @@ int main(void)
         cmocka_unit_test(only_what_is_missing_is_filled),
         cmocka_unit_test(a_chunk_that_a_path_serves_after_the_head_is_not_filled),
         cmocka_unit_test(what_is_filled_in_place_sees_moved_chunks_at_their_places),
+        cmocka_unit_test(a_chunk_that_is_computed_away_from_the_head_is_no_exact_copy),
         cmocka_unit_test(chunks_that_are_not_kept_are_not_filled),
         cmocka_unit_test(what_was_filled_once_is_not_filled_again),
         cmocka_unit_test(the_head_is_the_system_text_or_what_precedes_the_chunks),
