@@ -436,7 +436,7 @@ static json_t *merged(sp_json *b, json_t *one, json_t *other)
     if (!m.out) no_memory(b);
     json_object_foreach(other, name, value)
     {
-        json_t *mine = json_object_get(one, name);
+        json_t *mine = json_object_get(*name == ' ' ? m.out : one, name); /* a list may have been begun */
         if (is_structure(name)) continue;
         if (mine)
             merge_keyword(&m, name, mine, value);

@@ -195,6 +195,46 @@ static void masks_are_whole_when_states_are_forgotten(void **state)
     }
 }
 
+/* Where a text may be read in two ways, the one without a limit counts, whichever is listed first. */
+static void a_way_without_a_limit_allows_long_tokens(void **state)
+{
+    static const char *const schemas[] = {"{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"string\",\"maxLength\":3}]}",
+                                          "{\"anyOf\":[{\"type\":\"string\",\"maxLength\":3},{\"type\":\"string\"}]}"};
+    static const sp_token_piece pieces[] = {{.s = "\"", .n = 1}, {.s = "abcde", .n = 5}, {.end = true}};
+    (void)state;
+    for (size_t i = 0; i < SP_COUNT(schemas); i++) {
+        sp_token_set *v;
+        sp_grammar *g;
+        sp_grammar_state *s;
+        assert_ok(sp_token_set_create(pieces, SP_COUNT(pieces), &v));
+        assert_ok(sp_grammar_compile(&(sp_grammar_opts){.schema = schemas[i]}, &g));
+        assert_ok(sp_grammar_start(g, v, &s));
+        assert_true(sp_grammar_accept(s, 0));
+        assert_int_equal(*sp_grammar_mask(s), 1 << 0 | 1 << 1);
+        stop(s, g, v);
+    }
+}
+
+static void tokens_have_64_bytes_at_most(void **state)
+{
+    char text[65];
+    memset(text, 'a', sizeof text);
+    const sp_token_piece pieces[] = {{.s = text, .n = 64}, {.s = text, .n = 65}, {.end = true}};
+    sp_token_set *v;
+    sp_grammar *g;
+    sp_grammar_state *s;
+    (void)state;
+    assert_ok(sp_token_set_create(pieces, SP_COUNT(pieces), &v));
+    assert_ok(sp_grammar_compile(&(sp_grammar_opts){.regex = "a+b"}, &g));
+    assert_ok(sp_grammar_start(g, v, &s));
+    for (int masked = 0; masked < 2; masked++) {
+        if (masked) assert_int_equal(*sp_grammar_mask(s), 1 << 0);
+        assert_true(sp_grammar_allows(s, 0));
+        assert_false(sp_grammar_allows(s, 1));
+    }
+    stop(s, g, v);
+}
+
 static void a_text_ends_where_no_token_goes_on(void **state)
 {
     sp_token_set *v;
@@ -281,6 +321,8 @@ int main(void)
         cmocka_unit_test(masks_of_a_large_vocabulary_are_those_of_single_tokens),
         cmocka_unit_test(texts_of_many_states_are_accepted),
         cmocka_unit_test(masks_are_whole_when_states_are_forgotten),
+        cmocka_unit_test(a_way_without_a_limit_allows_long_tokens),
+        cmocka_unit_test(tokens_have_64_bytes_at_most),
         cmocka_unit_test(a_text_ends_where_no_token_goes_on),
         cmocka_unit_test(long_enums_keep_all_values),
         cmocka_unit_test(the_greedy_token_is_the_best_allowed_one),

@@ -1,78 +1,9 @@
 /* Grammars in GBNF and regular expressions: which texts they accept, and how errors name their place. */
-#include "support/check.h"
+#include "support/grammar_texts.h"
 
 #include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include "engine/grammar/grammar.h"
-
-enum { END = 256, N_TOKENS };
-static char bytes[256];
-
-static sp_token_set *byte_set(void)
-{
-    sp_token_piece pieces[N_TOKENS] = {{0}};
-    sp_token_set *v;
-    for (int i = 0; i < 256; i++) {
-        bytes[i] = (char)i;
-        pieces[i] = (sp_token_piece){.s = &bytes[i], .n = 1};
-    }
-    pieces[END].end = true;
-    assert_ok(sp_token_set_create(pieces, N_TOKENS, &v));
-    return v;
-}
-
-static sp_grammar_opts gbnf(const char *s)
-{
-    return (sp_grammar_opts){.gbnf = s};
-}
-
-static sp_grammar_opts regex(const char *s)
-{
-    return (sp_grammar_opts){.regex = s};
-}
-
-static sp_grammar *compiled(sp_grammar_opts o)
-{
-    sp_grammar *g;
-    if (sp_grammar_compile(&o, &g) != SP_OK) fail_msg("%s", sp_error_detail());
-    return g;
-}
-
-/* takes -- byte by byte; the mask must agree with what is accepted. */
-static bool takes(const sp_grammar *g, const char *text)
-{
-    sp_token_set *v = byte_set();
-    sp_grammar_state *s;
-    bool ok = true;
-    assert_ok(sp_grammar_start(g, v, &s));
-    for (; *text && ok; text++) {
-        uint8_t b = (uint8_t)*text;
-        ok = sp_grammar_mask(s)[b >> 6] >> (b & 63) & 1;
-        assert_int_equal(sp_grammar_accept(s, b), ok);
-    }
-    ok = ok && sp_grammar_complete(s);
-    sp_grammar_stop(s);
-    sp_token_set_destroy(v);
-    return ok;
-}
-
-static bool accepts(sp_grammar_opts o, const char *text)
-{
-    sp_grammar *g = compiled(o);
-    const bool ok = takes(g, text);
-    sp_grammar_destroy(g);
-    return ok;
-}
-
-static void refuses(sp_grammar_opts o, sp_err code, const char *said)
-{
-    sp_grammar *g = NULL;
-    assert_int_equal(sp_grammar_compile(&o, &g), code);
-    assert_null(g);
-    if (!strstr(sp_error_detail(), said)) fail_msg("\"%s\" lacks \"%s\"", sp_error_detail(), said);
-}
 
 static void a_text_is_as_one_grammar_says_or_the_other(void **state)
 {
@@ -118,6 +49,7 @@ static void gbnf_accepts_what_it_describes(void **state)
     assert_true(accepts(gbnf("root::=a-1 b_2\r\na-1::=\"a\"\r\nb_2::=\"b\"?"), "a"));
     assert_true(accepts(gbnf("root ::= (\"a\"? \"b\"*)*"), "abba"));
     assert_true(accepts(gbnf("root ::= \"ab\"{2}"), "abab"));
+    assert_true(accepts(gbnf("root ::= \"a\" + \"\\t\\r\""), "aa\t\r"));
 }
 
 static void long_right_recursion_is_no_limit(void **state)
@@ -175,6 +107,8 @@ static void expressions_match_whole_texts(void **state)
         {"(a|b*)*c", "babc", "bab"},
         {"((a?){2}b?)+", "aab", "c"},
         {"^a$|^b$", "a", "a$"},
+        {"[^a-mc]", "z", "k"}, /* one range is within the other */
+        {"[\\b]x", "\bx", "bx"},
         {"\\s{6}", "\t\n\v\f\r ", "\t\n\v\f\x0e "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -195,10 +129,10 @@ static char *chain(int n)
 static void rules_that_are_nested_too_deeply_are_refused(void **state)
 {
     (void)state;
-    char *good = chain(200), *bad = chain(400), text[202] = "a";
-    memset(text + 1, 'z', 200);
+    char *good = chain(256), *bad = chain(257), text[258] = "a";
+    memset(text + 1, 'z', 256);
     assert_true(accepts(gbnf(good), text));
-    refuses(gbnf(bad), SP_E_LIMIT, "within 400 rules at once");
+    refuses(gbnf(bad), SP_E_LIMIT, "within 257 rules at once");
     free(good);
     free(bad);
     assert_true(accepts(gbnf("root ::= \"(\" root \")\" | \"x\""), "((x))")); /* some text is shallow */
@@ -285,6 +219,8 @@ static void errors_name_line_and_column(void **state)
     refuses(regex("\\bword"), SP_E_UNSUPPORTED, "\\b");
     refuses(regex("\\p{L}"), SP_E_UNSUPPORTED, "\\p");
     refuses(regex("a^b"), SP_E_UNSUPPORTED, "column 2: ^ and $");
+    refuses(regex("a(^b)"), SP_E_UNSUPPORTED, "column 3: ^ and $");
+    refuses(regex("(a$)b"), SP_E_UNSUPPORTED, "column 3: ^ and $");
     refuses(regex("a*+"), SP_E_UNSUPPORTED, "possessive");
     refuses(regex("\\udfff"), SP_E_ARG, "not a character");
     refuses(regex("*a"), SP_E_ARG, "column 1: nothing to repeat");
