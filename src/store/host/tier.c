@@ -162,13 +162,20 @@ static uint32_t next_victim(const host_tier *h)
     return i == SP_NO_ENTRY ? h->table.oldest : i;
 }
 
+/* bytes_beside -- of all copies but that of a name, which a newer one replaces; NULL: of all. */
+static int64_t bytes_beside(const host_tier *h, const sp_tier_key *key)
+{
+    const uint32_t i = key ? sp_table_find(&h->table, key) : SP_NO_ENTRY;
+    return h->stats.bytes_used - (i == SP_NO_ENTRY ? 0 : h->copies.v[i]->bytes);
+}
+
 /* make_room -- I1. */
-static sp_err make_room(host_tier *h, int64_t bytes)
+static sp_err make_room(host_tier *h, int64_t bytes, const sp_tier_key *replaced)
 {
     if (bytes > h->max_bytes)
         return sp_fail(SP_E_LIMIT, "a copy of %lld bytes, the host tier has %lld", (long long)bytes,
                        (long long)h->max_bytes);
-    while (h->stats.bytes_used + bytes > h->max_bytes) {
+    while (bytes_beside(h, replaced) + bytes > h->max_bytes) {
         uint32_t i = next_victim(h);
         if (i == SP_NO_ENTRY) return sp_fail(SP_E_LIMIT, "the host tier is full of pinned copies");
         const sp_tier_key key = h->table.entries.v[i].key;
@@ -182,11 +189,11 @@ static sp_err make_room(host_tier *h, int64_t bytes)
 static sp_err insert(host_tier *h, const sp_tier_key *key, host_copy *c)
 {
     const sp_record *r = &c->record;
-    uint32_t old = sp_table_find(&h->table, key);
     SP_TRY(sp_table_reserve(&h->table, 1));
     SP_TRY(sp_vec_reserve(&h->copies, h->table.entries.n + 1 - h->copies.n));
+    SP_TRY(make_room(h, c->bytes, key));
+    const uint32_t old = sp_table_find(&h->table, key); /* unless it was a victim */
     if (old != SP_NO_ENTRY) release(take_out(h, old));
-    SP_TRY(make_room(h, c->bytes));
     uint32_t i = sp_table_add(
         &h->table, key, &(sp_disk_place){.n_layers = (uint32_t)r->n_layers, .n = r->n}, &h->first);
     while (h->copies.n <= i) h->copies.v[h->copies.n++] = NULL;
@@ -325,7 +332,7 @@ static sp_err run_list(host_tier *h, const sp_tier_op *op)
 static sp_err run_trim(host_tier *h, const sp_tier_op *op)
 {
     pthread_mutex_lock(&h->lock);
-    sp_err err = make_room(h, h->max_bytes - SP_MIN(op->job.max_bytes, h->max_bytes));
+    sp_err err = make_room(h, h->max_bytes - SP_MIN(op->job.max_bytes, h->max_bytes), NULL);
     pthread_mutex_unlock(&h->lock);
     return err;
 }

@@ -255,6 +255,30 @@ static void a_source_that_fails_leaves_the_older_copy(void **state)
     sp_tier_close(t);
 }
 
+/* The ledger still counts on the older copy of a name when the newer one finds no room. */
+static void a_copy_without_room_leaves_the_older_one(void **state)
+{
+    sp_tier *t = open_host(1 << 20, NULL);
+    const int64_t all = bytes_of(t, 1) + bytes_of(t, 3);
+    sp_tier_close(t);
+    second_first f = {.none = true};
+    assert_ok(sp_host_tier_open(
+        &(sp_host_tier_opts){.max_bytes = all, .evict = {drop_second, note_dropped, .user = &f}}, &t));
+    assert_ok(noise_put(t, 1, 1));
+    assert_ok(noise_put(t, 3, 1));
+    noise larger;
+    noise_init(&larger, 3, 2);
+    larger.record.layer_bytes += 4096;
+    const sp_tier_job job = noise_put_job(&larger);
+    assert_fails(sp_tier_run(t, &job), SP_E_LIMIT, "pinned");
+    assert_ok(noise_get(t, 1, 1));
+    assert_ok(noise_get(t, 3, 1));
+    assert_ok(noise_put(t, 3, 2)); /* in place of the older one, whose room is enough */
+    assert_ok(noise_get(t, 3, 2));
+    assert_int_equal(f.n_dropped, 0);
+    sp_tier_close(t);
+}
+
 /* flip -- of an unpacked copy a sink gets the tier's own memory. */
 static sp_err flip(void *user, int layer, const void *from)
 {
@@ -514,6 +538,7 @@ int main(void)
         cmocka_unit_test(what_leaves_is_overwritten),
         cmocka_unit_test(gets_are_counted_as_what_they_are),
         cmocka_unit_test(a_source_that_fails_leaves_the_older_copy),
+        cmocka_unit_test(a_copy_without_room_leaves_the_older_one),
         cmocka_unit_test(packed_copies_are_unpacked),
         cmocka_unit_test(notes_come_back_whole),
         cmocka_unit_test(notes_that_changed_in_memory_are_a_miss),
