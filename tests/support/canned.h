@@ -26,6 +26,7 @@ struct canned {
     atomic_bool stop;
     atomic_int n_requests;
     atomic_int n_after; /* bytes that follow each answer */
+    atomic_int together; /* requests are answered once there are so many: the one of the newest connection first */
     pthread_t thread;
 };
 
@@ -63,6 +64,13 @@ static inline bool canned_serve(canned *c, int fd)
     return is_sent;
 }
 
+static inline int canned_n_ready(const struct pollfd *v, int n)
+{
+    int n_ready = 0;
+    for (int i = 1; i < n; i++) n_ready += v[i].revents != 0;
+    return n_ready;
+}
+
 static inline void *canned_run(void *arg)
 {
     canned *c = arg;
@@ -70,7 +78,9 @@ static inline void *canned_run(void *arg)
     int n = 1;
     while (!c->stop) {
         if (poll(v, (nfds_t)n, 20) <= 0) continue;
-        for (int i = n - 1; i > 0; i--)
+        const bool all = canned_n_ready(v, n) >= c->together;
+        if (!all) usleep(1000);
+        for (int i = n - 1; i > 0 && all; i--)
             if (v[i].revents && !canned_serve(c, v[i].fd)) {
                 close(v[i].fd);
                 v[i] = v[--n];

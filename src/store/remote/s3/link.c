@@ -7,8 +7,8 @@
  *
  * time is when the put began: milliseconds since 1970 in hexadecimal digits, so that what is new can be listed alone.
  * The copy's metadata ("spolia") has time and notice, so that a drop knows both keys. News are found by listing the
- * index from some minutes before its newest entry on: clocks differ, and an upload takes time. That a copy was dropped
- * is found out by those who ask for it. */
+ * index from some minutes before its newest entry on, or before now if a clock that is ahead named it: clocks differ,
+ * and an upload takes time. That a copy was dropped is found out by those who ask for it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +72,13 @@ static sp_err noted(s3_link *l, sp_err err)
 static sp_err run(s3_link *l, sp_s3_request *r)
 {
     return noted(l, sp_s3_run(l->http, r, 1));
+}
+
+static uint64_t now_ms(void)
+{
+    struct timeval t;
+    gettimeofday(&t, NULL);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_usec / 1000;
 }
 
 /* -- opening ------------------------------------------------------------------------------------------ */
@@ -237,10 +244,7 @@ static void end_request(sp_s3_request *r)
     judge(g, r);
     if (r == g->head && g->part < 0 && g->err == SP_OK)
         keep_error(g, sp_fail(SP_E_FORMAT, "remote tier: a copy is cut short"));
-    if (--g->n_open) {
-        if (r == g->head) sp_s3_resume(g->groups); /* which hears of the error */
-        return;
-    }
+    if (--g->n_open) return; /* after an error nobody wants the other one (is_wanted) */
     if (g->err == SP_OK && !is_complete(g))
         keep_error(g, sp_fail(SP_E_FORMAT, "remote tier: a copy is cut short"));
     sp_free(g->buffer);
@@ -298,13 +302,6 @@ static void get(sp_remote_link *base, const sp_remote_ask *asks, int n)
 }
 
 /* -- put ---------------------------------------------------------------------------------------------- */
-
-static uint64_t now_ms(void)
-{
-    struct timeval t;
-    gettimeofday(&t, NULL);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_usec / 1000;
-}
 
 /* is_there -- whether the store has the copy; one whose time is over is dropped. */
 static sp_err is_there(s3_link *l, bool *out)
@@ -508,7 +505,7 @@ typedef struct listing {
     s3_link *l;
     const sp_remote_ears *ears;
     SP_VEC(uint64_t) seen;
-    uint64_t newest_ms;
+    uint64_t newest_ms, now_ms;
 } listing;
 
 static int compare(const void *a, const void *b)
@@ -527,14 +524,14 @@ static sp_err take_name(void *user, const sp_s3_row *row)
     const bool known = l->seen.n && bsearch(&hash, l->seen.v, l->seen.n, sizeof hash, compare);
     SP_TRY(sp_vec_reserve(&x->seen, 1));
     x->seen.v[x->seen.n++] = hash;
-    x->newest_ms = SP_MAX(x->newest_ms, e.time_ms);
+    x->newest_ms = SP_MAX(x->newest_ms, SP_MIN(e.time_ms, x->now_ms));
     return known ? SP_OK : x->ears->learn(x->ears->user, e.name, e.says);
 }
 
 static sp_err list_index(s3_link *l, const sp_remote_ears *ears)
 {
     char from[SP_S3_KEY] = "";
-    listing x = {.l = l, .ears = ears, .newest_ms = l->newest_ms};
+    listing x = {.l = l, .ears = ears, .newest_ms = l->newest_ms, .now_ms = now_ms()};
     if (l->newest_ms > WINDOW_MS) sp_s3_index_from(&l->names, l->newest_ms - WINDOW_MS, from);
     const sp_s3_which which = {.prefix = l->names.index, .after = *from ? from : NULL};
     sp_err err = noted(l, sp_s3_list(l->http, &which, take_name, &x));
