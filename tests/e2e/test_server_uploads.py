@@ -114,6 +114,15 @@ def test_a_file_is_uploaded_by_a_form(server):
     assert found(server, "How many steps?", collection="forms", filter={"tag": ["new", "old"]}) == [o["id"]]
 
 
+def test_a_form_has_one_file(server):
+    """Two are not one document with the name of the first."""
+    part = b"--seam\r\nContent-Disposition: form-data; name=\"file\"; filename=\"%s.txt\"\r\n\r\n%s\r\n"
+    form = part % (b"a", b"The ferry sails at dawn.") + part % (b"b", b"The mill is for sale.") + b"--seam--\r\n"
+    status, o = send(server, "POST", "/v1/documents", form, headers={"Content-Type": "multipart/form-data; boundary=seam"})
+    assert status == 400 and o["error"]["param"] == "file" and "one document at a time" in o["error"]["message"], o
+    assert send(server, "GET", "/v1/documents")[1]["data"] == []
+
+
 def test_a_long_document_has_all_its_vectors(server):
     """They are made for 128 chunks at a time."""
     for n in (128, 130):

@@ -91,6 +91,7 @@ static enum MHD_Result take_part(void *user, enum MHD_ValueKind kind, const char
     (void)encoding;
     if (strcmp(key, "file") != 0) return add_field(u, key, data, n, offset) ? MHD_YES : MHD_NO;
     if (!u->name && file_name) u->name = strdup(file_name);
+    u->n_files += offset == 0 && n; /* an empty piece may come before the first */
     return append(&u->data, &u->n, data, n) ? MHD_YES : MHD_NO;
 }
 
@@ -106,6 +107,8 @@ static void read_form(srv_upload *u, srv_fields *f, const srv_call *call)
     f->object = u->body;
     if (!good || !u->body)
         srv_fields_refuse(f, "", "the body is no multipart/form-data");
+    else if (u->n_files > 1)
+        srv_fields_refuse(f, "file", "the form has %d parts \"file\": send one document at a time", u->n_files);
     else if (u->data && !u->name)
         srv_fields_refuse(f, "file", "the part \"file\" has no file name, which says the format");
 }

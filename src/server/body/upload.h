@@ -2,7 +2,7 @@
  *
  *   {"id", "title", "text", "ttl_seconds", "pinned", "replace", "cache_salt", "precompute", "tags"}
  *   {"file": {"name": "a.pdf", "data": BASE64}, ...}                 instead of "text"
- *   multipart: part "file" with its file name; the other fields as parts of text
+ *   multipart: one part "file" with its file name; the other fields as parts of text
  */
 #ifndef SP_SERVER_BODY_UPLOAD_H
 #define SP_SERVER_BODY_UPLOAD_H
@@ -18,6 +18,7 @@ typedef struct srv_upload {
     char *data;   /* [n] the file */
     size_t n;
     char *name;               /* of the file */
+    int n_files;              /* of a form */
     char *field, *value;      /* of a form: whose pieces arrive, [n_value]; or NULL */
     size_t n_value;
     const char *tags[SRV_MAX_TAGS];

@@ -118,7 +118,8 @@ static bool read_number(const char *text, int64_t *out)
     long long n = strtoll(text, &end, 10);
     const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
     int shift = unit ? 10 * (int)(unit - units + 1) : 0;
-    if (errno || (*end && (!unit || end[1])) || n < 1 || n > INT64_C(1000000000000)) return false;
+    const int64_t most = INT64_C(1000000000000) < INT64_MAX >> shift ? INT64_C(1000000000000) : INT64_MAX >> shift;
+    if (errno || (*end && (!unit || end[1])) || n < 1 || n > most) return false;
     *out = n << shift;
     return true;
 }

@@ -68,7 +68,9 @@ static void a_line_before_a_key_says_what_it_may(void **state)
     assert_int_equal(t.limits.requests, 0);
     const char *const bad[] = {"# limits: request=60\none\n", "# limits: requests=0\none\n",
                                "# limits: requests\none\n",   "# limits: tokens=1X\none\n",
-                               "# limits: bytes=-1\none\n",   "# may: all\none\n"};
+                               "# limits: bytes=-1\none\n",   "# may: all\none\n",
+                               "# limits: bytes=1000000000000G\none\n", /* more than a number can hold */
+                               "# limits: bytes=17179869184G\none\n"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         write_file(bad[i]);
         assert_false(srv_keys_reload(k));
