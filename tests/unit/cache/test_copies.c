@@ -380,6 +380,7 @@ static void of_too_many_variants_the_least_worth_goes(void **state)
         assert_true(has_placed(&b, &seg, good) && has_placed(&b, &seg, 4) && has_placed(&b, &other, 2));
         assert_false(has_placed(&b, &seg, bad));
         assert_int_equal(n_copies(&b), 3);
+        assert_int_equal(sp_ledger_stats_of(b.ledger).n_evicted, 1);
         bench_end(&b);
     }
 }

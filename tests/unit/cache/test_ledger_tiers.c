@@ -129,6 +129,22 @@ static void an_evicted_copy_keeps_no_numbers_of_tokens(void **state)
     assert_true(!c->facts.heavy && !c->facts.stats.order && c->stored.heavy);
 }
 
+/* A copy that has left the device still says how long it is. */
+static void what_was_written_to_a_tier_keeps_its_length(void **state)
+{
+    bench *b = *state;
+    sp_segment seg = numbered(0, 40);
+    const sp_content_query q = query(&seg, before, 1);
+    assert_true(insert(b, &seg));
+    const sp_copy *c = sp_by_content_peek(b->ledger, &q, SP_COPY_PLAIN);
+    sp_ledger_placed(b->ledger, c, SP_AT_DISK);
+    sp_ledger_lose_device(b->ledger);
+    c = sp_by_content_peek(b->ledger, &q, SP_COPY_PLAIN);
+    assert_int_equal(c->state, SP_COPY_FREE);
+    assert_int_equal(c->n, 0);
+    assert_int_equal(c->stored.n, 40);
+}
+
 /* What computing a copy of another process took, by a profile: times can be compared with its times. */
 static void the_hosts_policy_knows_what_a_record_says(void **state)
 {
@@ -278,6 +294,7 @@ int main(void)
         BENCH_TEST(a_pinned_child_keeps_its_parent_known),
         BENCH_TEST(an_index_says_what_a_copy_has),
         BENCH_TEST(an_evicted_copy_keeps_no_numbers_of_tokens),
+        BENCH_TEST(what_was_written_to_a_tier_keeps_its_length),
         cmocka_unit_test(the_hosts_policy_knows_what_a_record_says),
         BENCH_TEST(a_load_takes_the_facts_of_its_header),
         BENCH_TEST(a_path_that_is_loaded_is_not_computed_beside_it),

@@ -629,6 +629,10 @@ static void the_past_forgets_what_is_oldest(void **state)
     for (uint64_t i = 1; i < 5; i++) assert_non_null(sp_past_find(&p, 1 + i * 4096));
     sp_past_put(&p, &(sp_past_copy){.name = 1 + 4096, .uses.n = 7});
     assert_int_equal(sp_past_find(&p, 1 + 4096)->uses.n, 7);
+    for (uint64_t i = 0; i < 4; i++) /* another bucket, whose third is the oldest */
+        sp_past_put(&p, &(sp_past_copy){.name = 3 + i * 4096, .uses.last = i == 2 ? 5 : 9});
+    sp_past_put(&p, &(sp_past_copy){.name = 3 + 4 * 4096, .uses.last = 9});
+    for (uint64_t i = 0; i < 5; i++) assert_int_equal(sp_past_find(&p, 3 + i * 4096) != NULL, i != 2);
     sp_past_fini(&p);
 }
 

@@ -163,6 +163,22 @@ static void a_tenant_sees_its_own_copies_only(void **state)
     bench_end(&b);
 }
 
+/* Without a system text all tenants' chunks follow the same head: none. */
+static void chunks_after_no_head_are_their_owners(void **state)
+{
+    bench b;
+    bench_begin(&b, 16, 16);
+    const sp_segment mine = owned(numbered(100, 16)), theirs = numbered(200, 16);
+    const sp_copy_spec alone = {.facts.kind = SP_COPY_PLAIN};
+    assert_true(enter(&b, &mine, alone) && enter(&b, &theirs, alone));
+    const page of_tenant = list(&b, &tenant, NULL), of_nobody = list(&b, &nobody, NULL);
+    assert_int_equal(of_tenant.n, 1);
+    assert_non_null(among(&of_tenant, &mine, SP_COPY_PLAIN));
+    assert_int_equal(of_nobody.n, 1);
+    assert_non_null(among(&of_nobody, &theirs, SP_COPY_PLAIN));
+    bench_end(&b);
+}
+
 /* Another tenant's copies stay its own, even with the reader's ids and after the reader's head. */
 static void equal_ids_do_not_make_a_copy_the_readers(void **state)
 {
@@ -308,6 +324,7 @@ int main(void)
         cmocka_unit_test(the_most_used_come_first),
         cmocka_unit_test(pages_have_every_copy_once),
         cmocka_unit_test(a_tenant_sees_its_own_copies_only),
+        cmocka_unit_test(chunks_after_no_head_are_their_owners),
         cmocka_unit_test(equal_ids_do_not_make_a_copy_the_readers),
         cmocka_unit_test(what_no_tier_has_is_not_listed),
         cmocka_unit_test(what_is_loaded_is_below_what_was_lost),

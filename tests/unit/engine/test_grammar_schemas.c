@@ -45,6 +45,9 @@ static void schemas_that_hold_together_lose_nothing(void **state)
         {"{\"allOf\":[{\"patternProperties\":{\"^a\":{\"type\":\"integer\"}}},"
          "{\"patternProperties\":{\"^a\":{\"minimum\":3}}}]}",
          "{\"a\": 4}", "{\"a\": 2}"},
+        {"{\"allOf\":[{\"patternProperties\":{\"^a\":{\"type\":\"integer\"}}},"
+         "{\"patternProperties\":{\"^a\":{\"minimum\":3}}}]}",
+         "{\"ab\": 3}", "{\"ab\": null}"},
         {"{\"allOf\":[{\"prefixItems\":[{\"type\":\"integer\"}]},{\"prefixItems\":[{\"minimum\":3}]}]}", "[4]", "[2]"},
         {"{\"allOf\":[{\"properties\":{\"a\":{\"type\":\"null\"}},\"additionalProperties\":false},"
          "{\"additionalProperties\":{\"type\":\"integer\"}}]}",

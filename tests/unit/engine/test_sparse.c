@@ -362,10 +362,12 @@ static void short_prompts_have_full_attention(void **state)
         sp_err err = sp_engine_step(s.t.engine,
                                     &(sp_slice){&p, p.n_todo - 1, 1, SP_WANT_LAST, got}, 1);
         sp_fault_after(-1);
-        if (err == SP_OK && sp_sparse_account_of(p.sparse).n_full)
+        if (err == SP_OK && sp_sparse_account_of(p.sparse).n_full) {
             assert_memory_equal(got, full, V * sizeof *got);
-        else if (err != SP_OK)
+            assert_int_equal(sp_sparse_account_of(p.sparse).full, SP_SPARSE_NOMEM);
+        } else if (err != SP_OK) {
             assert_int_equal(err, SP_E_NOMEM);
+        }
         sp_sparse_destroy(p.sparse);
         sp_plan_fini(&p);
     }
