@@ -173,6 +173,20 @@ static void the_budget_counts_blocks(void **state)
     }
 }
 
+/* A share is of the tokens that can be read: a stale one, which a recomputed one replaces, is none of them. */
+static void a_share_is_of_the_tokens_that_are_not_stale(void **state)
+{
+    enum { STALE = 32 /* and those that the patch replaces */ };
+    static float logits[STEPS * V];
+    scene s;
+    scene_open(&s, NULL, NULL, SP_Q16);
+    const sp_sparse_opts share = {.share = 0.5f, .min_depth = -1},
+                         tokens = {.tokens = (n_tokens() - STALE) / 2, .min_depth = -1};
+    const sp_sparse_account a = decode(&s, &share, logits), b = decode(&s, &tokens, logits);
+    assert_int_equal(a.n_read, b.n_read);
+    scene_close(&s);
+}
+
 /* same_keys -- `read` has blocks of `all`, in order, with their keys, of which the same are stale. */
 static void same_keys(const sp_span *read, const sp_span *all)
 {
@@ -210,6 +224,45 @@ static void a_list_has_the_keys_of_its_blocks(void **state)
         for (int i = 0; i < p.n_spans; i++) n_less += read[i].n < p.spans[i].n;
     }
     assert_true(n_less > LAYERS * G);
+    sp_sparse_destroy(p.sparse);
+    sp_plan_fini(&p);
+    scene_close(&s);
+}
+
+/* Short nodes of a tree share blocks: a step reads each of them as it is, whatever else it chooses from. */
+static void nodes_of_trees_are_read_whole(void **state)
+{
+    enum { NODE = 30, FIRST = 2, AT = 150 + 70 }; /* two nodes in the blocks of chunk 2 */
+    static float logits[V];
+    scene s;
+    sp_plan p;
+    sp_span read[16];
+    int span, see, n_less = 0;
+    scene_open(&s, NULL, NULL, SP_Q16);
+    sp_plan_init(&p, s.t.pool);
+    for (int i = 0, place = 0; i < FIRST; place += lengths[i++])
+        assert_ok(sp_plan_add_span(&p, &(sp_span_spec){.n = lengths[i], .shift = place, .n_known = lengths[i],
+                                                       .known = s.known.spans[i].blocks}, &span));
+    for (int i = 0; i < 2; i++)
+        assert_ok(sp_plan_add_span(&p, &(sp_span_spec){.n = NODE, .at = i * NODE, .shift = AT, .n_known = NODE,
+                                                       .known = s.known.spans[2].blocks + i * NODE / B,
+                                                       .first = i * NODE % B, .joined = true}, &span));
+    assert_ok(sp_plan_add_span(&p, &(sp_span_spec){.n = QUESTION, .at = AT + 2 * NODE}, &span));
+    assert_ok(sp_plan_add_span(&p, &(sp_span_spec){.room = 1, .at = AT + 2 * NODE + QUESTION}, &span));
+    assert_ok(sp_plan_add_sight(&p, NULL, p.n_spans, &see));
+    chunks_ask(&p, &chunks, QUESTION, AT + 2 * NODE);
+    assert_ok(sp_plan_bind(&p));
+    assert_ok(sp_engine_step(s.t.engine, &(sp_slice){&p, 0, p.n_todo, SP_WANT_NONE, NULL}, 1));
+    assert_ok(sp_sparse_create(&(sp_sparse_opts){.tokens = 128, .min_depth = -1}, &p.sparse));
+    assert_ok(sp_plan_grow(&p, span, 2, AT + 2 * NODE + QUESTION, 0));
+    assert_ok(sp_engine_step(s.t.engine, &(sp_slice){&p, p.n_todo - 1, 1, SP_WANT_LAST, logits}, 1));
+    for (int l = 0; l < LAYERS * G; l++) {
+        memcpy(read, p.spans, (size_t)p.n_spans * sizeof *read);
+        sp_sparse_rewrite(p.sparse, l / G, l % G, read);
+        for (int i = FIRST; i < FIRST + 2; i++) assert_memory_equal(&read[i], &p.spans[i], sizeof *read);
+        n_less += read[0].n < p.spans[0].n;
+    }
+    assert_true(n_less > 0);
     sp_sparse_destroy(p.sparse);
     sp_plan_fini(&p);
     scene_close(&s);
@@ -549,7 +602,9 @@ int main(void)
         cmocka_unit_test(a_budget_of_all_is_full_attention),
         cmocka_unit_test(a_long_answer_reads_its_own_tokens),
         cmocka_unit_test(the_budget_counts_blocks),
+        cmocka_unit_test(a_share_is_of_the_tokens_that_are_not_stale),
         cmocka_unit_test(a_list_has_the_keys_of_its_blocks),
+        cmocka_unit_test(nodes_of_trees_are_read_whole),
         cmocka_unit_test(an_answer_may_begin_with_full_attention),
         cmocka_unit_test(many_blocks_are_summarized_at_once),
         cmocka_unit_test(an_account_counts_the_summaries_of_its_plan),
