@@ -215,7 +215,7 @@ static sp_err read_fixed(const uint8_t *p, sp_record *r)
     if (flags != flags_of(r) || version != version_of(r) || (has_more && get32(p + FIXED_BYTES + 12) != 0))
         return sp_fail(SP_E_FORMAT, "a copy of version %u and flags %#x, which do not fit its fields", version,
                        flags);
-    if (sp_record_check(r) != SP_OK) return sp_fail(SP_E_FORMAT, "%s", sp_error_detail());
+    if (sp_record_check(r) != SP_OK) return SP_E_FORMAT; /* with the detail of the check */
     if (get64(p + 16) != sp_record_layout_of(r).head_bytes)
         return sp_fail(SP_E_FORMAT, "a header of %llu bytes, its sizes give %llu",
                        (unsigned long long)get64(p + 16),

@@ -233,10 +233,19 @@ static void gets_are_counted_as_what_they_are(void **state)
     assert_true(sp_tier_op_wait(op, 60000000));
     assert_int_equal(sp_tier_op_result(op), SP_E_CANCELED);
     sp_tier_op_release(op);
-    const sp_tier_stats s = sp_tier_stats_of(t);
+    sp_tier_stats s = sp_tier_stats_of(t);
     assert_int_equal(s.n_got, 1);
     assert_int_equal(s.n_missed, 1);
     assert_int_equal(s.n_failed, 0);
+    assert_int_equal(s.bytes_read, (int64_t)NOISE_LAYERS * (int64_t)c.record.layer_bytes);
+    job = noise_get_job(&c, 0, NOISE_LAYERS + 1);
+    assert_int_equal(sp_tier_run(t, &job), SP_E_ARG);
+    assert_ok(noise_drop(t, 3));
+    assert_ok(noise_drop(t, 3)); /* nothing is left to drop */
+    s = sp_tier_stats_of(t);
+    assert_int_equal(s.n_failed, 1);
+    assert_int_equal(s.n_dropped, 1);
+    assert_int_equal(s.bytes_read, (int64_t)NOISE_LAYERS * (int64_t)c.record.layer_bytes);
     sp_tier_close(t);
 }
 
