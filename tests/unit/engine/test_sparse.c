@@ -326,7 +326,7 @@ static void many_blocks_are_summarized_at_once(void **state)
 /* An account has the summaries of the blocks that are chosen from: of this plan, not of one before. */
 static void an_account_counts_the_summaries_of_its_plan(void **state)
 {
-    static float logits[V];
+    static float logits[STEPS * V];
     const sp_sparse_opts some = {.tokens = 160, .min_depth = -1, .refine = 1};
     const size_t record = sp_summary_bytes(some.kind, 32) + sizeof(float);
     scene s;
@@ -346,6 +346,9 @@ static void an_account_counts_the_summaries_of_its_plan(void **state)
     }
     for (int k = 0; k < 2; k++) sp_plan_fini(&p[k]);
     sp_sparse_destroy(sparse);
+    const sp_sparse_opts two = {.tokens = 160, .min_depth = -1, .refine = 1.5f};
+    const sp_sparse_account a = decode(&s, &two, logits); /* the second stage reads what the first proposes */
+    assert_true(a.choice_bytes < a.summary_bytes && a.choice_bytes > a.summary_bytes / 2);
     scene_close(&s);
 }
 
@@ -362,6 +365,52 @@ static void blocks_with_one_kind_of_summary_have_notes(void **state)
     some.refine = 1;
     decode(&s, &some, logits);
     assert_true(sp_notes_has(s.t.pool, blocks, lengths[0]));
+    scene_close(&s);
+}
+
+/* Notes of a copy are whole, or empty: some blocks of a chunk are never chosen from, and have no summaries. */
+static void notes_are_whole_or_empty(void **state)
+{
+    static float logits[STEPS * V];
+    static uint8_t notes[1 << 16];
+    const sp_sparse_opts some = {.tokens = 160, .min_depth = -1};
+    scene s;
+    scene_open(&s, NULL, NULL, SP_Q16);
+    const uint32_t *blocks = s.known.spans[0].blocks;
+    assert_ok(sp_engine_keep_summaries(s.t.engine, &some));
+    const sp_kv_notes *of = sp_kv_pool_notes(s.t.pool);
+    const size_t n = sp_notes_bytes(s.t.pool, lengths[0]);
+    assert_in_range(n, 1, sizeof notes);
+    decode(&s, &some, logits);
+    memset(notes, 0xAA, n);
+    sp_notes_read(s.t.pool, 1, blocks, lengths[0], notes, n);
+    for (size_t i = 0; i < n; i++) assert_int_equal(notes[i], 0);
+    assert_int_equal(of->write(of->user, 1, blocks, lengths[0], notes, n), 0);
+    sp_notes_prepare(s.t.pool, blocks, lengths[0]);
+    sp_notes_read(s.t.pool, 1, blocks, lengths[0], notes, n);
+    assert_true(of->write(of->user, 1, blocks, lengths[0], notes, n) != 0);
+    notes[4]++; /* of a version to come */
+    assert_int_equal(of->write(of->user, 1, blocks, lengths[0], notes, n), 0);
+    scene_close(&s);
+}
+
+/* The same memory, for another copy. */
+static void blocks_that_are_taken_again_have_no_notes(void **state)
+{
+    uint32_t blocks[10];
+    const sp_sparse_opts some = {.tokens = 160, .min_depth = -1};
+    scene s;
+    scene_open(&s, NULL, NULL, SP_Q16);
+    assert_ok(sp_engine_keep_summaries(s.t.engine, &some));
+    const int n = sp_blocks_for(lengths[0]);
+    const uint32_t first = s.known.spans[0].blocks[0];
+    sp_notes_prepare(s.t.pool, s.known.spans[0].blocks, lengths[0]);
+    assert_true(sp_notes_has(s.t.pool, s.known.spans[0].blocks, lengths[0]));
+    sp_plan_fini(&s.known);
+    assert_ok(sp_kv_acquire(s.t.pool, n, blocks));
+    assert_int_equal(blocks[0], first);
+    assert_false(sp_notes_has(s.t.pool, blocks, lengths[0]));
+    sp_kv_release(s.t.pool, blocks, n);
     scene_close(&s);
 }
 
@@ -406,6 +455,11 @@ static void short_prompts_have_full_attention(void **state)
     sp_sparse_account a = decode(&s, &(sp_sparse_opts){.tokens = 64}, got);
     same_logits(got, full, STEPS, V, "below the depth");
     assert_true(a.n_steps == 0 && a.n_full == STEPS && a.n_read == 0);
+    const int n_live = n_tokens() - 32; /* the depth counts tokens that are not stale */
+    for (int above = 0; above < 2; above++) {
+        a = decode(&s, &(sp_sparse_opts){.tokens = 64, .min_depth = n_live + above}, got);
+        assert_int_equal(a.full, above ? SP_SPARSE_SHORT : SP_SPARSE_IS_ACTIVE);
+    }
     for (long after = 0; after < 8; after++) {
         sp_plan p;
         prompt(&s, &p);
@@ -609,6 +663,8 @@ int main(void)
         cmocka_unit_test(many_blocks_are_summarized_at_once),
         cmocka_unit_test(an_account_counts_the_summaries_of_its_plan),
         cmocka_unit_test(blocks_with_one_kind_of_summary_have_notes),
+        cmocka_unit_test(notes_are_whole_or_empty),
+        cmocka_unit_test(blocks_that_are_taken_again_have_no_notes),
         cmocka_unit_test(a_batch_equals_each_alone),
         cmocka_unit_test(short_prompts_have_full_attention),
         cmocka_unit_test(options_are_checked),

@@ -267,6 +267,19 @@ static void scores_of_all_magnitudes(void **state)
     }
 }
 
+/* The order of a chunk's tokens is the same on every machine, also where their scores are equal. */
+static void tokens_of_equal_scores_keep_their_order(void **state)
+{
+    static const float scores[] = {1, 3, 3, 2, 3, 1};
+    static const int32_t wanted[] = {1, 2, 4, 3, 0, 5};
+    sp_arena arena;
+    sp_arena_init(&arena);
+    const int32_t *order = sp_reuse_falling(scores, SP_COUNT(scores), &arena);
+    assert_non_null(order);
+    assert_memory_equal(order, wanted, sizeof wanted);
+    sp_arena_fini(&arena);
+}
+
 /* Half by the question's attention, then by that of the first half. */
 static void flow_chooses_in_two_steps(void **state)
 {
@@ -605,6 +618,7 @@ int main(void)
         cmocka_unit_test(a_prompt_may_have_no_head),
         cmocka_unit_test(fusion_chooses_the_highest_columns),
         cmocka_unit_test(link_takes_the_beginnings_of_all_chunks),
+        cmocka_unit_test(tokens_of_equal_scores_keep_their_order),
         cmocka_unit_test(flow_chooses_in_two_steps),
         cmocka_unit_test(scores_of_all_magnitudes),
         cmocka_unit_test(blend_chooses_the_largest_deviations),

@@ -281,6 +281,63 @@ static void an_unknown_prompt_is_computed_in_its_place(void **state)
     bench_end(&b);
 }
 
+/* -- copies of one CFO ------------------------------------------------------------------------- */
+
+/* other_ids -- the head, then ids that no prompt here has. */
+static void other_ids(const bench *b, int first, sp_digest out[3])
+{
+    out[0] = b->ids[0];
+    out[1] = (sp_digest){{(uint8_t)first, 77}};
+    out[2] = (sp_digest){{(uint8_t)(first + 1), 77}};
+}
+
+/* Of two copies that this prompt would recompute to the same share, the one that has seen more chunks is taken. */
+static void of_equal_copies_the_one_that_saw_more_is_used(void **state)
+{
+    static const float inter[3] = {0, 1, 1};
+    static int32_t order[18];
+    for (int more_first = 0; more_first < 2; more_first++) {
+        bench b;
+        bench_begin(&b, "sccq", (const int32_t[]){20, 6, 18, 9});
+        know_head(&b, 1);
+        for (int k = 0; k < 2; k++) {
+            const int n_others = k == more_first ? 1 : 2;
+            sp_digest ids[3];
+            other_ids(&b, 10 * n_others, ids);
+            know_copy(&b, 2, (sp_copy_spec){.facts.kind = SP_COPY_PLACED, .facts.before = ids,
+                                            .facts.n_before = HEAD + n_others, .facts.stats = {inter, 0.5f, order}});
+        }
+        find_as(&b, policy("craft"), (sp_reuse_input){.n_layers = 4});
+        assert_non_null(b.found[2].copy);
+        assert_int_equal(b.found[2].copy->facts.n_before, HEAD + 2);
+        bench_end(&b);
+    }
+}
+
+/* ... and of those that saw as many, one in host memory rather than one on disk. */
+static void of_equal_copies_the_nearer_is_used(void **state)
+{
+    static const float inter[3] = {0, 1, 1};
+    static const sp_place places[] = {SP_AT_HOST, SP_AT_DISK};
+    for (int disk_first = 0; disk_first < 2; disk_first++) {
+        bench b;
+        bench_begin(&b, "sccq", (const int32_t[]){20, 6, 18, 9});
+        for (int k = 0; k < 2; k++) {
+            sp_digest ids[3];
+            other_ids(&b, 10 * (k + 1), ids);
+            const sp_adopted a = {.facts = {.kind = SP_COPY_PLACED, .id = b.ids[2], .before = ids, .n_before = 3,
+                                            .n_head = HEAD, .head = sp_head_key(b.ids, HEAD),
+                                            .stats = {.inter = inter, .cci = 0.5f}},
+                                  .n = 18, .measured = true, .place = places[k ^ disk_first]};
+            assert_ok(sp_ledger_adopt(b.ledger, &a));
+        }
+        find_as(&b, policy("craft"), (sp_reuse_input){.n_layers = 4});
+        assert_non_null(b.found[2].copy);
+        assert_int_equal(b.found[2].source, SP_AT_HOST);
+        bench_end(&b);
+    }
+}
+
 static void every_allocation_may_fail(void **state)
 {
     world w;
@@ -298,6 +355,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_plans_equal_the_definition),
         cmocka_unit_test(an_unknown_prompt_is_computed_in_its_place),
+        cmocka_unit_test(of_equal_copies_the_one_that_saw_more_is_used),
+        cmocka_unit_test(of_equal_copies_the_nearer_is_used),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

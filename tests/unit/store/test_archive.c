@@ -1,6 +1,8 @@
 /* test_archive.c -- a corpus as one file: what was exported is what is imported. */
 #include "support/check.h"
 
+#include <xxhash.h>
+
 #include "tier.h"
 
 #include "store/archive.h"
@@ -49,6 +51,13 @@ static sp_err count_copy(void *user, const sp_record *r)
     return SP_OK;
 }
 
+static int64_t size_of(const char *path)
+{
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_size;
+}
+
 static void an_archive_round_trips(void **state)
 {
     bench b;
@@ -62,6 +71,7 @@ static void an_archive_round_trips(void **state)
     assert_ok(sp_archive_import(b.to, b.path, &noise_space, &s));
     assert_int_equal(s.n_copies, 5);
     assert_int_equal(s.n_damaged, 0);
+    assert_int_equal(s.bytes, size_of(b.path));
     for (uint32_t i = 0; i < 9; i++)
         assert_int_equal(noise_get(b.to, i, 3), i % 2 ? SP_E_NOTFOUND : SP_OK);
     assert_ok(sp_archive_export(b.from, b.path, &noise_space, NULL, NULL, &s)); /* replaces it */
@@ -85,13 +95,6 @@ static void another_namespace_is_refused(void **state)
     assert_ok(sp_archive_export(b.from, b.path, &other_noise_space, NULL, NULL, &s)); /* not that of its copies */
     assert_fails(sp_archive_each(b.path, false, NULL, NULL, &s), SP_E_FORMAT, "another namespace");
     bench_end(&b);
-}
-
-static int64_t size_of(const char *path)
-{
-    struct stat st;
-    assert_int_equal(stat(path, &st), 0);
-    return st.st_size;
 }
 
 static void flip(const char *path, long at)
@@ -194,6 +197,58 @@ static void damaged_notes_are_left_empty(void **state)
     bench_end(&b);
 }
 
+/* drop_first -- a copy may be gone between the list and its turn. */
+static bool drop_first(void *user, const sp_tier_info *info)
+{
+    bench *b = user;
+    SP_UNUSED(info);
+    assert_ok(noise_drop(b->from, 1));
+    return true;
+}
+
+static void a_copy_that_is_gone_meanwhile_is_left_out(void **state)
+{
+    bench b;
+    sp_archive_stats s;
+    bench_begin(&b, 3);
+    assert_ok(sp_archive_export(b.from, b.path, &noise_space, drop_first, &b, &s));
+    assert_int_equal(s.n_copies, 2);
+    assert_int_equal(s.n_damaged, 0);
+    assert_ok(sp_archive_import(b.to, b.path, &noise_space, &s));
+    assert_int_equal(s.n_copies, 2);
+    bench_end(&b);
+}
+
+/* rewrite -- other bytes with the right checksum: what another program or version would write. */
+static void rewrite(const char *path, long from, size_t n, long at, uint8_t value)
+{
+    uint8_t data[64];
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, from, SEEK_SET), 0);
+    assert_int_equal(fread(data, 1, n, f), n);
+    data[at] = value;
+    const uint64_t sum = XXH3_64bits(data, n);
+    assert_int_equal(fseek(f, from, SEEK_SET), 0);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    assert_int_equal(fwrite(&sum, sizeof sum, 1, f), 1);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void an_archive_that_lacks_copies_or_is_newer_is_refused(void **state)
+{
+    enum { HEADER = 48, END = 16, VERSION_AT = 8, COUNT_AT = 8, SUM = 8 };
+    bench b;
+    sp_archive_stats s;
+    bench_begin(&b, 3);
+    assert_ok(sp_archive_export(b.from, b.path, &noise_space, NULL, NULL, &s));
+    rewrite(b.path, (long)s.bytes - END - SUM, END, COUNT_AT, 4);
+    assert_fails(sp_archive_import(b.to, b.path, &noise_space, &s), SP_E_FORMAT, "3 copies, but its end says 4");
+    rewrite(b.path, 0, HEADER, VERSION_AT, 2);
+    assert_fails(sp_archive_import(b.to, b.path, &noise_space, &s), SP_E_UNSUPPORTED, "version 2");
+    bench_end(&b);
+}
+
 static void a_truncated_archive_is_an_error(void **state)
 {
     bench b;
@@ -245,6 +300,8 @@ int main(void)
         cmocka_unit_test(damage_is_left_out),
         cmocka_unit_test(an_export_counts_what_cannot_be_read),
         cmocka_unit_test(damaged_notes_are_left_empty),
+        cmocka_unit_test(a_copy_that_is_gone_meanwhile_is_left_out),
+        cmocka_unit_test(an_archive_that_lacks_copies_or_is_newer_is_refused),
         cmocka_unit_test(a_truncated_archive_is_an_error),
         cmocka_unit_test(files_that_cannot_be_are_refused),
     };

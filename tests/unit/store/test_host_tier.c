@@ -312,6 +312,32 @@ static void a_bit_that_changed_in_memory_is_a_miss(void **state)
     sp_tier_close(t);
 }
 
+static sp_tier *current; /* of the test below */
+
+/* replace_and_flip -- while a copy is read, a newer one takes its place, and the older one is damaged. */
+static sp_err replace_and_flip(void *user, int layer, const void *from)
+{
+    const noise *c = user;
+    if (layer) return SP_OK;
+    assert_ok(noise_put(current, 3, 2));
+    ((uint8_t *)(uintptr_t)from)[c->record.layer_bytes] ^= 1; /* of the next layer */
+    return SP_OK;
+}
+
+static void damage_of_an_older_copy_is_not_the_newer_ones(void **state)
+{
+    noise c;
+    current = open_host(1 << 20, NULL);
+    assert_ok(noise_put(current, 3, 1));
+    noise_init(&c, 3, 1);
+    sp_tier_job job = noise_get_job(&c, 0, NOISE_LAYERS);
+    job.sink = replace_and_flip;
+    assert_int_equal(sp_tier_run(current, &job), SP_E_FORMAT);
+    assert_ok(noise_get(current, 3, 2));
+    assert_int_equal(sp_tier_stats_of(current).n_damaged, 0);
+    sp_tier_close(current);
+}
+
 /* -- packed --------------------------------------------------------------------------------- */
 
 static size_t half(void *user, size_t layer_bytes)
@@ -554,6 +580,7 @@ int main(void)
         cmocka_unit_test(what_was_rounded_is_not_exact),
         cmocka_unit_test(put_get_drop_and_cancel_at_once),
         cmocka_unit_test(a_bit_that_changed_in_memory_is_a_miss),
+        cmocka_unit_test(damage_of_an_older_copy_is_not_the_newer_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

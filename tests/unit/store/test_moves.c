@@ -468,12 +468,12 @@ static void end_rest(void *move, sp_tier_op *op)
     atomic_store(&rest_ended, 1 - sp_tier_op_result(op));
 }
 
-/* get_rest -- the layers after the first one, in the same move. */
-static sp_err get_rest(const bench *b, sp_move *m)
+/* get_rest -- the layers after the first one, in the same move: as parts of at most n layers; 0: in one. */
+static sp_err get_rest(const bench *b, sp_move *m, int n)
 {
     atomic_store(&rest_ended, 0);
     m->first = 1;
-    m->n = 0;
+    m->n = n;
     assert_ok(sp_move_get(m, b->tier, end_rest));
     while (!atomic_load(&rest_ended)) usleep(1000);
     return 1 - atomic_load(&rest_ended);
@@ -498,12 +498,36 @@ static void a_copy_that_is_replaced_meanwhile_is_a_miss(void **state)
         assert_int_equal(m.n_there, 1);
         if (replaced) fill_noise(&b, c.blocks, 2);
         if (replaced) assert_ok(put(&b, &c, SP_COPY_PLAIN, 1));
-        assert_int_equal(get_rest(&b, &m), replaced ? SP_E_NOTFOUND : SP_OK);
+        assert_int_equal(get_rest(&b, &m, 0), replaced ? SP_E_NOTFOUND : SP_OK);
         assert_int_equal(m.n_there, replaced ? 1 : LAYERS);
         assert_int_equal(same_kv(&b, blocks, c.blocks, 2), !replaced);
         sp_move_fini(&m);
         sp_kv_release(b.pool, blocks, 2);
     }
+    chunk_end(&b, &c);
+    bench_end(&b);
+}
+
+/* Layers come in parts of a size, of which the last may be shorter. */
+static void the_last_part_has_the_layers_that_are_left(void **state)
+{
+    bench b;
+    chunk c;
+    uint32_t blocks[BLOCKS];
+    bench_begin(&b, SP_F16);
+    chunk_begin(&b, &c, 0, 20);
+    const copy_name key = key_of(&c, SP_COPY_PLAIN);
+    assert_ok(put(&b, &c, SP_COPY_PLAIN, 1));
+    assert_ok(sp_kv_acquire(b.pool, 2, blocks));
+    sp_move m = move_of(b.pool, &space, &key, blocks);
+    m.n = 1;
+    assert_ok(sp_move_get(&m, b.tier, NULL));
+    assert_ok(finish(m.op));
+    assert_ok(get_rest(&b, &m, LAYERS));
+    assert_int_equal(m.n_there, LAYERS);
+    assert_true(same_kv(&b, blocks, c.blocks, 2));
+    sp_move_fini(&m);
+    sp_kv_release(b.pool, blocks, 2);
     chunk_end(&b, &c);
     bench_end(&b);
 }
@@ -607,6 +631,7 @@ int main(void)
         cmocka_unit_test(other_tokens_are_refused),
         cmocka_unit_test(another_head_of_the_same_key_is_refused),
         cmocka_unit_test(a_copy_that_is_replaced_meanwhile_is_a_miss),
+        cmocka_unit_test(the_last_part_has_the_layers_that_are_left),
         cmocka_unit_test(nothing_is_written_to_blocks_that_were_given_up),
         cmocka_unit_test(another_shape_is_a_miss),
         cmocka_unit_test(every_allocation_may_fail),
