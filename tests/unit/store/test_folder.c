@@ -56,6 +56,29 @@ static void what_others_have_is_not_in_the_budget(void **state)
     bench_end(&b);
 }
 
+static void touch(const char *dir, const char *name)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* A note for whom it was made, and hidden files, are no copies. */
+static void a_folder_without_copies_is_empty(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    assert_true(sp_folder_is_empty(dir));
+    touch(dir, ".hidden");
+    touch(dir, "made-for");
+    assert_true(sp_folder_is_empty(dir));
+    touch(dir, "5a010000000000000000000000000000");
+    assert_false(sp_folder_is_empty(dir));
+    remove_folder(dir);
+}
+
 static void files_that_nobody_reads_are_closed(void **state)
 {
     enum { N = 200, MOST = 128 };
@@ -81,6 +104,7 @@ int main(void)
         cmocka_unit_test(the_disk_of_a_folder_that_is_still_to_be_made),
         cmocka_unit_test(of_a_small_disk_a_share_stays_free),
         cmocka_unit_test(what_others_have_is_not_in_the_budget),
+        cmocka_unit_test(a_folder_without_copies_is_empty),
         cmocka_unit_test(files_that_nobody_reads_are_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
