@@ -308,7 +308,6 @@ static size_t find_calls(const srv_tools *t, cli_view text, size_t at, srv_end e
     for (; at < text.n; at += 1 + first_mark(text.s + at + 1, text.n - at - 1, whole)) {
         cli_view v = {text.s + at, text.n - at};
         cli_view_skip_space(&v);
-        if (!whole && v.n == 0) return at;
         while (take_any(t, &v, out->v)) {
         }
         if (end != SRV_WHOLE) out->open = open_any(t, v);

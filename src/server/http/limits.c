@@ -119,9 +119,9 @@ static bool has_place(const srv_quotas *q, const srv_account *a, size_t n_tenant
     int own = (int)((size_t)q->n_places / (2 * n_keys));
     if (own < 1) own = 1;
     if (a->n_taken < own) return true;
-    int64_t reserved = (int64_t)(n_keys - q->n_accounts) * own;
+    int64_t reserved = (int64_t)(n_keys - q->n_accounts) * own; /* for others: the key has taken its own */
     for (const srv_account *o = q->first; o; o = o->next)
-        if (o != a && o->n_taken < own) reserved += own - o->n_taken;
+        if (o->n_taken < own) reserved += own - o->n_taken;
     return q->n_taken + reserved < q->n_places;
 }
 

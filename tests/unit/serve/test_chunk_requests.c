@@ -40,6 +40,21 @@ static void another_order_reuses_all(void **state)
     }
 }
 
+/* A policy that recomputes nothing says so, whatever share it is given. */
+static void a_share_that_is_not_used_is_not_reported(void **state)
+{
+    sp_context *c = open_policy(&(policy){"full", 0.5f});
+    sp_request *r = ask(c, "01", "Why?", 2);
+    assert_true(sp_request_result(r)->recompute == 0);
+    sp_request_destroy(r);
+    close_clean(c);
+    c = open_policy(&(policy){"craft", 0.5f});
+    r = ask(c, "01", "Why?", 2);
+    assert_true(sp_request_result(r)->recompute == 0.5f);
+    sp_request_destroy(r);
+    close_clean(c);
+}
+
 /* What is computed on the way is what is found later: the same text cold and warm. */
 static void cold_equals_warm(void **state)
 {
@@ -610,6 +625,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_order_reuses_all),
+        cmocka_unit_test(a_share_that_is_not_used_is_not_reported),
         cmocka_unit_test(cold_equals_warm),
         cmocka_unit_test(recompute_nothing_is_full),
         cmocka_unit_test(one_chunk_is_exact),

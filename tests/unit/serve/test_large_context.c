@@ -60,6 +60,23 @@ static void a_repeated_chunk_counts_once(void **state)
     sp_context_close(c);
 }
 
+/* Of two answers each counts what was read from the file for itself. */
+static void an_account_has_its_own_bytes_alone(void **state)
+{
+    sp_context *c = open_small(*state, "sparse:50%,depth=0");
+    int64_t sum = 0;
+    for (int i = 0; i < 2; i++) {
+        sp_request *r = ask(c, "0123", i ? "Who?" : "Which?", 8);
+        assert_ok(sp_request_result(r)->err);
+        assert_true(sp_request_result(r)->decode.file_bytes > 0);
+        sum += sp_request_result(r)->decode.file_bytes;
+        sp_request_destroy(r);
+    }
+    const sp_offload_stats all = sp_offload_stats_of(c->offload);
+    assert_true(sum <= all.n_fetched * (int64_t)all.record_bytes);
+    sp_context_close(c);
+}
+
 /* With a window no token reads all of a layer. */
 static void a_window_is_accepted(void **state)
 {
@@ -73,6 +90,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(a_prompt_that_can_never_fit_is_refused_at_once),
         FOLDER_TEST(a_repeated_chunk_counts_once),
+        FOLDER_TEST(an_account_has_its_own_bytes_alone),
         FOLDER_TEST(a_window_is_accepted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

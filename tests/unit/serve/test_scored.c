@@ -161,6 +161,21 @@ static void who_comes_later_in_the_foreground_is_first(void **state)
     close_clean(c);
 }
 
+/* Who comes next finds places. */
+static void at_most_a_quarter_of_the_places_is_in_the_background(void **state)
+{
+    int32_t ids[70];
+    fill(ids, 70);
+    sp_context *c = open_with((sp_context_opts){.n_batch = 512, .max_requests = 8});
+    sp_request *back[6];
+    int most = 0;
+    for (int i = 0; i < 6; i++) back[i] = submit_scored(c, "0123", ids + i, 60);
+    for (bool busy = true; busy; most = SP_MAX(most, c->n_running)) assert_ok(sp_context_step(c, &busy));
+    assert_int_equal(most, 2);
+    for (int i = 0; i < 6; i++) sp_request_destroy(back[i]);
+    close_clean(c);
+}
+
 static void an_answer_in_the_background_is_the_same(void **state)
 {
     sp_context *c = open_with((sp_context_opts){.n_batch = 32, .max_requests = 4});
@@ -190,6 +205,7 @@ int main(void)
         cmocka_unit_test(bad_tokens_are_named),
         cmocka_unit_test(a_text_may_fill_the_context),
         cmocka_unit_test(who_comes_later_in_the_foreground_is_first),
+        cmocka_unit_test(at_most_a_quarter_of_the_places_is_in_the_background),
         cmocka_unit_test(an_answer_in_the_background_is_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

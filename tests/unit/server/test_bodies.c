@@ -4,6 +4,7 @@
 
 #include "server/dialects/anthropic.h"
 #include "server/api/dialect.h"
+#include "server/body/chat.h"
 #include "server/dialects/ollama.h"
 #include "server/dialects/responses.h"
 #include "support/check.h"
@@ -219,6 +220,39 @@ static void gaps_are_filled_after_other_files(void **state)
                "input_extra");
 }
 
+/* read_as -- what messages of a chat are read as. */
+static void read_as(const char *messages, const char *wanted)
+{
+    srv_fields f = {0};
+    json_t *list = json_loads(messages, 0, NULL), *want = json_loads(wanted, 0, NULL), *got;
+    assert_true(list && want);
+    got = srv_chat_read(&f, list);
+    if (!json_equal(got, want)) fail_msg("%s is read as %s", messages, json_dumps(got, 0));
+    json_decref(list);
+    json_decref(want);
+    json_decref(got);
+}
+
+static void system_messages_join_at_the_beginning_alone(void **state)
+{
+#define SYSTEM_TEXT(text) "{\"role\": \"system\", \"content\": \"" text "\"}"
+    read_as("[" SYSTEM_TEXT("a") ", " SYSTEM_TEXT("b") ", " USER("c") "]",
+            "[" SYSTEM_TEXT("a\\n\\nb") ", " USER("c") "]");
+    static const char later[] = "[" SYSTEM_TEXT("a") ", " USER("b") ", " SYSTEM_TEXT("c") "]";
+    read_as(later, later);
+}
+
+/* What a model wrote need not be JSON; what is JSON is an object, as templates want it. */
+static void arguments_of_an_earlier_call_are_kept(void **state)
+{
+#define CALLS(arguments)                                                                                         \
+    "[" USER("a") ", {\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"id\": \"1\", "             \
+    "\"type\": \"function\", \"function\": {\"name\": \"boats\", \"arguments\": " arguments "}}]}]"
+    read_as(CALLS("\"{\\\"n\\\": 3}\""), CALLS("{\"n\": 3}"));
+    read_as(CALLS("\"n = 3\""), CALLS("\"n = 3\""));
+    read_as(CALLS("\"\""), CALLS("{}"));
+}
+
 static void completions_take_one_prompt_and_have_no_limit(void **state)
 {
     const srv_dialect *d = &srv_llama_completion;
@@ -242,6 +276,8 @@ int main(void)
         cmocka_unit_test(calls_of_ollama_get_ids_and_results_those_of_calls),
         cmocka_unit_test(prompts_of_ollama_are_chats_unless_raw),
         cmocka_unit_test(gaps_are_filled_after_other_files),
+        cmocka_unit_test(system_messages_join_at_the_beginning_alone),
+        cmocka_unit_test(arguments_of_an_earlier_call_are_kept),
         cmocka_unit_test(completions_take_one_prompt_and_have_no_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -148,6 +148,7 @@ static const answer answers[] = {
      {{"boats", "{\"x\": {\"k\": 1, \"m\": [2, 3]}, \"n\": 3}"}}},
     {"Well. <|tool_call_start|>[tides(day = 1)]<|tool_call_end|>", "Well.", {{"tides", "{\"day\": 1}"}}},
     {"<function_calls>\nboats(n=3)\ntides()\n</function_calls>", "", {{"boats", "{\"n\": 3}"}, {"tides", "{}"}}},
+    {"[boats(n='a\\d+\\n')]", "", {{"boats", "{\"n\": \"a\\\\d+\\n\"}"}}}, /* \d is no escape of Python */
     {"[boats(n=3), other()]", "", {{"boats", "{\"n\": 3}"}}},
     {"[boats(n=x)]", "[boats(n=x)]", {{0}}},
     {"[boats(3)]", "[boats(3)]", {{0}}},
@@ -244,6 +245,25 @@ static void a_function_with_a_long_name_is_none(void **state)
     assert_int_equal(c.n_text, strlen(text));
     assert_int_equal(json_array_size(c.v), 0);
     json_decref(c.v);
+    json_decref(body);
+}
+
+/* Lists in lists are read as deep as anybody writes them. */
+static void lists_without_end_are_text(void **state)
+{
+    enum { DEEP = 500000 };
+    json_t *body;
+    srv_tools t = some_tools(&body);
+    char *text = malloc(DEEP + 10);
+    srv_calls c;
+    assert_non_null(text);
+    memset(text, '[', DEEP + 9);
+    memcpy(text, "[boats(n=", 9);
+    srv_calls_read(&t, text, DEEP, SRV_WHOLE, &c);
+    assert_int_equal(c.n_text, DEEP);
+    assert_int_equal(json_array_size(c.v), 0);
+    json_decref(c.v);
+    free(text);
     json_decref(body);
 }
 
@@ -394,6 +414,7 @@ int main(void)
         cmocka_unit_test(calls_are_found_in_whole_answers),
         cmocka_unit_test(what_was_text_or_a_call_remains_it),
         cmocka_unit_test(a_function_with_a_long_name_is_none),
+        cmocka_unit_test(lists_without_end_are_text),
         cmocka_unit_test(every_form_of_call_is_read),
         cmocka_unit_test(tools_are_spelled_for_a_template_without_them),
         cmocka_unit_test(thoughts_have_the_names_of_all_templates),

@@ -87,6 +87,7 @@ static void tokens_of_a_minute(void **state)
     srv_quotas_answer(q, place, 200, SECOND); /* an answer may overdraw */
     assert_int_equal(srv_quotas_enter(q, &a, 1, SECOND, &place, &left), SRV_TOO_MANY_TOKENS);
     assert_int_equal(left.tokens, 0);
+    assert_true(left.retry_s > 10 && left.retry_s < 10.2); /* until it has one token: 101 of 600 */
     assert_int_equal(srv_quotas_enter(q, &a, 1, 12 * SECOND, &place, &left), SRV_ADMITTED);
     srv_quotas_close(q);
 }

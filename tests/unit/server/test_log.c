@@ -102,6 +102,16 @@ static void a_line_has_what_was_answered_and_why_not(void **state)
     assert_string_equal(r.error, "top: top_k is too large");
 }
 
+/* The choices of an answer end in any order. */
+static void an_answer_with_a_choice_that_was_canceled_was_canceled(void **state)
+{
+    srv_record r;
+    srv_record_begin(&r, "a", "POST", "/v1/x");
+    srv_record_add(&r, &(sp_result){.finish = SP_FINISH_CANCELED}, true);
+    srv_record_add(&r, &(sp_result){.finish = SP_FINISH_STOP}, false);
+    assert_non_null(strstr(line_of(SRV_LOG_TEXT, &r), " canceled"));
+}
+
 static void a_line_of_json_has_the_same(void **state)
 {
     srv_record r = record_of();
@@ -151,6 +161,7 @@ int main(void)
         cmocka_unit_test(ids_differ_although_libcrypto_has_no_memory),
         cmocka_unit_test(the_id_of_the_client_is_kept),
         cmocka_unit_test(a_line_has_what_was_answered_and_why_not),
+        cmocka_unit_test(an_answer_with_a_choice_that_was_canceled_was_canceled),
         cmocka_unit_test(a_line_of_json_has_the_same),
         cmocka_unit_test(an_event_has_a_time),
     };

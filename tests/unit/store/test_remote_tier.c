@@ -190,6 +190,28 @@ static void what_is_known_is_no_news(void **state)
     redis_stop(&r);
 }
 
+/* The listener's connection is never idle. Who finds his own closed is without the store once, not for ever. */
+static void a_server_may_close_idle_connections(void **state)
+{
+    redis r;
+    if (!start(&r)) skip();
+    sp_tier *writes = open_with(&r, NULL, 30000000), *reads = open_with(&r, NULL, 30000000);
+    assert_ok(noise_put(writes, 1, 1));
+    assert_true(knows(reads, 1, true));
+    assert_ok(noise_get(reads, 1, 1));
+    redis_do(&r, "CONFIG SET timeout 1");
+    sleep(4);
+    redis_do(&r, "CONFIG SET timeout 0");
+    sp_err put = noise_put(writes, 2, 1), got = noise_get(reads, 1, 1);
+    for (int i = 0; i < 500 && put != SP_OK; i++, usleep(20000)) put = noise_put(writes, 2, 1);
+    for (int i = 0; i < 500 && got != SP_OK; i++, usleep(20000)) got = noise_get(reads, 1, 1);
+    assert_ok(put);
+    assert_ok(got);
+    sp_tier_close(writes);
+    sp_tier_close(reads);
+    redis_stop(&r);
+}
+
 static void a_copy_is_written_once_for_all(void **state)
 {
     redis r;
@@ -364,8 +386,11 @@ static void a_drop_leaves_no_key(void **state)
     assert_ok(noise_put(one, 1, 1));
     holds(&r, "k and not " INDEX_IS_EMPTY);
     assert_true(knows(two, 1, true));
+    assert_true(sp_tier_stats_of(two).bytes_used > 0);
     assert_ok(noise_drop(two, 1));
     holds(&r, "k == nil and " INDEX_IS_EMPTY);
+    assert_int_equal(sp_tier_stats_of(two).bytes_used, 0);
+    assert_ok(noise_drop(two, 1)); /* it is gone already */
     assert_int_equal(sp_tier_stats_of(two).n_dropped, 1);
     assert_true(knows(one, 1, false)); /* it was told */
     sp_tier_close(one);
@@ -720,6 +745,7 @@ int main(void)
         cmocka_unit_test(a_tier_may_be_closed_at_once),
         cmocka_unit_test(what_one_puts_the_others_have),
         cmocka_unit_test(what_is_known_is_no_news),
+        cmocka_unit_test(a_server_may_close_idle_connections),
         cmocka_unit_test(a_copy_is_written_once_for_all),
         cmocka_unit_test(a_copy_of_somebody_without_the_key_is_a_miss),
         cmocka_unit_test(damaged_values_are_misses),

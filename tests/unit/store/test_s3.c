@@ -563,6 +563,28 @@ static void what_one_puts_the_others_have(void **state)
     sp_tier_close(two);
 }
 
+/* The layers of a compressed copy are as long as they are: who hears of it knows that. */
+static void a_compressed_copy_is_read_by_others(void **state)
+{
+    if (!s3_start()) skip();
+    const sp_remote_tier_opts o = {
+        .url = "s3://first/compressed", .space = &noise_space, .timeout_us = 30000000, .compress = 3};
+    sp_tier *one, *two = open_tier(o.url, NULL, 0);
+    assert_ok(sp_remote_tier_open(&o, &one));
+    assert_ok(sp_remote_tier_await(one, 30000000));
+    assert_ok(noise_put(one, 1, 1));
+    assert_true(knows(two, 1));
+    for (int first = 0; first < NOISE_LAYERS; first += NOISE_LAYERS / 2) {
+        noise c;
+        noise_init(&c, 1, 1);
+        const sp_tier_job job = noise_get_job(&c, first, NOISE_LAYERS - first);
+        assert_ok(sp_tier_run(two, &job));
+        assert_int_equal(c.n_layers, NOISE_LAYERS - first);
+    }
+    sp_tier_close(one);
+    sp_tier_close(two);
+}
+
 static void a_copy_of_somebody_without_the_key_is_a_miss(void **state)
 {
     static const char ours[] = "0123456789abcdef0123456789abcdef", theirs[] = "ffffffffffffffffffffffffffffffff";
@@ -679,6 +701,7 @@ int main(void)
         cmocka_unit_test(an_ask_that_nobody_wants_ends),
         cmocka_unit_test(a_store_that_hangs_is_given_up),
         cmocka_unit_test(what_one_puts_the_others_have),
+        cmocka_unit_test(a_compressed_copy_is_read_by_others),
         cmocka_unit_test(a_copy_of_somebody_without_the_key_is_a_miss),
         cmocka_unit_test(a_copy_whose_time_is_over_is_not_found),
         cmocka_unit_test(a_cancelled_get_is_received_to_its_end),
