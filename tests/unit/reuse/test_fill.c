@@ -161,6 +161,23 @@ static void a_chunk_that_is_computed_away_from_the_head_is_no_exact_copy(void **
     }
 }
 
+/* A share of 1 recomputes every token of every chunk, also of those that are where they were. */
+static void all_of_all_chunks_in_place_is_recomputed(void **state)
+{
+    static const sp_digest elsewhere = {{8}};
+    bench b;
+    bench_begin(&b, "sccq", (const int32_t[]){20, 18, 33, 9});
+    know_head(&b, 1);
+    know_chunk(&b, 1, 20); /* as it is here */
+    know_copy(&b, 2, (sp_copy_spec){.facts.kind = SP_COPY_FUSED, .facts.before = (sp_digest[]){b.ids[0], elsewhere},
+                                    .facts.n_before = 2, .facts.at = 38});
+    find_as(&b, policy("inplace"), (sp_reuse_input){.n_layers = 4, .recompute = 1});
+    assert_true(b.found[1].copy && b.found[2].copy);
+    make_plan(&b, "inplace");
+    assert_int_equal(b.plan.n_todo, 18 + 33 + 9);
+    bench_end(&b);
+}
+
 /* Chunks after the first keep_chunks are computed with the answer, unless a copy of them is known. */
 static void chunks_that_are_not_kept_are_not_filled(void **state)
 {
@@ -316,6 +333,7 @@ int main(void)
         cmocka_unit_test(a_chunk_that_a_path_serves_after_the_head_is_not_filled),
         cmocka_unit_test(what_is_filled_in_place_sees_moved_chunks_at_their_places),
         cmocka_unit_test(a_chunk_that_is_computed_away_from_the_head_is_no_exact_copy),
+        cmocka_unit_test(all_of_all_chunks_in_place_is_recomputed),
         cmocka_unit_test(chunks_that_are_not_kept_are_not_filled),
         cmocka_unit_test(what_was_filled_once_is_not_filled_again),
         cmocka_unit_test(the_head_is_the_system_text_or_what_precedes_the_chunks),

@@ -151,6 +151,19 @@ static void a_flipped_bit_of_the_index_is_no_wrong_copy(void **state)
     sp_vec_fini(&file);
 }
 
+/* has_facts -- a policy finds a copy by what the index says was measured of it. */
+static sp_err has_facts(void *user, const sp_tier_info *info)
+{
+    uint32_t number;
+    memcpy(&number, info->key.id.b, sizeof number);
+    const unsigned facts = (number % 3 == 0 ? SP_FACT_EXACT : 0u) | (number % 4 ? SP_FACT_STATS : 0u) |
+                           (number % 5 ? SP_FACT_HEAVY : 0u);
+    assert_int_equal(info->facts, facts);
+    assert_true(info->cost_us == 12.5f);
+    ++*(int *)user;
+    return SP_OK;
+}
+
 /* Without its index a store is not lost: the segments tell what they hold. */
 static void a_lost_index_is_rebuilt(void **state)
 {
@@ -165,7 +178,10 @@ static void a_lost_index_is_rebuilt(void **state)
         if (way == 0) assert_int_equal(unlink(path), 0);
         if (way == 1) assert_int_equal(truncate(path, 50), 0);
         if (way == 2) write_file(path, "SPOLIAIX, but something else", 28);
+        int n_listed = 0;
         t = must_open(dir);
+        assert_ok(sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_LIST, .each = has_facts, .user = &n_listed}));
+        assert_int_equal(n_listed, 6);
         for (uint32_t i = 0; i < 6; i++) assert_ok(noise_get(t, i, i < 3 ? 2 : 1));
         assert_ok(noise_put(t, 7, 1));
         sp_tier_close(t);
