@@ -151,7 +151,7 @@ static sp_err export_to(sp_tier *t, const char *temporary, const sp_digest *spac
                         const selection *chosen, sp_archive_stats *s)
 {
     writer w = {.path = temporary};
-    w.fd = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    w.fd = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (w.fd < 0) return sp_fail(SP_E_IO, "%s: cannot create: %s", temporary, strerror(errno));
     sp_err err = export_all(t, &w, space, chosen, s);
     if (close(w.fd) != 0 && err == SP_OK)

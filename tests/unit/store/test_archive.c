@@ -268,6 +268,26 @@ static void a_truncated_archive_is_an_error(void **state)
     bench_end(&b);
 }
 
+/* In a folder that others may write, somebody may have made a link of the draft's name. */
+static void a_draft_does_not_follow_links(void **state)
+{
+    bench b;
+    sp_archive_stats s;
+    char draft[240], victim[240];
+    bench_begin(&b, 1);
+    snprintf(draft, sizeof draft, "%s.%ld.new", b.path, (long)getpid());
+    snprintf(victim, sizeof victim, "%s/victim", b.dir);
+    FILE *f = fopen(victim, "w");
+    assert_non_null(f);
+    assert_true(fputs("precious", f) >= 0);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(symlink(victim, draft), 0);
+    assert_fails(sp_archive_export(b.from, b.path, &noise_space, NULL, NULL, &s), SP_E_IO, draft);
+    assert_int_equal(size_of(victim), strlen("precious"));
+    assert_int_equal(access(b.path, F_OK), -1);
+    bench_end(&b);
+}
+
 static void files_that_cannot_be_are_refused(void **state)
 {
     bench b;
@@ -303,6 +323,7 @@ int main(void)
         cmocka_unit_test(a_copy_that_is_gone_meanwhile_is_left_out),
         cmocka_unit_test(an_archive_that_lacks_copies_or_is_newer_is_refused),
         cmocka_unit_test(a_truncated_archive_is_an_error),
+        cmocka_unit_test(a_draft_does_not_follow_links),
         cmocka_unit_test(files_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
