@@ -6,11 +6,11 @@
 
 enum { KEYS = 90, SEGMENTS = 3, ROUNDS = 20000 };
 
-/* key_of -- few hashes, so that keys collide: they differ in what follows, in their heads or kinds. */
+/* key_of -- few hashes, so that keys collide; of one id there are two heads and three kinds. */
 static sp_tier_key key_of(int i)
 {
     sp_tier_key key = {.kind = (uint32_t)(i % 3), .head = (uint64_t)(i / 3 % 2)};
-    key.id.b[0] = (uint8_t)(60 + i % 4);
+    key.id.b[0] = (uint8_t)(60 + i / 6 % 4);
     key.id.b[31] = (uint8_t)(i / 6);
     return key;
 }
