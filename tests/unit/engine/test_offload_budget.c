@@ -2,6 +2,11 @@
  * overwritten. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "engine/offload/offload_int.h"
 
 #include "store/files.h"
 #include "support/offload_scene.h"
@@ -155,6 +160,44 @@ static void damage_is_told_once(void **state)
     scene_close(&s);
 }
 
+/* the_file -- of contexts, for writing: it has no name. */
+static int the_file(void)
+{
+    char link[64], target[512];
+    int found = -1;
+    DIR *all = opendir("/proc/self/fd");
+    assert_non_null(all);
+    for (struct dirent *e; found < 0 && (e = readdir(all));) {
+        snprintf(link, sizeof link, "/proc/self/fd/%.20s", e->d_name);
+        const ssize_t n = readlink(link, target, sizeof target - 1);
+        if (n <= 0) continue;
+        target[n] = '\0';
+        if (strncmp(target, "/tmp/#", 6) == 0 && strstr(target, "deleted")) found = open(link, O_WRONLY);
+    }
+    closedir(all);
+    assert_true(found >= 0);
+    return found;
+}
+
+/* Neighbours are read together; only those who read the damaged one must start again. */
+static void the_damaged_one_of_several_blocks_is_named(void **state)
+{
+    scene s;
+    char junk[64];
+    uint32_t block = UINT32_MAX;
+    tight(&s, 60, 30, 0);
+    const uint32_t *blocks = s.known.spans[0].blocks;
+    const int fd = the_file();
+    memset(junk, 0x5a, sizeof junk);
+    const int64_t at = sp_offload_record(s.offload, 1, blocks[3], 0) * (int64_t)sp_pages_stride(s.offload->pages);
+    assert_int_equal(pwrite(fd, junk, sizeof junk, at), sizeof junk);
+    assert_int_equal(close(fd), 0);
+    assert_fails(sp_offload_window(s.offload, 1, &blocks[2], 3), SP_E_IO, "damaged at record");
+    assert_true(sp_offload_take_damage(s.offload, &block));
+    assert_int_equal(block, blocks[3]);
+    scene_close(&s);
+}
+
 static int n_open_files(void)
 {
     DIR *d = opendir("/proc/self/fd");
@@ -187,6 +230,7 @@ int main(void)
         cmocka_unit_test(seats_do_not_take_the_whole_budget),
         cmocka_unit_test(a_window_that_failed_is_not_there),
         cmocka_unit_test(damage_is_told_once),
+        cmocka_unit_test(the_damaged_one_of_several_blocks_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

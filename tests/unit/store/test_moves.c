@@ -316,6 +316,20 @@ static void put_in(bench *b, const sp_digest *in, const char *salt, const chunk 
     if (t != b->tier) sp_tier_close(t);
 }
 
+/* drop_in -- what put_in has put. */
+static void drop_in(bench *b, const sp_digest *in, const chunk *c, const chunk *head, sp_copy_kind kind)
+{
+    sp_tier *t;
+    sp_digest id, first;
+    assert_ok(sp_segment_id(in, NULL, head->seg.tokens, head->seg.n, &first));
+    assert_ok(sp_segment_id(in, NULL, c->seg.tokens, c->seg.n, &id));
+    assert_ok(store_tier(b->dir, in, &t));
+    const sp_tier_key key = {.id = id, .head = sp_head_key(&first, 1), .kind = kind};
+    assert_true(sp_tier_knows(t, &key));
+    assert_ok(sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_DROP, .key = key}));
+    sp_tier_close(t);
+}
+
 /* elsewhere -- whether the folder had it for another model when `o` was opened. */
 static bool elsewhere(const sp_others *o, const chunk *c, const chunk *head, const char *salt)
 {
@@ -357,6 +371,11 @@ static void a_copy_of_another_model_is_recognised(void **state)
     /* another head, another text */
     assert_false(elsewhere(o, &plain, &plain, NULL));
     assert_false(elsewhere(o, &head, &head, NULL));
+    sp_others_close(o);
+    drop_in(&b, &other_space, &plain, &head, SP_COPY_PLAIN);
+    assert_ok(sp_others_open(b.dir, &space, &o));
+    assert_false(elsewhere(o, &plain, &head, NULL));
+    assert_true(elsewhere(o, &fused, &head, NULL));
     sp_others_close(o);
     chunk_end(&b, &plain);
     chunk_end(&b, &fused);
