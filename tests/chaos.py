@@ -8,13 +8,13 @@ kills, restarts and starts amid faults, while clients ask and documents come and
 After every step: an answer with status 200 is that of a run without faults, or, where the policy makes it depend on
 what is cached, that of a server without faults that reuses the same copies (support/oracle.py), if that can be found
 out, and its counts add up; anything else is an error, and only while there are faults. Of a document whose
-deletion was confirmed, neither text nor tokens nor the ids of its segments are in a file or in Redis. At the end of a
-seed, without faults: every call is answered rightly, documents are those that were registered, all deletions end, no
-block of KV is lost, no thread and no open file is left over, and the server ends with 0. With --minutes, a seed begins
-no step after M minutes; with --hours, no seed begins after H hours; with --one-server, a seed restarts no server. With
---each, nothing is random: the first allocation of a call fails, then the second, until one call needed no more, and so
-for every kind of call (--only: whose path has this). A finding prints the seed that repeats its steps, and the last
-steps, faults and calls; threads may still take turns differently.
+deletion was confirmed, neither text nor tokens nor the ids of its segments are in a file or in what replicas share. At
+the end of a seed, without faults: every call is answered rightly, documents are those that were registered, all
+deletions end, no block of KV is lost, no thread and no open file is left over, and the server ends with 0. With
+--minutes, a seed begins no step after M minutes; with --hours, no seed begins after H hours; with --one-server, a seed
+restarts no server. With --each, nothing is random: the first allocation of a call fails, then the second, until one
+call needed no more, and so for every kind of call (--only: whose path has this). A finding prints the seed that
+repeats its steps, and the last steps, faults and calls; threads may still take turns differently.
 """
 import argparse
 import collections
@@ -36,13 +36,14 @@ from each import each  # noqa: E402
 from findings import Finding, Trail, at_once, check  # noqa: E402
 from oracle import CHAT, Comparison, Lines, Oracle, filler, wait_for  # noqa: E402
 from reference import encoder  # noqa: E402
+from shared import SHARED  # noqa: E402
 from tenants import LEAKS, WORD, Tenant, word_of  # noqa: E402
 from traces import Traces, digits_of  # noqa: E402
-from variants import VARIANTS, Shared, available, table  # noqa: E402
+from variants import VARIANTS, available, table  # noqa: E402
 
 MOST = {"allocation": 2000, "read": 40, "write": 40, "full": 40, "short": 10, "sync": 20, "hang": 200, "open": 20,
         "change": 10, "stat": 20}
-KINDS = [*MOST, "clock", "kill", "redis"]
+KINDS = [*MOST, "clock", "kill", "remote"]
 COLLECTED = ["c0", "c1"]  # documents of a collection
 
 
@@ -53,7 +54,9 @@ class World:
         self.args, self.rng, self.variant, self.norm = args, random.Random(seed), VARIANTS[variant], norm
         self.folder, self.calls = folder, faults.requests_of(args.embedding)
         self.calls += faults.long_requests() if self.variant.sparse or self.variant.waits else []
-        self.faults = faults.Faults(folder, args.preload)
+        self.shared = SHARED[self.variant.shares](folder) if self.variant.shares else None
+        self.env = self.shared.env if self.shared else {}
+        self.faults = faults.Faults(folder, args.preload, self.env)
         self.counts, self.trail = collections.Counter(), Trail()
         self.faults.tell = self.trail.faults
         self.compared = Comparison(norm and norm.oracle, self.variant, collections.Counter(), folder / "log")
@@ -61,10 +64,9 @@ class World:
         self.tenants = [Tenant(key) for key in self.variant.keys]
         self.tenant = self.tenants[0]
         self.noisy, self.changer, self.n_pending = False, None, 0
-        self.shared = Shared() if self.variant.shares else None
         self.options = self.variant.options.format(folder=folder).split()
         (folder / "keys").write_text("\n".join(t.key or "" for t in self.tenants))
-        self.options += ["--remote", self.shared.redis.url] if self.shared else []
+        self.options += ["--remote", self.shared.url] if self.shared else []
         self.start()
         self.peer = self.start_peer() if self.shared else None
         self.traces = Traces(folder / "store", self.shared, norm and norm.digits, self.tenants)
@@ -105,7 +107,7 @@ class World:
         """The second server, without faults of its own."""
         folder = self.folder / "peer"
         folder.mkdir()
-        peer = self.server_of(folder, faults.Faults(folder, self.args.preload))
+        peer = self.server_of(folder, faults.Faults(folder, self.args.preload, self.env))
         peer.key = self.tenant.key
         check(peer.started, "the second server does not start", (folder / "log").read_text()[-2000:])
         return peer
@@ -121,8 +123,8 @@ class World:
             self.shared.end()
 
     def may_fail(self, path, answer=None):
-        """A deletion fails until the server has found Redis again, which a busy machine may stop for half a second.
-        At the end of a seed none may be left."""
+        """A deletion fails until the server has found the shared store again, which a busy machine may stop for half a
+        second. At the end of a seed none may be left."""
         late = self.shared and (self.shared.n_faults or "the store does not answer" in str(answer))
         waits = late and path.startswith("/v1/documents")
         return self.noisy or waits or threading.current_thread() is self.changer
@@ -160,7 +162,7 @@ class World:
             self.compared.check(body, answer, self.tenant)
 
     def ask_peer(self):
-        """The second server knows none of the registered documents, and nothing fails there but Redis."""
+        """The second server knows none of the registered documents, and nothing fails there but what is shared."""
         if not self.peer:
             return
         k = self.rng.choice([k for k, (_, body) in enumerate(self.calls) if "kept" not in str(body)])
@@ -403,14 +405,14 @@ class World:
 
     def fault(self):
         self.quiet()
-        kinds = [k for k in self.args.kinds if k not in ("kill", "redis")]
+        kinds = [k for k in self.args.kinds if k not in ("kill", "remote")]
         chosen = self.rng.sample(kinds, self.rng.randint(0, min(2, len(kinds))))
         self.faults.set(self.rng.getrandbits(32), self.rng.choice([5, 50, 500]),
                         **{k: max(2, self.rng.randrange(MOST[k] // 4, MOST[k] * 2)) for k in chosen if k in MOST})
         self.faults.jump(self.rng.choice([-1, 1]) * self.rng.randrange(10**9) if "clock" in chosen else 0)
         self.noisy = bool(chosen)
-        if self.shared and "redis" in self.args.kinds and self.rng.random() < 0.5:
-            self.shared.begin(self.rng.choice(Shared.faults))
+        if self.shared and "remote" in self.args.kinds and self.rng.random() < 0.5:
+            self.shared.begin(self.rng.choice(self.shared.faults))
 
     def hang(self):
         """While every call for a file of the store hangs, changes of documents wait, or end with an error after a
@@ -464,14 +466,14 @@ class World:
         self.quiet()
 
     def outage(self):
-        """Redis fails before a document is deleted, perhaps by a server that has just started."""
-        if not self.shared or "redis" not in self.args.kinds:
+        """The shared store fails before a document is deleted, perhaps by a server that has just started."""
+        if not self.shared or "remote" not in self.args.kinds:
             return
         self.quiet()
         name = self.name()
         self.put(name)
         self.ask_about(name, self.name())
-        self.shared.begin(self.rng.choice(["stopped", "read-only"]))
+        self.shared.begin(self.rng.choice(self.shared.refusing))
         if self.rng.random() < 0.5 and not self.args.one_server:
             self.stop()
             self.start()
@@ -525,12 +527,12 @@ class World:
         self.quiet()
 
     def gc_beside(self):
-        """The store of a server that runs is left alone; of a Redis what no index names may go meanwhile."""
+        """The store of a server that runs is left alone; of a shared store what no index names may go meanwhile."""
         code, _, said = self.cache("gc", "--budget", "1", "--store", self.folder / "store")
         check(code == 1 and (self.noisy or "another process" in said), "cache gc beside a server is", code, said)
         if self.shared:
-            code, _, said = self.cache("gc", "--remote", self.shared.redis.url)
-            check(code == 0 or self.noisy or self.shared.fault, "cache gc of Redis is", code, said)
+            code, _, said = self.cache("gc", "--remote", self.shared.url)
+            check(code == 0 or self.noisy or self.shared.fault, "cache gc of the shared store is", code, said)
 
     def start_amid_faults(self):
         """A server that cannot start says so, and ends as it should."""
@@ -645,7 +647,7 @@ class World:
                 server.process.kill()
                 server.process.wait()
         if self.shared:
-            self.shared.redis.stop()
+            self.shared.stop()
 
     def run(self):
         """The steps taken."""
@@ -729,7 +731,7 @@ class Campaign:
     def add(self, world):
         self.answers += world.counts
         self.faults.update(world.faults.n_failed())
-        self.faults.update({"redis": world.shared.n_faults} if world.shared else {})
+        self.faults.update({"remote": world.shared.n_faults} if world.shared else {})
         self.seen += world.traces.seen
         self.compared += world.compared.counts
 

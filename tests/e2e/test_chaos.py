@@ -3,14 +3,13 @@ import collections
 import copy
 import os
 import random
-import shutil
 import subprocess
 import sys
 
 import pytest
 
 from conftest import ROOT
-from support.variants import VARIANTS
+from support.variants import VARIANTS, available
 
 sys.path.append(str(ROOT / "tests/support"))
 import faults  # noqa: E402
@@ -35,8 +34,8 @@ def test_faults_give_the_right_answer_or_an_error(kinds, seed, n):
 
 @pytest.mark.parametrize("variant", [v for v in VARIANTS if v != "prefix"])
 def test_faults_on_every_kind_of_server(variant):
-    if VARIANTS[variant].shares and not shutil.which("redis-server"):
-        pytest.skip("no redis-server")
+    if variant not in available():
+        pytest.skip(f"no server for {VARIANTS[variant].shares}")
     run("--seed", 1, "--n", 1, "--steps", 50, "--variant", variant)
 
 

@@ -15,6 +15,7 @@ def each_allocation(world, ask, before, found):
             ask()
         except Finding as e:
             found.append(f"allocation {n}: {e}")
+            print(found[-1][:1500], flush=True)
             if not world.server.is_alive():
                 raise
         failed = world.faults.has_failed()

@@ -126,8 +126,8 @@ BYTES, FAILED, SEED, CLOCK, READ_MB_S, NTH = 256, 16, 32, 136, 36, 37
 class Faults:
     """The control of faults.c."""
 
-    def __init__(self, folder, preload):
-        self.path, self.preload = folder / "faults", preload
+    def __init__(self, folder, preload, more_env=None):
+        self.path, self.preload, self.more_env = folder / "faults", preload, more_env or {}
         self.path.write_bytes(bytes(BYTES))
         self.file = open(self.path, "r+b")
         self.map = mmap.mmap(self.file.fileno(), BYTES)
@@ -135,7 +135,7 @@ class Faults:
         self.tell = lambda what: None
 
     def env(self, below):
-        return {**os.environ, "LD_PRELOAD": str(self.preload), "SPOLIA_FAULTS": str(self.path),
+        return {**os.environ, **self.more_env, "LD_PRELOAD": str(self.preload), "SPOLIA_FAULTS": str(self.path),
                 "SPOLIA_FAULTS_DIR": str(below), "ASAN_OPTIONS": OPTIONS, "TSAN_OPTIONS": OPTIONS}
 
     def set(self, seed=0, hang_ms=0, **one_in):

@@ -6,21 +6,6 @@ import hashlib
 MAGIC, PAGE = b"SPOLIAKV", 4096  # src/store/record.c
 SIZE, SPACE, ID = slice(16, 24), slice(64, 96), slice(96, 128)
 NOTES, BELOW = 8, 16
-FIND = """
-local found = {}
-for _, key in ipairs(redis.call('KEYS', '*')) do
-  local expires = redis.call('TTL', key) >= 0 -- what was being written when a server was lost
-  local all = expires and '' or key .. redis.call('DUMP', key)
-  for _, hex in ipairs(ARGV) do
-    local bytes = hex:gsub('%x%x', function(x) return string.char(tonumber(x, 16)) end)
-    if all:find(bytes, 1, true) or all:find(hex, 1, true) then
-      local is_hash = redis.call('TYPE', key).ok == 'hash'
-      found[#found + 1] = key .. (is_hash and '(' .. table.concat(redis.call('HKEYS', key), ',') .. ')' or '')
-    end
-  end
-end
-return table.concat(found, ' ')
-"""
 
 
 def digits_of(server):
@@ -88,17 +73,11 @@ class Traces:
                     self.ids[word, tenant].add(h[ID])
                 strange |= set() if owner else {h[ID].hex()}
         self.seen["files"] += bool(self.ids[word, tenant])
-        if self.redis_answers():
-            self.seen["redis"] += bool(self.find_shared([tokens]))
+        if self.shared and self.shared.answers():
+            self.seen["shared"] += bool(self.shared.find([tokens]))
 
     def find(self, word, tenant, shared):
         """Where they are. shared: another tenant has the text, so only ids can tell."""
         patterns = [*self.ids[word, tenant], *([] if shared else [word.encode(), self.tokens(word)])]
         found = [str(path) for path, data in self.files() if any(p in data for p in patterns)]
-        return found + (self.find_shared(patterns) if self.redis_answers() else [])
-
-    def redis_answers(self):
-        return self.shared and self.shared.answers()
-
-    def find_shared(self, patterns):
-        return self.shared.redis.do("EVAL", FIND, "0", *(p.hex() for p in patterns)).split()
+        return found + (self.shared.find(patterns) if self.shared and self.shared.answers() else [])

@@ -1,9 +1,8 @@
-"""The kinds of servers that tests/chaos.py drives, and what replicas share."""
-import shutil
-import signal
+"""The kinds of servers that tests/chaos.py drives."""
 import typing
 
-from support.redis_server import Redis
+from support.shared import can_share
+
 
 
 class Variant(typing.NamedTuple):
@@ -12,7 +11,7 @@ class Variant(typing.NamedTuple):
     rest: str = ""  # others; {folder}: one whose files do not fail
     exact: bool = True  # an answer depends on nothing but its request
     anywhere: bool = False  # copies of chunks serve at any position, and can be computed ahead
-    shares: bool = False  # copies, through Redis, with a second server
+    shares: str = ""  # copies, with a second server, through one of support/shared.py
     collects: bool = False  # documents in a collection
     keys: tuple = (None,)  # of tenants, in {folder}/keys
     sparse: bool = False  # answers read a part of long prompts
@@ -51,7 +50,7 @@ VARIANTS = {
     "sparse": Variant("exact reuse in f16, sparse decoding, as small", f"--reuse prefix -ctk f16 {SPARSE}", SMALL,
                       sparse=True),
     "redis": Variant("full reuse, copies in a Redis that is killed, stopped, full or read-only, and a second server",
-                     rest="--load-timeout 500", shares=True, **FULL),
+                     rest="--load-timeout 500", shares="redis", **FULL),
     "sparse-context": Variant("as context, sparse decoding", f"--reuse prefix -ctk f16 {SPARSE}", AWAY, sparse=True,
                               waits=True),
     "sparse-fused": Variant("as fused, in f16, sparse decoding", f"--reuse fusion -ctk f16 {SPARSE}",
@@ -60,53 +59,17 @@ VARIANTS = {
     "tenants-small": Variant("as tenants, and small", rest=f"{KEYS} {SMALL}", collects=True, keys=TWO, keeps=False,
                              **FULL),
     "tenants-redis": Variant("as tenants and redis, the tiers above it small",
-                             rest=f"--load-timeout 500 {KEYS} {SMALL}", shares=True, keys=TWO, keeps=False, **FULL),
+                             rest=f"--load-timeout 500 {KEYS} {SMALL}", shares="redis", keys=TWO, keeps=False, **FULL),
+    "objects": Variant("full reuse, copies in an object store that is killed, stopped, answers errors or refuses the "
+                       "key, and a second server; the tiers above it small", rest=f"--load-timeout 2000 {SMALL}",
+                       shares="objects", **FULL),
 }
 
 
 def available():
     """Those that can be had here."""
-    return [name for name, v in VARIANTS.items() if not v.shares or shutil.which("redis-server")]
+    return [name for name, v in VARIANTS.items() if not v.shares or can_share(v.shares)]
 
 
 def table():
     return "\n".join(f"  {name:14} {v.what}" for name, v in VARIANTS.items())
-
-
-class Shared:
-    """A Redis server and its faults."""
-
-    faults = ("killed", "stopped", "full", "read-only")
-
-    def __init__(self):
-        self.redis = Redis()
-        self.redis.do("CONFIG", "SET", "rdbcompression", "no")  # so that DUMP shows bytes as they are
-        self.fault, self.n_faults = None, 0
-
-    def begin(self, fault):
-        self.end()
-        self.fault = fault
-        self.n_faults += 1
-        if fault == "killed":
-            self.redis.kill()
-        elif fault == "stopped":
-            self.redis.signal(signal.SIGSTOP)
-        elif fault == "full":
-            self.redis.do("CONFIG", "SET", "maxmemory", "1")
-        else:
-            self.redis.do("REPLICAOF", "127.0.0.1", "1")
-
-    def answers(self):
-        return self.fault not in ("killed", "stopped")
-
-    def end(self):
-        if self.fault == "killed":
-            self.redis.start()
-            self.redis.do("CONFIG", "SET", "rdbcompression", "no")
-        elif self.fault == "stopped":
-            self.redis.signal(signal.SIGCONT)
-        elif self.fault == "full":
-            self.redis.do("CONFIG", "SET", "maxmemory", "0")
-        elif self.fault:
-            self.redis.do("REPLICAOF", "NO", "ONE")
-        self.fault = None

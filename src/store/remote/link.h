@@ -76,11 +76,17 @@ typedef struct sp_remote_kind {
     /* finish -- makes the copy visible and notifies all others. *taken: another process was first. */
     sp_err (*finish)(sp_remote_link *l, bool *taken) SP_MUST_CHECK;
     void (*abandon)(sp_remote_link *l);
-    /* drop -- the copy and its notice, if they exist. */
+    /* drop -- the copy and its notice, if they exist, and what a put or a drop that did not end has left of them. */
     sp_err (*drop)(sp_remote_link *l, const char *name) SP_MUST_CHECK;
+    /* strike_out -- a copy that the store has dropped, or that expired, from the index. */
+    sp_err (*strike_out)(sp_remote_link *l, const char *name) SP_MUST_CHECK;
 
     /* hear -- the first call reads the index; later calls wait a fraction of a second for news. */
     sp_err (*hear)(sp_remote_link *l, const sp_remote_ears *ears) SP_MUST_CHECK;
+
+    /* recall -- calls learn for copies that a put or a drop which did not end may have left, and that the index need
+     * not name. NULL: there are none. */
+    sp_err (*recall)(sp_remote_link *l, const sp_remote_ears *ears) SP_MUST_CHECK;
 
     /* The store as a whole: store/remote/server.h. */
     sp_err (*each_space)(const sp_remote_site *s, sp_err (*each)(void *user, const sp_digest *space),

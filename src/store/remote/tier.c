@@ -99,8 +99,9 @@ static bool is_known(const remote_tier *t, const sp_tier_key *key, const sp_disk
     return i != SP_NO_ENTRY && sp_disk_place_eq(&t->table.entries.v[i].place, place);
 }
 
-/* learn -- notes that the store has a copy; `tell`: the engine is notified. */
-static void learn(remote_tier *t, const sp_remote_notice *n, bool tell)
+/* learn -- notes that the store has a copy; `tell`: the engine is notified. Errors: SP_E_NOMEM, since a deletion is to
+ * find every copy. */
+static sp_err learn(remote_tier *t, const sp_remote_notice *n, bool tell)
 {
     const sp_disk_place place = {.segment = (uint32_t)sp_remote_per_group(n->stride),
                                  .page = (uint32_t)n->stride,
@@ -110,15 +111,17 @@ static void learn(remote_tier *t, const sp_remote_notice *n, bool tell)
                                  .n_layers = (uint32_t)n->n_layers,
                                  .facts = n->facts & 0xff,
                                  .cost_us = n->cost_us};
-    if (is_known(t, &n->key, &place)) return;
+    if (is_known(t, &n->key, &place)) return SP_OK;
+    SP_TRY(sp_table_reserve(&t->table, 1));
+    if (tell) SP_TRY(sp_vec_reserve(&t->fresh, 1));
     forget(t, &n->key);
-    if (sp_table_reserve(&t->table, 1) != SP_OK || (tell && sp_vec_reserve(&t->fresh, 1) != SP_OK)) return;
     sp_table_add(&t->table, &n->key, &place, &t->first);
     t->stats.bytes_used += (int64_t)place.pages * SP_PAGE;
-    if (!tell) return;
+    if (!tell) return SP_OK;
     t->fresh.v[t->fresh.n++] =
         (sp_tier_info){.key = n->key, .n = n->n, .bytes = bytes_of(n), .facts = n->facts, .cost_us = n->cost_us};
     atomic_store(&t->some_news, true);
+    return SP_OK;
 }
 
 /* -- connections ------------------------------------------------------------------------------------- */
@@ -236,9 +239,10 @@ static sp_err announce(putting *p)
     bool taken;
     remote_tier *t = p->t;
     pthread_mutex_lock(&t->lock);
-    learn(t, &p->notice, false);
+    sp_err err = learn(t, &p->notice, false);
     pthread_mutex_unlock(&t->lock);
-    SP_TRY(t->kind->finish(t->out.link, &taken));
+    if (err == SP_OK) err = t->kind->finish(t->out.link, &taken);
+    if (err != SP_OK) return err;
     if (taken) return SP_OK;
     pthread_mutex_lock(&t->lock);
     t->stats.n_put++;
@@ -471,7 +475,7 @@ static void run_gets(remote_tier *t, getting *v, int n)
     if (n_asked) t->kind->get(t->in.link, asks, n_asked);
     for (int i = 0; i < n_asked && !t->in.link->broken; i++) {
         const getting *g = asks[i].user;
-        if (g->is_gone && t->kind->drop(t->in.link, g->name) != SP_OK)
+        if (g->is_gone && t->kind->strike_out(t->in.link, g->name) != SP_OK)
             sp_log(SP_LOG_DEBUG, "a deleted copy is still in the index: %s", sp_error_detail());
     }
     if (line_err == SP_OK && t->in.link->broken) fail_line(t, &t->in);
@@ -508,6 +512,27 @@ static sp_err run_drop(remote_tier *t, const sp_tier_op *op)
     return SP_OK;
 }
 
+/* learn_quietly -- of a copy that may be there. */
+static sp_err learn_quietly(void *user, const char *name, const char *says)
+{
+    remote_tier *t = user;
+    sp_remote_notice n;
+    if (!sp_remote_read_notice(name, says, &n)) return SP_OK;
+    pthread_mutex_lock(&t->lock);
+    sp_err err = sp_table_find(&t->table, &n.key) == SP_NO_ENTRY ? learn(t, &n, false) : SP_OK;
+    pthread_mutex_unlock(&t->lock);
+    return err;
+}
+
+/* run_sync -- operations end in order. A sweep, which begins so, is to fail while the index may lack copies of the
+ * store, and is to find what a server that was lost has left. */
+static sp_err run_sync(remote_tier *t)
+{
+    const sp_remote_ears ears = {.learn = learn_quietly, .user = t};
+    SP_TRY(connect_line(t, &t->out));
+    return t->kind->recall ? t->kind->recall(t->out.link, &ears) : SP_OK;
+}
+
 /* run_list -- lists a copy of the index, so that a slow `each` does not hold the lock. */
 static sp_err run_list(remote_tier *t, const sp_tier_op *op)
 {
@@ -538,8 +563,8 @@ static sp_err run_other(remote_tier *t, const sp_tier_op *op)
         return run_drop(t, op);
     case SP_TIER_LIST:
         return run_list(t, op);
-    case SP_TIER_SYNC: /* operations end in order; a sweep is to fail while the index may lack copies of the store */
-        return connect_line(t, &t->out);
+    case SP_TIER_SYNC:
+        return run_sync(t);
     case SP_TIER_TRIM: /* the server keeps to its own budget (maxmemory) */
     case SP_TIER_ERASE: /* what is dropped is gone from the server */
     case SP_TIER_GET:
@@ -572,9 +597,9 @@ static sp_err learn_name(void *user, const char *name, const char *says)
     if (!says || !sp_remote_read_notice(name, says, &n)) return SP_OK;
     if (n.expires_s && n.expires_s <= (int64_t)time(NULL)) return SP_OK;
     pthread_mutex_lock(&t->lock);
-    learn(t, &n, true);
+    sp_err err = learn(t, &n, true);
     pthread_mutex_unlock(&t->lock);
-    return SP_OK;
+    return err;
 }
 
 static void forget_name(void *user, const char *name)

@@ -4,9 +4,11 @@
 
 #include "base/clock.h"
 #include "store/remote/s3/account.h"
+#include "store/remote/s3/change.h"
 #include "store/remote/s3/list.h"
 #include "store/remote/s3/table.h"
 #include "store/remote/tier.h"
+#include "store/sweep.h"
 #include "support/s3.h"
 #include "tier.h"
 
@@ -517,6 +519,33 @@ static void a_store_that_hangs_is_given_up(void **state)
     sp_remote_s3.close(l);
 }
 
+static sp_err count_name(void *user, const char *name, const char *says)
+{
+    ++*(int *)user;
+    return SP_OK;
+}
+
+static void an_upload_of_a_lost_server_is_found_and_stopped(void **state)
+{
+    bool taken;
+    int n = 0;
+    if (!s3_start()) skip();
+    const sp_remote_site site = s3_site("s3://first/lost");
+    sp_remote_link *l = open_at(&site);
+    const sp_remote_shape shape = shape_of(GROUPS);
+    const sp_remote_ears ears = {.learn = count_name, .user = &n};
+    assert_ok(sp_remote_s3.begin(l, name_of_all, "1 2 3 0 4 5000 0", &shape, &taken));
+    for (int i = 0; i < GROUPS; i++) assert_ok(add_part(l, i, GROUPS));
+    sp_remote_s3.close(l);
+    assert_int_equal(count_objects(&site, true), 1);
+    l = open_at(&site);
+    assert_ok(sp_remote_s3.recall(l, &ears));
+    assert_int_equal(n, 1);
+    assert_ok(sp_remote_s3.drop(l, name_of_all));
+    assert_true(count_objects(&site, true) == 0 && count_objects(&site, false) == 0);
+    sp_remote_s3.close(l);
+}
+
 /* -- the tier ----------------------------------------------------------------------------------------- */
 
 static sp_tier *open_tier(const char *url, const char *key, int64_t ttl_s)
@@ -583,6 +612,51 @@ static void a_compressed_copy_is_read_by_others(void **state)
     }
     sp_tier_close(one);
     sp_tier_close(two);
+}
+
+static sp_err take_entry(void *user, const sp_s3_row *row)
+{
+    if (strstr(row->key, "/index/")) snprintf(user, sizeof row->key, "%s", row->key);
+    return SP_OK;
+}
+
+/* lose_its_notice -- of the one copy below the address: as if its server had been lost before it wrote that. */
+static void lose_its_notice(const char *url)
+{
+    char index[sizeof ((sp_s3_row){0}).key], change[SP_S3_KEY], note[SP_S3_NOTE], prefix[64], space[33];
+    sp_s3_names names;
+    sp_s3_entry e;
+    sp_s3_http *h;
+    const sp_remote_site site = s3_site(url);
+    assert_ok(sp_s3_http_open(&site, &h));
+    assert_ok(sp_s3_list(h, &(sp_s3_which){.prefix = sp_s3_http_prefix(h)}, take_entry, index));
+    snprintf(prefix, sizeof prefix, "%s", sp_s3_http_prefix(h));
+    snprintf(space, sizeof space, "%s", index + strlen(prefix));
+    sp_s3_names_init(&names, prefix, space);
+    assert_true(sp_s3_read_index_key(&names, index, &e));
+    sp_s3_note(e.time_ms, e.says, note);
+    sp_s3_change_key(&names, e.name, note, change);
+    assert_ok(s3_ask(url, "PUT", change, NULL, 0));
+    assert_ok(s3_ask(url, "DELETE", index, NULL, 0));
+    sp_s3_http_close(h);
+}
+
+static void a_sweep_drops_what_a_lost_server_has_put(void **state)
+{
+    static const char url[] = "s3://first/orphan";
+    int64_t n_gone = 0;
+    if (!s3_start()) skip();
+    const sp_remote_site site = s3_site(url);
+    sp_tier *t = open_tier(url, NULL, 0);
+    assert_ok(noise_put(t, 1, 1));
+    sp_tier_close(t);
+    lose_its_notice(url);
+    t = open_tier(url, NULL, 0);
+    const sp_tier_key key = noise_key(1);
+    assert_false(sp_tier_knows(t, &key));
+    assert_ok(sp_sweep_run(t, &(sp_sweep_opts){.ids = &key.id, .n = 1}, &n_gone));
+    assert_true(n_gone == 1 && count_objects(&site, false) == 0);
+    sp_tier_close(t);
 }
 
 static void a_copy_of_somebody_without_the_key_is_a_miss(void **state)
@@ -700,8 +774,10 @@ int main(void)
         cmocka_unit_test(objects_that_are_cut_short_are_damaged),
         cmocka_unit_test(an_ask_that_nobody_wants_ends),
         cmocka_unit_test(a_store_that_hangs_is_given_up),
+        cmocka_unit_test(an_upload_of_a_lost_server_is_found_and_stopped),
         cmocka_unit_test(what_one_puts_the_others_have),
         cmocka_unit_test(a_compressed_copy_is_read_by_others),
+        cmocka_unit_test(a_sweep_drops_what_a_lost_server_has_put),
         cmocka_unit_test(a_copy_of_somebody_without_the_key_is_a_miss),
         cmocka_unit_test(a_copy_whose_time_is_over_is_not_found),
         cmocka_unit_test(a_cancelled_get_is_received_to_its_end),

@@ -403,6 +403,7 @@ const sp_remote_kind sp_remote_redis = {.check = check,
                                         .finish = finish,
                                         .abandon = abandon,
                                         .drop = drop,
+                                        .strike_out = drop,
                                         .hear = hear,
                                         .each_space = sp_redis_each_space,
                                         .clean = sp_redis_clean};

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "store/remote/s3/change.h"
 #include "store/remote/s3/list.h"
 
 enum {
@@ -156,6 +157,18 @@ static sp_err strike_out_gone(cleaning *c)
     return SP_OK;
 }
 
+/* end_old_change -- one that nobody is making any more. */
+static sp_err end_old_change(void *user, const sp_s3_entry *e)
+{
+    char note[SP_S3_NOTE];
+    const cleaning *c = user;
+    if ((int64_t)(e->time_ms / 1000) > (int64_t)time(NULL) - DAY_S) return SP_OK;
+    sp_s3_note(e->time_ms, e->says, note);
+    return has_word(&c->noticed, e->name) && has_word(&c->after, e->name)
+               ? sp_s3_change_end(c->h, &c->names, e->name, note)
+               : sp_s3_drop(c->h, &c->names, e->name);
+}
+
 static sp_err clean_space(cleaning *c)
 {
     SP_TRY(sp_s3_list(c->h, &(sp_s3_which){.prefix = c->names.copy}, take_before, c));
@@ -165,7 +178,8 @@ static sp_err clean_space(cleaning *c)
     sort(&c->noticed);
     sort(&c->after);
     SP_TRY(strike_out_gone(c));
-    return drop_orphans(c);
+    SP_TRY(drop_orphans(c));
+    return sp_s3_each_change(c->h, &c->names, end_old_change, c);
 }
 
 /* stop_old_upload -- a row of those that are under way. */

@@ -4,6 +4,7 @@
  *                                                  when it is whole. Larger ones are uploaded in parts. If groups
  *                                                  vary in size, a table is before the header (table.h)
  *   PREFIX/<space>/index/<time>.<name>.<notice>    an empty object, written after the copy
+ *   PREFIX/<space>/change/<name>.<time>.<notice>   an empty object, there while a copy is put or dropped (change.h)
  *
  * time is when the put began: milliseconds since 1970 in hexadecimal digits, so that what is new can be listed alone.
  * The copy's metadata ("spolia") has time and notice, so that a drop knows both keys. News are found by listing the
@@ -20,6 +21,7 @@
 #include "base/log.h"
 #include "store/remote/notice.h"
 #include "store/remote/s3/account.h"
+#include "store/remote/s3/change.h"
 #include "store/remote/s3/clean.h"
 #include "store/remote/s3/list.h"
 #include "store/remote/s3/table.h"
@@ -39,6 +41,8 @@ typedef char etag[ETAG_SIZE];
 typedef struct putting {
     char name[SP_REMOTE_NAME], note[SP_S3_NOTE], key[SP_S3_KEY];
     char upload[1025]; /* "": none */
+    bool has_begun;    /* as a change of the copy */
+    bool may_be_there; /* the copy: its last request was sent */
     sp_remote_shape shape;
     size_t head;          /* where the header begins, after the table */
     SP_VEC(uint32_t) sizes; /* of the groups so far, for the table */
@@ -334,6 +338,8 @@ static sp_err begin(sp_remote_link *base, const char *name, const char *says, co
     p->head = sp_s3_table_bytes(shape);
     SP_TRY(sp_vec_reserve(&p->first, p->head + shape->head));
     p->first.n = p->head + shape->head; /* written at the end */
+    SP_TRY(noted(l, sp_s3_change_begin(l->http, &l->names, name, p->note)));
+    p->has_begun = true;
     return SP_OK;
 }
 
@@ -464,12 +470,21 @@ static sp_err put_notice(s3_link *l)
 }
 
 /* stop_upload -- what was uploaded is deleted. */
-static void stop_upload(s3_link *l)
+static sp_err stop_upload(s3_link *l)
 {
     sp_s3_query q;
-    if (!*l->put.upload || l->base.broken) return;
-    sp_err err = upload_query(&l->put, NULL, &q);
-    if (err == SP_OK) err = noted(l, sp_s3_delete(l->http, l->put.key, q.v));
+    if (!*l->put.upload) return SP_OK;
+    SP_TRY(upload_query(&l->put, NULL, &q));
+    return noted(l, sp_s3_delete(l->http, l->put.key, q.v));
+}
+
+/* end_change -- unless something remains, which a sweep finds by the change. */
+static void end_change(s3_link *l, bool stops)
+{
+    putting *p = &l->put;
+    if (!p->has_begun || l->base.broken) return;
+    sp_err err = stops ? stop_upload(l) : SP_OK;
+    if (err == SP_OK) err = noted(l, sp_s3_change_end(l->http, &l->names, p->name, p->note));
     if (err != SP_OK) sp_log(SP_LOG_DEBUG, "an unfinished upload remains: %s", sp_error_detail());
 }
 
@@ -478,17 +493,18 @@ static sp_err finish(sp_remote_link *base, bool *taken)
     s3_link *l = link_of(base);
     putting *p = &l->put;
     sp_s3_request whole = {.method = "PUT", .key = p->key, .body = p->first.v, .n_body = p->first.n, .note = p->note};
+    p->may_be_there = true;
     SP_TRY(*p->upload || p->next.n ? end_upload(l, taken) : put_new(l, &whole, taken));
-    if (*taken) stop_upload(l);
-    sp_err err = *taken ? SP_OK : put_notice(l);
+    if (!*taken) SP_TRY(put_notice(l));
+    end_change(l, *taken);
     forget_put(p);
-    return err;
+    return SP_OK;
 }
 
 static void abandon(sp_remote_link *base)
 {
     s3_link *l = link_of(base);
-    stop_upload(l);
+    if (!l->put.may_be_there) end_change(l, true);
     forget_put(&l->put);
 }
 
@@ -498,6 +514,19 @@ static sp_err drop(sp_remote_link *base, const char *name)
     return noted(l, sp_s3_drop(l->http, &l->names, name));
 }
 
+/* strike_out -- a copy that expired; nothing is left to do for one that is gone. */
+static sp_err strike_out(sp_remote_link *base, const char *name)
+{
+    s3_link *l = link_of(base);
+    char key[SP_S3_KEY];
+    sp_s3_copy_key(&l->names, name, key);
+    sp_s3_request r = {.method = "HEAD", .key = key};
+    sp_err err = run(l, &r);
+    sp_s3_request_fini(&r);
+    if (err == SP_E_NOTFOUND) return SP_OK;
+    return err == SP_OK ? drop(base, name) : err;
+}
+
 /* -- news --------------------------------------------------------------------------------------------- */
 
 /* A look at the index. */
@@ -505,7 +534,7 @@ typedef struct listing {
     s3_link *l;
     const sp_remote_ears *ears;
     SP_VEC(uint64_t) seen;
-    uint64_t newest_ms, now_ms;
+    uint64_t newest_ms;
 } listing;
 
 static int compare(const void *a, const void *b)
@@ -524,15 +553,16 @@ static sp_err take_name(void *user, const sp_s3_row *row)
     const bool known = l->seen.n && bsearch(&hash, l->seen.v, l->seen.n, sizeof hash, compare);
     SP_TRY(sp_vec_reserve(&x->seen, 1));
     x->seen.v[x->seen.n++] = hash;
-    x->newest_ms = SP_MAX(x->newest_ms, SP_MIN(e.time_ms, x->now_ms));
+    x->newest_ms = SP_MAX(x->newest_ms, e.time_ms);
     return known ? SP_OK : x->ears->learn(x->ears->user, e.name, e.says);
 }
 
 static sp_err list_index(s3_link *l, const sp_remote_ears *ears)
 {
     char from[SP_S3_KEY] = "";
-    listing x = {.l = l, .ears = ears, .newest_ms = l->newest_ms, .now_ms = now_ms()};
-    if (l->newest_ms > WINDOW_MS) sp_s3_index_from(&l->names, l->newest_ms - WINDOW_MS, from);
+    listing x = {.l = l, .ears = ears, .newest_ms = l->newest_ms};
+    const uint64_t newest_ms = SP_MIN(l->newest_ms, now_ms()); /* a clock may be years ahead */
+    if (newest_ms > WINDOW_MS) sp_s3_index_from(&l->names, newest_ms - WINDOW_MS, from);
     const sp_s3_which which = {.prefix = l->names.index, .after = *from ? from : NULL};
     sp_err err = noted(l, sp_s3_list(l->http, &which, take_name, &x));
     if (err != SP_OK) {
@@ -555,6 +585,19 @@ static sp_err hear(sp_remote_link *base, const sp_remote_ears *ears)
     return SP_OK;
 }
 
+static sp_err take_change(void *user, const sp_s3_entry *e)
+{
+    const sp_remote_ears *ears = user;
+    return ears->learn(ears->user, e->name, e->says);
+}
+
+static sp_err recall(sp_remote_link *base, const sp_remote_ears *ears)
+{
+    s3_link *l = link_of(base);
+    sp_remote_ears to = *ears;
+    return noted(l, sp_s3_each_change(l->http, &l->names, take_change, &to));
+}
+
 const sp_remote_kind sp_remote_s3 = {.check = check,
                                      .open = open_link,
                                      .close = close_link,
@@ -564,6 +607,8 @@ const sp_remote_kind sp_remote_s3 = {.check = check,
                                      .finish = finish,
                                      .abandon = abandon,
                                      .drop = drop,
+                                     .strike_out = strike_out,
                                      .hear = hear,
+                                     .recall = recall,
                                      .each_space = sp_s3_each_space,
                                      .clean = sp_s3_clean};

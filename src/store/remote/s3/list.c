@@ -1,7 +1,8 @@
 #include "store/remote/s3/list.h"
 
-#include <stdio.h>
 #include <string.h>
+
+#include "store/remote/s3/names.h"
 
 static sp_err read_page(sp_s3_http *h, const sp_s3_which *w, const char *token,
                         sp_err (*each)(void *user, const sp_s3_row *row), void *user, char next[1025])
@@ -40,17 +41,4 @@ sp_err sp_s3_delete(sp_s3_http *h, const char *key, const char *query)
     sp_err err = sp_s3_run(h, &r, 1);
     sp_s3_request_fini(&r);
     return err == SP_E_NOTFOUND ? SP_OK : err;
-}
-
-sp_err sp_s3_drop(sp_s3_http *h, const sp_s3_names *names, const char *name)
-{
-    char key[SP_S3_KEY], notice[SP_S3_KEY];
-    sp_s3_copy_key(names, name, key);
-    sp_s3_request r = {.method = "HEAD", .key = key};
-    sp_err err = sp_s3_run(h, &r, 1);
-    const bool noted = err == SP_OK && sp_s3_index_key(names, name, r.said_note, notice);
-    sp_s3_request_fini(&r);
-    if (err == SP_E_NOTFOUND) return SP_OK;
-    if (err == SP_OK) err = sp_s3_delete(h, key, NULL);
-    return err == SP_OK && noted ? sp_s3_delete(h, notice, NULL) : err;
 }

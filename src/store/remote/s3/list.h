@@ -1,9 +1,8 @@
-/* list.h -- lists a bucket page by page; drops a copy. */
+/* list.h -- lists a bucket page by page; deletes an object. */
 #ifndef SP_STORE_REMOTE_S3_LIST_H
 #define SP_STORE_REMOTE_S3_LIST_H
 
 #include "store/remote/s3/http.h"
-#include "store/remote/s3/names.h"
 #include "store/remote/s3/reply.h"
 
 /* Which keys; pointers are NULL where nothing is wanted. */
@@ -20,7 +19,5 @@ sp_err sp_s3_list(sp_s3_http *h, const sp_s3_which *which, sp_err (*each)(void *
 
 /* sp_s3_delete -- an object; a missing one is no error. */
 sp_err sp_s3_delete(sp_s3_http *h, const char *key, const char *query) SP_MUST_CHECK;
-/* sp_s3_drop -- a copy, and the notice that its metadata names. A missing copy is no error. */
-sp_err sp_s3_drop(sp_s3_http *h, const sp_s3_names *names, const char *name) SP_MUST_CHECK;
 
 #endif

@@ -13,6 +13,7 @@ void sp_s3_names_init(sp_s3_names *n, const char *prefix, const char *space)
 {
     snprintf(n->copy, sizeof n->copy, "%s%s/copy/", prefix, space);
     snprintf(n->index, sizeof n->index, "%s%s/index/", prefix, space);
+    snprintf(n->change, sizeof n->change, "%s%s/change/", prefix, space);
 }
 
 void sp_s3_copy_key(const sp_s3_names *n, const char *name, char out[SP_S3_KEY])
@@ -45,18 +46,39 @@ void sp_s3_index_from(const sp_s3_names *n, uint64_t time_ms, char out[SP_S3_KEY
     snprintf(out, SP_S3_KEY, "%s%0*" PRIx64, n->index, TIME_DIGITS, time_ms);
 }
 
+/* read_fields -- of a text like "time.name.notice"; name: where it begins, with a dot after it. */
+static bool read_fields(const char *time, const char *name, const char *says, sp_s3_entry *out)
+{
+    const size_t n = strcspn(name, ".");
+    if (strspn(time, "0123456789abcdef") != TIME_DIGITS || time[TIME_DIGITS] != '.' || n >= sizeof out->name ||
+        strlen(says) >= sizeof out->says || strchr(says, ' '))
+        return false;
+    out->time_ms = strtoull(time, NULL, 16);
+    snprintf(out->name, sizeof out->name, "%.*s", (int)n, name);
+    snprintf(out->says, sizeof out->says, "%s", says);
+    exchange(out->says, '_', ' ');
+    return true;
+}
+
 bool sp_s3_read_index_key(const sp_s3_names *n, const char *key, sp_s3_entry *out)
 {
     const size_t k = strlen(n->index);
-    if (strncmp(key, n->index, k) != 0 || strspn(key + k, "0123456789abcdef") != TIME_DIGITS || strchr(key + k, ' '))
-        return false;
-    const char *rest = key + k + TIME_DIGITS, *dot = *rest == '.' ? strchr(rest + 1, '.') : NULL;
-    if (!dot || (size_t)(dot - rest) > sizeof out->name || strlen(dot) > sizeof out->says) return false;
-    out->time_ms = strtoull(key + k, NULL, 16);
-    snprintf(out->name, sizeof out->name, "%.*s", (int)(dot - rest - 1), rest + 1);
-    snprintf(out->says, sizeof out->says, "%s", dot + 1);
-    exchange(out->says, '_', ' ');
-    return true;
+    if (strncmp(key, n->index, k) != 0) return false;
+    const char *time = key + k, *name = strchr(time, '.'), *says = name ? strchr(name + 1, '.') : NULL;
+    return says && read_fields(time, name + 1, says + 1, out);
+}
+
+void sp_s3_change_key(const sp_s3_names *n, const char *name, const char *note, char out[SP_S3_KEY])
+{
+    snprintf(out, SP_S3_KEY, "%s%s.%s", n->change, name, note);
+}
+
+bool sp_s3_read_change_key(const sp_s3_names *n, const char *key, sp_s3_entry *out)
+{
+    const size_t k = strlen(n->change);
+    if (strncmp(key, n->change, k) != 0) return false;
+    const char *name = key + k, *time = strchr(name, '.'), *says = time ? strchr(time + 1, '.') : NULL;
+    return says && read_fields(time + 1, name, says + 1, out);
 }
 
 bool sp_s3_is_over(const sp_s3_entry *e)

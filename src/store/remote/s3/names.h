@@ -8,7 +8,7 @@ enum { SP_S3_KEY = 640, SP_S3_NOTE = 16 + SP_REMOTE_NOTICE };
 
 /* What the keys of a namespace begin with. */
 typedef struct sp_s3_names {
-    char copy[320], index[320];
+    char copy[320], index[320], change[320];
 } sp_s3_names;
 
 /* sp_s3_names_init -- prefix: "" or with a slash at its end. */
@@ -29,6 +29,11 @@ typedef struct sp_s3_entry {
 
 /* sp_s3_read_index_key -- false: not a key of this namespace. */
 bool sp_s3_read_index_key(const sp_s3_names *n, const char *key, sp_s3_entry *out);
+
+/* sp_s3_change_key -- of a change of a copy; note: "" gives what the keys of all its changes begin with. */
+void sp_s3_change_key(const sp_s3_names *n, const char *name, const char *note, char out[SP_S3_KEY]);
+/* sp_s3_read_change_key -- false: not a key of a change in this namespace. */
+bool sp_s3_read_change_key(const sp_s3_names *n, const char *key, sp_s3_entry *out);
 
 /* sp_s3_is_over -- whether the copy has expired, by its notice. */
 bool sp_s3_is_over(const sp_s3_entry *e);
