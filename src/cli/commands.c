@@ -1,4 +1,5 @@
 /* commands.c -- finds the command and runs it; help for all commands; what scripts read of both. */
+#include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
@@ -251,8 +252,17 @@ static int dispatch(const cli_command *table, int argc, char **argv)
     return run(table, argc - 1, argv + 1);
 }
 
+/* take_standard -- a standard stream that is closed stays useless, but its number is taken: otherwise a file of the
+ * store would get it, and what is printed. */
+static void take_standard(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0) open("/dev/null", fd ? O_RDONLY : O_WRONLY);
+}
+
 int cli_main(const cli_command *commands, int argc, char **argv)
 {
+    take_standard();
     signal(SIGPIPE, SIG_DFL); /* `spolia ask | head` ends when head does */
     signal(SIGXFSZ, SIG_IGN); /* a file over the limit is a failed write, not a death */
     all_commands = commands;

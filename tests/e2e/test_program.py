@@ -230,6 +230,24 @@ def test_a_reader_that_leaves(index):
     assert done.returncode == 1 and b"spolia: standard output: " in done.stderr
 
 
+@pytest.mark.parametrize("closed", [">&-", "-v 2>&-"])
+def test_what_is_printed_where_nobody_reads_is_in_no_file(closed, tmp_path):
+    """`>&-` and `2>&-`: a file of the store does not get the number of the closed stream, nor what is printed."""
+    chunks = "=".join(f"The market of town {i} is in June. " * 8 for i in range(4))
+    command = [PROGRAM, "run", "-m", MODEL, "-p", chunks, "--separator", "=", "--reuse", "fusion", "-n", "2",
+               "--store", tmp_path / "store"]
+    shell = " ".join(f"'{a}'" for a in command) + f" {closed}"
+    done = subprocess.run(shell, shell=True, executable="/bin/bash", capture_output=True, text=True, timeout=300)
+    assert done.returncode == (closed == ">&-"), "what cannot be printed is an error"
+    if closed == ">&-":
+        assert "spolia: standard output: Bad file descriptor" in done.stderr
+    files = [f for f in (tmp_path / "store").rglob("*") if f.is_file()]
+    assert any(f.suffix == ".kv" for f in files)
+    for f in files:
+        assert b"spolia: " not in f.read_bytes() and b" per second" not in f.read_bytes(), f
+    succeed("cache", "verify", "--store", tmp_path / "store")
+
+
 def test_with_json_an_error_is_json_too(tmp_path):
     done = run("index", tmp_path / "none", "-o", tmp_path / "x.idx", "--json")
     assert done.returncode == 1 and done.stderr and json.loads(done.stdout)["error"]["code"] == "E_IO"
