@@ -466,7 +466,7 @@ int lab_profile_decode(int argc, char **argv)
     if (at < 0) return -1 - at;
     if (at != argc)
         return cli_fail_with("profile --decode: unexpected argument \"%s\"", argv[at]), 2;
-    if (p.n_chunks < 1 || p.predict < 2 || p.predict > 4096 || p.most < 1)
+    if (p.n_chunks < 1 || p.depth < 0 || p.predict < 2 || p.predict > 4096 || p.most < 1)
         return cli_fail_with("profile --decode: a number is out of range"), 2;
     p.ctx = model_options_open(&p.m);
     if (!p.ctx) return 1;

@@ -443,6 +443,9 @@ def test_other_settings_are_refused(small, index, tmp_path):
     refuse(*command, *SMALL, "--ratios", "0.3", naming=["small.csv", "ratios", "0.15,1", "0.3", "--restart"])
     refuse(*command, *SMALL[:-2], naming=["small.csv", "kv-type"])
     refuse(*command, *SMALL, "--max-variants", "2", naming=["small.csv", "max-variants"])
+    refuse(*command, *SMALL, "--decode", "window:64", naming=["small.csv", "decode", "window:64"])
+    refuse(*command, *SMALL, "--evict", "lru", naming=["small.csv", "evict", "lru"])
+    refuse(*command, *SMALL, "--keep-chunks", "1", naming=["small.csv", "keep-chunks"])
     damaged = tmp_path / "damaged.csv"
     lines = small.with_name("small.csv").read_text().splitlines(keepends=True)
     damaged.write_text("".join(lines[:3]) + lines[3].replace(",1,", ",one,", 1) + "".join(lines[4:]))

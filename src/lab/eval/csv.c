@@ -165,27 +165,40 @@ static bool read_rows(eval_csv *c, long *whole)
     return good;
 }
 
+/* setting_text -- NULL: out of memory, and *why. */
+static char *setting_text(const json_t *value, const char **why)
+{
+    return value ? cli_json_text(value, JSON_ENCODE_ANY | JSON_COMPACT, why) : cli_copy("none");
+}
+
+/* explain_setting -- that one differs; before, now: NULL where it is not set. */
+static void explain_setting(const char *path, const char *key, const json_t *before, const json_t *now)
+{
+    const char *why;
+    char *was = setting_text(before, &why), *is = was ? setting_text(now, &why) : NULL;
+    if (is)
+        cli_fail_with("%s: was written with other settings (%s: %s, now %s): give another --out, or "
+                      "overwrite it with --restart",
+                      path, key, was, is);
+    else
+        cli_fail_with("%s: %s", path, why);
+    free(was);
+    free(is);
+}
+
 /* same_settings -- false after an error message that names the first one that differs. */
-static bool same_settings(const char *path, const json_t *old, json_t *settings)
+static bool same_settings(const char *path, json_t *old, json_t *settings)
 {
     const char *key;
     json_t *value;
     json_object_foreach(settings, key, value)
     {
         const json_t *before = json_object_get(old, key);
-        if (before && json_equal(before, value)) continue;
-        const char *why;
-        char *was = before ? cli_json_text(before, JSON_ENCODE_ANY | JSON_COMPACT, &why) : cli_copy("none");
-        char *is = was ? cli_json_text(value, JSON_ENCODE_ANY | JSON_COMPACT, &why) : NULL;
-        if (is)
-            cli_fail_with("%s: was written with other settings (%s: %s, now %s): give another --out, or "
-                          "overwrite it with --restart",
-                          path, key, was, is);
-        else
-            cli_fail_with("%s: %s", path, why);
-        free(was);
-        free(is);
-        return false;
+        if (!before || !json_equal(before, value)) return explain_setting(path, key, before, value), false;
+    }
+    json_object_foreach(old, key, value)
+    {
+        if (!json_object_get(settings, key)) return explain_setting(path, key, value, NULL), false;
     }
     return true;
 }

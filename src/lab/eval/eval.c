@@ -107,6 +107,10 @@ static json_t *describe(const evaluation *v)
     set_number(s, "ctx-size", v->m.ctx.n_ctx);
     set_number(s, "focus", v->m.focus);
     if (v->m.ctx.cache.max_variants) set_number(s, "max-variants", v->m.ctx.cache.max_variants);
+    set_text(s, "decode", v->m.ctx.decode.how);
+    set_text(s, "evict", v->m.ctx.cache.evict);
+    if (v->m.ctx.cache.keep_chunks) set_number(s, "keep-chunks", v->m.ctx.cache.keep_chunks);
+    set_file(s, "asked", o->asked);
     set_number(s, "cold", v->cold);
     if (v->kind != EVAL_ANSWERS) set_text(s, "measure", v->measure);
     if (v->from_host)

@@ -90,6 +90,8 @@ static void likelihoods_are_compared_question_by_question(void **state)
     assert_true(fabs(v[2].recovered - 0.75) < 1e-9);
     assert_true(0.24 < v[2].nll_more_low && v[2].nll_more_low < 0.25);
     assert_true(0.25 < v[2].nll_more_high && v[2].nll_more_high < 0.26);
+    const double width = v[2].nll_more_high - v[2].nll_more_low; /* 2 * 1.96 * 0.01 / sqrt(40) */
+    assert_true(0.0055 < width && width < 0.007);
     assert_true(v[0].nll_more_low == 0 && v[0].nll_more_high == 0);
     for (int q = 0; q < 40; q++) rows[3 * q + 1].number[ROW_NLL] = q % 10 + (q % 2 ? 1 : -0.9);
     eval_summarise(rows, 3 * 40, &settings, NULL, v);
@@ -134,6 +136,8 @@ static void the_cheapest_sufficient_setting_is_chosen(void **state)
     v[4].recomputed = v[3].recomputed;
     v[4].f1 = v[3].f1;
     assert_int_equal(eval_choose(v, 5, 0.9), 3); /* of equals the earlier */
+    const eval_summary rounded[] = {{.f1 = 0.1 + 0.2}, {.f1 = 0.3}};
+    assert_int_equal(eval_choose(rounded, 2, 1), 1); /* means are rounded */
 }
 
 static void assert_field(const char *text, const char *wanted)
@@ -178,6 +182,31 @@ static void rows_come_back(void **state)
     assert_null(eval_csv_has(&c, "q2"));
     eval_csv_close(&c);
     json_decref(settings);
+    unlink(path);
+}
+
+/* A setting that only one of the two runs has is another setting. */
+static void settings_of_a_file_are_all_of_the_run(void **state)
+{
+    char path[] = "/tmp/spolia-rows-XXXXXX";
+    int fd = mkstemp(path);
+    eval_csv c;
+    json_t *less = json_pack("{s:i}", "version", 1);
+    json_t *more = json_pack("{s:i, s:s}", "version", 1, "decode", "window:8");
+    json_t *const runs[][2] = {{less, more}, {more, less}};
+    assert_true(fd >= 0 && close(fd) == 0);
+    for (int i = 0; i < 2; i++) {
+        assert_true(eval_csv_open(path, runs[i][0], 1, true, &c));
+        eval_csv_close(&c);
+        caught err = catch_begin(stderr);
+        assert_false(eval_csv_open(path, runs[i][1], 1, false, &c));
+        const char *said = catch_end(&err);
+        assert_non_null(strstr(said, i ? "decode: \"window:8\", now none" : "decode: none, now \"window:8\""));
+        assert_true(eval_csv_open(path, runs[i][0], 1, false, &c));
+        eval_csv_close(&c);
+    }
+    json_decref(less);
+    json_decref(more);
     unlink(path);
 }
 
@@ -231,6 +260,7 @@ int main(void)
         cmocka_unit_test(the_cheapest_sufficient_setting_is_chosen),
         cmocka_unit_test(texts_are_quoted),
         cmocka_unit_test(rows_come_back),
+        cmocka_unit_test(settings_of_a_file_are_all_of_the_run),
         cmocka_unit_test(settings_need_memory),
         cmocka_unit_test(time_left_is_that_of_new_questions),
     };
