@@ -113,6 +113,15 @@ sp_err sp_libxml_enter(void)
     return has_state() ? SP_OK : sp_fail_nomem("the XML parser of a thread");
 }
 
+int64_t sp_libxml_line(xmlTextReader *x)
+{
+    enum { MOST = 65535 }; /* that a node can have */
+    const xmlNode *node = xmlTextReaderCurrentNode(x);
+    if (node && node->type != XML_ELEMENT_NODE) node = node->parent;
+    const int line = node && node->type == XML_ELEMENT_NODE ? node->line : 0;
+    return line > 0 && line < MOST ? line : xmlTextReaderGetParserLineNumber(x);
+}
+
 sp_err sp_libxml_run(sp_err (*fn)(void *user), void *user)
 {
     room r = {.used = 0};

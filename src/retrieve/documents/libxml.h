@@ -2,6 +2,9 @@
 #ifndef SP_RETRIEVE_DOCUMENTS_LIBXML_H
 #define SP_RETRIEVE_DOCUMENTS_LIBXML_H
 
+#include <libxml/xmlreader.h>
+#include <stdint.h>
+
 #include "base/err.h"
 
 /* sp_libxml_enter -- call it before a thread uses libxml2, which keeps a state for each thread and crashes if there is
@@ -12,5 +15,8 @@ sp_err sp_libxml_enter(void) SP_MUST_CHECK;
  * freed when it ends; fn keeps nothing else that has to be freed while it calls libxml2, and has it convert no
  * encoding: what it opens for that would stay open. */
 sp_err sp_libxml_run(sp_err (*fn)(void *user), void *user) SP_MUST_CHECK;
+/* sp_libxml_line -- where the element that the reader is at begins; of a text, the element around it. The line of the
+ * parser is some lines later, because it reads ahead; it serves after line 65534, which nodes do not count. */
+int64_t sp_libxml_line(xmlTextReader *x);
 
 #endif

@@ -25,8 +25,9 @@ typedef struct writer {
 static sp_err begin_line(writer *w, const char *name, size_t n)
 {
     SP_TRY(sp_vec_reserve(&w->marks, 1));
-    int line = xmlTextReaderGetParserLineNumber(w->x);
-    w->marks.v[w->marks.n++] = (sp_mark){w->out.n, SP_MAX(line, 1)};
+    const int64_t least = w->marks.n ? w->marks.v[w->marks.n - 1].number : 1;
+    const int64_t line = SP_MAX(sp_libxml_line(w->x), least); /* text after an inner element: at least that one's */
+    w->marks.v[w->marks.n++] = (sp_mark){w->out.n, line};
     if (!n) return SP_OK;
     SP_TRY(sp_bytes_add(&w->out, name, n));
     return sp_bytes_add(&w->out, ": ", 2);

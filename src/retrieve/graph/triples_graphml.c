@@ -29,7 +29,7 @@ static const struct {
 };
 
 typedef struct key {
-    char id[32];
+    char *id; /* of libxml2 */
     int rank; /* in attributes */
 } key;
 
@@ -64,13 +64,11 @@ static sp_err read_key(graphml *g)
     for (size_t i = 0; err == SP_OK && id && name && i < SP_COUNT(attributes); i++) {
         bool same = (!of || strcmp(of, attributes[i].of) == 0 || strcmp(of, "all") == 0) &&
                     strcasecmp(name, attributes[i].name) == 0;
-        if (!same || strlen(id) >= sizeof g->keys.v->id) continue;
+        if (!same) continue;
         err = sp_vec_reserve(&g->keys, 1);
         if (err != SP_OK) break;
-        key *k = &g->keys.v[g->keys.n++];
-        k->rank = (int)i;
-        memcpy(k->id, id, strlen(id) + 1);
-        break;
+        g->keys.v[g->keys.n++] = (key){id, (int)i};
+        id = NULL;
     }
     xmlFree(id);
     xmlFree(of);
@@ -87,7 +85,7 @@ static void begin(graphml *g, bool node)
     g->in_edge = !node;
     g->id = attribute(g, node ? "id" : "source");
     g->target = node ? NULL : attribute(g, "target");
-    g->line = xmlTextReaderGetParserLineNumber(g->xml);
+    g->line = sp_libxml_line(g->xml);
     for (int r = 0; r < N_ROLES; r++) {
         g->rank[r] = -1;
         g->text[r].n = 0;
@@ -176,6 +174,7 @@ sp_err sp_triples_read_graphml(const sp_triples_input *in, const sp_triple_sink 
     xmlFree(g.id);
     xmlFree(g.target);
     for (int r = 0; r < N_ROLES; r++) sp_vec_fini(&g.text[r]);
+    for (size_t i = 0; i < g.keys.n; i++) xmlFree(g.keys.v[i].id);
     sp_vec_fini(&g.keys);
     return err;
 }

@@ -397,6 +397,11 @@ static void pdftotext_cannot_do_harm(void **state)
     folder_write(f, "pdftotext", "#!/bin/sh\nkill -SEGV $$\n");
     assert_int_equal(chmod(folder_path(f, "pdftotext"), 0755), 0);
     assert_refused("a.pdf", &pdf, SP_E_UNSUPPORTED, "damaged");
+    folder_write(f, "pdftotext", "#!/bin/sh\nexec /usr/bin/yes\n"); /* without end: it is ended */
+    assert_refused("a.pdf", &pdf, SP_E_LIMIT, "too much text");
+    /* memory in KiB, seconds, core dumps, files */
+    folder_write(f, "pdftotext", "#!/bin/sh\necho $(ulimit -v) $(ulimit -t) $(ulimit -c) $(ulimit -f)\n");
+    assert_read("a.pdf", &pdf, "a.pdf|1048576 60 0 0\n\n{0:1}");
     setenv("PATH", before, 1);
     free(before);
     sp_vec_fini(&pdf);

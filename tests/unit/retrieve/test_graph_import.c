@@ -237,6 +237,15 @@ static void other_files_are_refused(void **state)
     folder_write(f, "a.txt", "text");
     folder_index(f);
     assert_fails(sp_graph_open(&o, &g), SP_E_FORMAT, "holds no graph");
+    assert_fails(sp_graph_open(&(sp_graph_open_opts){.where = ""}, &g), SP_E_ARG, "empty file name");
+    folder_write(f, "new.tsv", "a\tr\tb\n");
+    assert_ok(graph_import(f, "new.tsv", false, &s));
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(f->index, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "UPDATE graph_meta SET version = 2", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    assert_fails(sp_graph_open(&o, &g), SP_E_FORMAT, "a graph of version 2, this program has version 1");
+    assert_fails(graph_import(f, "new.tsv", false, &s), SP_E_FORMAT, "a graph of version 2");
     assert_int_equal(truncate(f->index, 1000), 0);
     assert_fails(sp_graph_open(&o, &g), SP_E_FORMAT, f->index);
     FILE *out = fopen(f->index, "w");

@@ -73,6 +73,9 @@ static void words_of_relations_are_no_names(void **state)
     graph_make(f, "o.tsv", "Plays\tdirected_by\tAnn Lee\n");
     assert_string_equal(graph_names(f, "plays with Al Pacino"),
                         "plays=Plays:Plays:0 Al Pacino=Al Pacino:Al Pacino:0");
+    assert_string_equal(graph_names(f, "plays near Heat"), "plays=Plays:Plays:0 Heat=Heat:Heat:0");
+    graph_make(f, "p.tsv", "Michael Mann\tplays\tCello\n"); /* now it is one of the film's director */
+    assert_string_equal(graph_names(f, "plays near Heat"), heat);
     sp_graph *g = graph_open(f);
     sp_graph_answer a = {.n_paths = -7};
     assert_survives_faults(sp_graph_find_paths(g, "the director of Heat", NULL, &a),
@@ -310,6 +313,23 @@ static void hubs_end_paths(void **state)
     sp_graph_close(g);
 }
 
+/* As many edges are followed as --steps says, and only what is left out cuts the search. */
+static void steps_have_a_limit(void **state)
+{
+    folder *f = *state;
+    sp_graph_answer a;
+    graph_make(f, "s.tsv", "Ann\tknows\tBert\nAnn\tknows\tCarl\nAnn\tknows\tDora\nAnn\tknows\tEmil\n");
+    sp_graph *g = graph_open(f);
+    for (int most = 3; most <= 5; most++) {
+        assert_ok(sp_graph_find_paths(g, "Ann", &(sp_graph_paths_opts){.hops = 1, .max_steps = most}, &a));
+        assert_int_equal(a.n_paths, most < 4 ? most : 4);
+        assert_int_equal(a.n_steps, a.n_paths);
+        assert_int_equal(a.cut, most < 4);
+        sp_graph_answer_fini(&a);
+    }
+    sp_graph_close(g);
+}
+
 static void limits_are_checked(void **state)
 {
     folder *f = *state;
@@ -346,6 +366,7 @@ int main(void)
         FOLDER_TEST(cycles_end),
         FOLDER_TEST(random_graphs_give_simple_paths),
         FOLDER_TEST(hubs_end_paths),
+        FOLDER_TEST(steps_have_a_limit),
         FOLDER_TEST(limits_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

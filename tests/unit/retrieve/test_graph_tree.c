@@ -87,6 +87,7 @@ static void no_paths_are_no_nodes(void **state)
     assert_ok(sp_graph_tree_build(NULL, 0, SP_GRAPH_ARROWS, &t));
     assert_int_equal(t.n, 0);
     sp_graph_tree_fini(&t);
+    assert_fails(sp_graph_tree_build(NULL, 1, SP_GRAPH_ARROWS, &t), SP_E_ARG, "paths");
     const char *const alone[] = {""};
     sp_graph_path p = path(0, alone, NULL);
     assert_ok(sp_graph_tree_build(&p, 1, SP_GRAPH_ARROWS, &t));

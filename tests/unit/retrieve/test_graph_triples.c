@@ -274,6 +274,14 @@ static void graphml(void **state)
     static seen s;
     assert_fails(read_text(SP_GRAPH_GRAPHML, "<graphml><graph>", 16, &s), SP_E_FORMAT, "f:1:");
     gives(SP_GRAPH_GRAPHML, "<graphml><edge target='x'/></graphml>", "!1 the subject is empty;");
+    /* keys for all elements, with ids of any length and names in any case; an empty datum is none */
+    gives(SP_GRAPH_GRAPHML,
+          "<graphml><key id='a-key-whose-id-is-longer-than-anybody-would-think' for='node' attr.name='Label'/>"
+          "<key id='k' for='all' attr.name='relation'/><key id='w' attr.name='KEYWORDS'/><graph>"
+          "<node id='n0'><data key='a-key-whose-id-is-longer-than-anybody-would-think'>Al</data></node>"
+          "<edge source='n0' target='n1'><data key='w'>owns&lt;SEP&gt;has</data><data key='k'></data></edge>"
+          "<edge source='n0' target='n1'><data key='k'>likes</data><data key='w'>owns</data></edge></graph></graphml>",
+          "n0=Al;n0|owns|n1;n0|likes|n1;");
 }
 
 static void lightrag(void **state)

@@ -91,8 +91,33 @@ static void xml_texts_have_the_names_of_their_elements(void **state)
         "<cop>]]>.</plot></film>"
         "<film><director/><plot>Rain.</plot></film></films>",
         "f.xml|name: Heat\ndirector: M\xC3\xA4nn\nplot: A thief and a <cop>.\n\nplot: Rain.\n\n#");
+    /* words of two elements are two; what follows an element has not its name, nor has a blank name a line */
+    gives("f.xml", "<a><p>one<b>two</b></p><e></e><q x='1' name=' '>three</q>four<e/>five</a>",
+          "f.xml|p: one two\n\nq: three\nfour five\n#");
+    gives("f.xml", "<a><b></b><c>x</c></a>", "f.xml|c: x\n\n#");
+    gives("f.xml", "<a><e/>five</a>", "f.xml|five\n#");
     refuses("f.xml", "<a><b></a>", "malformed XML");
     refuses("f.xml", "", "XML of 0 bytes");
+}
+
+static sp_err take_lines(const sp_document *d, void *user)
+{
+    assert_int_equal(d->place, SP_PLACE_MARKED_LINES);
+    for (size_t i = 0; i < d->n_marks; i++)
+        SP_TRY(sp_bytes_addf(user, "{%zu:%lld}", d->marks[i].offset, (long long)d->marks[i].number));
+    return SP_OK;
+}
+
+/* A passage is cited by the lines of the file that it is in. */
+static void xml_texts_know_their_lines(void **state)
+{
+    static const char text[] = "<a>\n<b>x</b>\n\n<c>y</c>\n</a>";
+    sp_bytes got = {0};
+    sp_reading r = {.path = "f.xml", .fn = take_lines, .user = &got};
+    assert_ok(sp_documents_read(&r, SP_DOC_XML, text, sizeof text - 1));
+    assert_ok(sp_bytes_add(&got, "", 1));
+    assert_string_equal(got.v, "{0:2}{5:4}");
+    sp_vec_fini(&got);
 }
 
 static void xml_entities_are_not_expanded(void **state)
@@ -359,6 +384,7 @@ int main(void)
         cmocka_unit_test(a_json_array_of_texts_is_documents),
         cmocka_unit_test(notebooks_become_markdown),
         cmocka_unit_test(xml_texts_have_the_names_of_their_elements),
+        cmocka_unit_test(xml_texts_know_their_lines),
         cmocka_unit_test(xml_entities_are_not_expanded),
         cmocka_unit_test(mail_is_its_subject_people_and_text),
         cmocka_unit_test(mail_parts_are_decoded_and_alternatives_read_once),
