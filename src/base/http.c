@@ -102,7 +102,7 @@ static sp_err set_options(sp_http *h, const sp_http_request *r, struct curl_slis
     curl_easy_reset(c); /* keeps the connection */
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)SP_MIN(CONNECT_MS, h->timeout_ms));
+    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
     curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)h->timeout_ms);
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, h->why);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers);

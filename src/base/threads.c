@@ -254,7 +254,6 @@ static void wait_until_done(sp_team *t)
 void sp_team_share(sp_team *t, sp_team_fn *fn, void *arg, int n_pieces)
 {
     assert(n_pieces >= 0 && atomic_load(&t->left) == 0);
-    if (n_pieces == 0) return;
     t->fn = fn;
     t->arg = arg;
     t->n_pieces = n_pieces;

@@ -19,7 +19,7 @@ struct sp_study {
     int64_t *n_similar; /* [L, H] */
     float *query;       /* [L, H, SP_HEAD_MAX] rotated, of the token before */
     uint8_t *top;       /* [L, H, cap] the largest blocks of the token before */
-    int32_t n_before;   /* blocks then; 0: there is none */
+    bool follows;       /* there is a token before */
     int32_t cap;
     /* of the layer that is computed */
     sp_span *spans;  /* [cap] one a block */
@@ -62,7 +62,8 @@ static void free_blocks(sp_study *s)
     s->spans = NULL;
     s->stale = NULL;
     s->mass = NULL;
-    s->cap = s->n_before = 0;
+    s->cap = 0;
+    s->follows = false;
 }
 
 void sp_study_destroy(sp_study *s)
@@ -79,7 +80,7 @@ void sp_study_destroy(sp_study *s)
 
 void sp_study_next(sp_study *s)
 {
-    s->n_before = 0;
+    s->follows = false;
 }
 
 sp_study_result sp_study_result_of(const sp_study *s)
@@ -220,9 +221,9 @@ static sp_err study_head(sp_study *s, int at, int h, const float *query, int hea
     if (!v) return sp_fail_nomem("a study");
     for (int32_t b = 0; b < s->n; b++)
         if (!s->kind[b]) s->importance[at] += s->mass[(size_t)h * (size_t)s->n + (size_t)b];
-    if (s->n_before) {
+    if (s->follows) {
         int same = 0;
-        for (int32_t i = 0; i < n_top; i++) same += v[i].block < s->n_before && top[v[i].block];
+        for (int32_t i = 0; i < n_top; i++) same += top[v[i].block]; /* 0 for a block that is new */
         const float c = cosine(query, s->query + (size_t)at * SP_HEAD_MAX, head);
         const int bin = SP_MIN(SP_STUDY_BINS - 1, SP_MAX(0, (int)((c + 1) / 2 * SP_STUDY_BINS)));
         s->sum.n_pairs[bin]++;
@@ -297,7 +298,7 @@ static sp_err look(void *user, const sp_observed *seen)
         SP_TRY(study_choice(s, seen->plan, req->spans_of_head[g], g));
     if (seen->layer == s->n_layers - 1) {
         s->sum.n_steps++;
-        s->n_before = s->n;
+        s->follows = true;
     }
     return SP_OK;
 }
