@@ -12,6 +12,7 @@
 
 static temp_folder folder;
 static int until_error = -1; /* reads; -1: none fails */
+static int error = EIO;
 
 /* read -- of the whole program: at most 4 bytes while a failure is to come. */
 ssize_t read(int fd, void *to, size_t n)
@@ -21,7 +22,7 @@ ssize_t read(int fd, void *to, size_t n)
     if (!next) next = (reader *)dlsym(RTLD_NEXT, "read");
     if (until_error < 0) return next(fd, to, n);
     if (until_error-- > 0) return next(fd, to, SP_MIN(n, (size_t)4));
-    errno = EIO;
+    errno = error;
     return -1;
 }
 
@@ -158,6 +159,21 @@ static void a_failing_read_changes_nothing(void **state)
     sp_vec_fini(&b);
 }
 
+static void a_signal_during_a_read_is_no_error(void **state)
+{
+    temp_folder_text(&folder, "slow", "0123456789");
+    sp_bytes b = {0};
+    error = EINTR;
+    until_error = 1;
+    const sp_err err = sp_file_read(temp_folder_file(&folder, "slow"), 100, &b);
+    until_error = -1;
+    error = EIO;
+    assert_int_equal(err, SP_OK);
+    assert_int_equal(b.n, 10);
+    assert_memory_equal(b.v, "0123456789", 10);
+    sp_vec_fini(&b);
+}
+
 static long n_faults(void)
 {
     struct rusage r;
@@ -226,6 +242,7 @@ int main(void)
         cmocka_unit_test(files_over_the_limit_are_refused),
         cmocka_unit_test(reading_survives_faults),
         cmocka_unit_test(a_failing_read_changes_nothing),
+        cmocka_unit_test(a_signal_during_a_read_is_no_error),
         cmocka_unit_test(pages_let_go_come_back),
         cmocka_unit_test(all_pages_may_be_let_go),
         cmocka_unit_test(folders_are_told_from_files),

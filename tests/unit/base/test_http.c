@@ -71,6 +71,34 @@ static void a_form_is_sent_percent_encoded(void **state)
     scene_close(&s);
 }
 
+/* A request without a body after one that had one sends none. */
+static void a_body_is_sent_once(void **state)
+{
+    scene s;
+    scene_open(&s, "\r\n\r\n", 10000);
+    const sp_http_field field = {"q", "word", 4};
+    answers = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    assert_ok(sp_http_post(s.http, &field, 1, "application/json", &s.reply));
+    has("q=word");
+    assert_ok(get(&s, "/x"));
+    has("GET /x ");
+    assert_null(strstr(sent, "Content-"));
+    assert_null(strstr(sent, "q=word"));
+    scene_close(&s);
+}
+
+/* What a configured address names is asked over the network: it is never a file of this machine. */
+static void only_servers_are_asked(void **state)
+{
+    sp_http *h;
+    sp_bytes reply = {0};
+    assert_ok(sp_http_open("file:///proc/self/cmdline", 10000, &h));
+    assert_fails(sp_http_send(h, &(sp_http_request){.method = "GET", .accept = "x/y"}, &reply), SP_E_IO, "file://");
+    assert_int_equal(reply.n, 0);
+    sp_http_close(h);
+    sp_vec_fini(&reply);
+}
+
 /* A request has its path and header; the body of an answer replaces that of the one before. */
 static void requests_follow_each_other(void **state)
 {
@@ -112,6 +140,11 @@ static void other_statuses_are_errors_with_their_first_line(void **state)
         if (!at || strcmp(at, cases[i].detail) != 0) fail_msg("%s, not %s", detail, cases[i].detail);
         assert_int_equal(sp_http_status(s.http), cases[i].status);
     }
+    char page[512]; /* of one long line: its beginning is enough */
+    snprintf(page, sizeof page, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 400\r\n\r\n%0400d", 0);
+    answers = page;
+    assert_fails(get(&s, "/x"), SP_E_IO, s.url);
+    assert_true(strspn(strrchr(sp_error_detail(), ' ') + 1, "0") == 300);
     answers = "HTTP/1.1 299 Fine\r\nContent-Length: 0\r\n\r\n";
     assert_ok(get(&s, NULL));
     scene_close(&s);
@@ -222,6 +255,8 @@ int main(void)
     failing_curl_begin();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_form_is_sent_percent_encoded),
+        cmocka_unit_test(a_body_is_sent_once),
+        cmocka_unit_test(only_servers_are_asked),
         cmocka_unit_test(requests_follow_each_other),
         cmocka_unit_test(other_statuses_are_errors_with_their_first_line),
         cmocka_unit_test(servers_that_do_not_answer_are_errors),

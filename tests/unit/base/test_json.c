@@ -88,6 +88,25 @@ static void read_inside(void *user)
     out[2] = json_string("after");
 }
 
+static void read_on(void *user)
+{
+    json_t **out = user;
+    read_inside(out);
+    until_failure = 0;
+    out[2] = json_string("more than there is memory for");
+}
+
+/* The outer one is left, too, where memory ends after the inner one: nothing of it is kept. */
+static void a_reading_is_watched_after_one_inside_it(void **state)
+{
+    json_t *out[3];
+    sp_json_watch(json_allocate);
+    for (int i = 0; i < 100; i++) {
+        assert_false(sp_json_whole(read_on, out));
+        until_failure = -1;
+    }
+}
+
 /* What fails inside another reading ends that one alone. */
 static void readings_inside_each_other(void **state)
 {
@@ -107,6 +126,7 @@ int main(void)
         cmocka_unit_test(it_is_whole_or_memory_was_missing),
         cmocka_unit_test(so_is_that_of_a_file),
         cmocka_unit_test(readings_inside_each_other),
+        cmocka_unit_test(a_reading_is_watched_after_one_inside_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static void sizes_that_overflow_are_refused(void **state)
 
 static void nothing_is_something(void **state)
 {
-    void *none[] = {sp_alloc(0, 8), sp_alloc_zero(8, 0), sp_resize(NULL, 0, 1),
+    void *none[] = {sp_alloc(0, 8), sp_alloc_zero(8, 0), sp_resize(NULL, 0, 1), sp_resize(sp_alloc(9, 1), 0, 1),
                     sp_alloc_aligned(0)};
     for (size_t i = 0; i < SP_COUNT(none); i++) {
         assert_non_null(none[i]); /* NULL means failure, and only that */

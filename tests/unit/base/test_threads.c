@@ -222,6 +222,46 @@ static void a_held_piece_holds_up_no_other(void **state)
     sp_team_destroy(team);
 }
 
+/* The caller sleeps, and signals come: it returns when all is done, not before. */
+typedef struct signalled {
+    pthread_t caller;
+    _Atomic int n_done;
+} signalled;
+
+static void note_signal(int signal)
+{
+    SP_UNUSED(signal);
+}
+
+static void signal_the_caller(void *arg, int piece, int n_pieces)
+{
+    signalled *s = arg;
+    const bool is_caller = pthread_equal(pthread_self(), s->caller);
+    SP_UNUSED(piece);
+    SP_UNUSED(n_pieces);
+    for (int i = 0; i < 20 && !is_caller; i++) {
+        usleep(2000);
+        pthread_kill(s->caller, SIGUSR2);
+    }
+    if (is_caller) usleep(1000); /* so that a worker comes */
+    atomic_fetch_add(&s->n_done, 1);
+}
+
+static void a_signal_ends_no_job(void **state)
+{
+    sp_team *team;
+    struct sigaction old, act = {.sa_handler = note_signal};
+    assert_int_equal(sigaction(SIGUSR2, &act, &old), 0);
+    assert_ok(sp_team_create(&team, 2));
+    for (int i = 0; i < 20; i++) {
+        signalled s = {.caller = pthread_self()};
+        sp_team_share(team, signal_the_caller, &s, 2);
+        assert_int_equal(atomic_load(&s.n_done), 2);
+    }
+    sp_team_destroy(team);
+    sigaction(SIGUSR2, &old, NULL);
+}
+
 /* meet -- a job of two pieces that run at the same time, so on both threads of a team. */
 typedef struct meeting {
     _Atomic int n_here;
@@ -285,6 +325,31 @@ static void a_worker_that_does_not_come_is_not_waited_for(void **state)
         sp_team_destroy(team);
     }
     sigaction(SIGUSR1, &old, NULL);
+}
+
+static _Atomic int naps, napped;
+
+static void nap(int signal)
+{
+    SP_UNUSED(signal);
+    atomic_store(&naps, 1);
+    usleep(50000);
+    atomic_store(&napped, 1);
+}
+
+/* It reads the team until then. */
+static void a_team_ends_after_its_last_worker(void **state)
+{
+    sp_team *team;
+    struct sigaction old, act = {.sa_handler = nap};
+    assert_int_equal(sigaction(SIGUSR2, &act, &old), 0);
+    assert_ok(sp_team_create(&team, 2));
+    meeting m = meet_worker(team);
+    assert_int_equal(pthread_kill(m.worker, SIGUSR2), 0);
+    while (!atomic_load(&naps)) usleep(100);
+    sp_team_destroy(team);
+    assert_int_equal(atomic_load(&napped), 1);
+    sigaction(SIGUSR2, &old, NULL);
 }
 
 /* -- a machine that others use -------------------------------------------------------------- */
@@ -452,8 +517,29 @@ static void zero_threads_means_the_cores_there_are(void **state)
 {
     sp_team *team;
     assert_ok(sp_team_create(&team, 0));
-    assert_in_range(sp_team_size(team), 1, sysconf(_SC_NPROCESSORS_CONF));
+    assert_int_equal(sp_team_size(team), sp_cores_allowed());
     sp_team_destroy(team);
+}
+
+/* A program that is held to some cores has no more threads than these. */
+static void only_cores_that_are_allowed_count(void **state)
+{
+    cpu_set_t before, one;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    assert_int_equal(sp_cores_allowed(), CPU_COUNT(&before));
+    CPU_ZERO(&one);
+    size_t cpu = 0;
+    while (!CPU_ISSET(cpu, &before)) cpu++;
+    CPU_SET(cpu, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    const int n = sp_cores_allowed();
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    assert_int_equal(n, 1);
+}
+
+static void count_piece(void *arg, int piece, int n_pieces)
+{
+    atomic_fetch_add((atomic_int *)arg + piece, 1);
 }
 
 static void sizes_out_of_range_are_refused(void **state)
@@ -462,6 +548,21 @@ static void sizes_out_of_range_are_refused(void **state)
     assert_fails(sp_team_create(&team, -1), SP_E_ARG, "-1");
     assert_fails(sp_team_create(&team, 1025), SP_E_ARG, "1025");
     assert_ptr_equal(team, &team);
+}
+
+/* As many as a team may have: all of them start, and each of 1024 pieces runs once. */
+static void a_team_may_have_1024_threads(void **state)
+{
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    skip(); /* their stacks need more memory than a container may have */
+#endif
+    sp_team *team;
+    static atomic_int n_runs[1024];
+    assert_ok(sp_team_create(&team, 1024));
+    assert_int_equal(sp_team_size(team), 1024);
+    sp_team_run(team, count_piece, n_runs);
+    for (int i = 0; i < 1024; i++) assert_int_equal(n_runs[i], 1);
+    sp_team_destroy(team);
 }
 
 enum { UNLIMITED = 3 /* how the child ends */ };
@@ -515,7 +616,9 @@ int main(void)
         cmocka_unit_test(sleepers_wake),
         cmocka_unit_test(a_job_may_be_empty),
         cmocka_unit_test(a_held_piece_holds_up_no_other),
+        cmocka_unit_test(a_signal_ends_no_job),
         cmocka_unit_test(a_worker_that_does_not_come_is_not_waited_for),
+        cmocka_unit_test(a_team_ends_after_its_last_worker),
         cmocka_unit_test(busy_neighbours_change_nothing),
         cmocka_unit_test(a_worker_leaves_the_core_of_the_caller),
         cmocka_unit_test(a_run_sees_all_of_the_run_before),
@@ -523,7 +626,9 @@ int main(void)
         cmocka_unit_test(teams_stop_spinning_and_asleep),
         cmocka_unit_test(a_piece_that_calls_its_team_is_caught),
         cmocka_unit_test(zero_threads_means_the_cores_there_are),
+        cmocka_unit_test(only_cores_that_are_allowed_count),
         cmocka_unit_test(sizes_out_of_range_are_refused),
+        cmocka_unit_test(a_team_may_have_1024_threads),
         cmocka_unit_test(threads_that_cannot_start_are_an_error),
         cmocka_unit_test(a_team_survives_faults),
     };

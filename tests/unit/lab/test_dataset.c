@@ -33,6 +33,18 @@ static void kinds_are_ids(void **state)
     eval_questions_drop(&q);
 }
 
+/* A run that goes on knows its questions by the hash of their file: any other byte is another file. */
+static void the_hash_is_of_the_whole_file(void **state)
+{
+    static const char *const texts[] = {"{\"question\": \"Who?\", \"answers\": [\"a\"]}\n",
+                                        "{\"question\": \"Who?\", \"answers\": [\"b\"]}\n",
+                                        "{\"question\": \"Who?\", \"answers\": [\"a\"]}\n\n"};
+    eval_questions q[4];
+    for (int i = 0; i < 4; i++) assert_true(read_text(texts[i % 3], "kind", &q[i]));
+    assert_true(q[0].hash == q[3].hash && q[0].hash != q[1].hash && q[0].hash != q[2].hash && q[0].hash != 0);
+    for (int i = 0; i < 4; i++) eval_questions_drop(&q[i]);
+}
+
 static void ids_are_unique(void **state)
 {
     eval_questions q;
@@ -90,6 +102,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_are_ids),
+        cmocka_unit_test(the_hash_is_of_the_whole_file),
         cmocka_unit_test(ids_are_unique),
         cmocka_unit_test(what_is_no_set_is_refused),
         cmocka_unit_test(blank_lines_and_a_byte_order_mark_are_nothing),

@@ -28,6 +28,8 @@ static void texts_are_normalised_as_squad_does(void **state)
     assert_normalised("\xC3\x89mile ZOL\xC3\x80", "\xC3\xA9mile zol\xC3\xA0");       /* É, À */
     assert_normalised("\xCE\x91\xCE\xA9 \xD0\x96", "\xCE\xB1\xCF\x89 \xD0\xB6");     /* ΑΩ Ж */
     assert_normalised("a\xC2\xA0tree", "tree");                                      /* no-break */
+    assert_normalised("a\xC2\x85tree", "tree");                                      /* next line */
+    assert_normalised("x\xFFy", "x\xC3\xBFy"); /* a byte that is not UTF-8 ends no word */
     assert_normalised("\xE2\x80\x9CThe\xE2\x80\x9D", "\xE2\x80\x9Cthe\xE2\x80\x9D"); /* “The” */
 }
 
@@ -68,6 +70,8 @@ static void answers_are_scored(void **state)
 
 static void each_measure_takes_its_best_answer(void **state)
 {
+    const char *const names[] = {"Paris", "the city of light"};
+    assert_true(metric_score("paris", names, 2).em == 1 && metric_score("City of light!", names, 2).em == 1);
     const char *const wanted[] = {"b a1 c1", "c1 b", "x"};
     answer_score s = metric_score("b c1 d1", wanted, 3);
     assert_true(s.em == 0);
@@ -82,6 +86,13 @@ static void kl_is_that_of_the_distributions(void **state)
     assert_true(fabs(metric_kl(p, q, 2) - wanted) < 1e-7);
     assert_true(metric_kl(p, p, 2) == 0);
     assert_true(metric_kl(p, shifted, 2) < 1e-10); /* logits are known up to a constant */
+    for (int i = 0; i < 1000; i++) { /* rounding makes no distance negative */
+        const float one[] = {0.1f * (float)i, 1.7f, -0.3f}, same[] = {one[0] + 64, one[1] + 64, one[2] + 64};
+        assert_true(metric_kl(one, same, 3) >= 0);
+    }
+    const float banned[] = {0, -INFINITY, 2}, turned[] = {2, -INFINITY, 0}, two[] = {0, 2}, turned_two[] = {2, 0};
+    assert_true(metric_kl(two, turned_two, 2) > 1); /* what cannot come adds nothing */
+    assert_true(fabs(metric_kl(banned, turned, 3) - metric_kl(two, turned_two, 2)) < 1e-12);
     const float sure[] = {2000, 0}, other[] = {0, 2000};
     assert_true(fabs(metric_kl(sure, other, 2) - 2000) < 1e-6); /* exp(-2000) is 0, not NaN */
 }

@@ -124,6 +124,98 @@ static void room_that_suffices_is_kept(void **state)
     chunks_end(&t, &known);
 }
 
+/* study_end -- the heads after n steps with one token each, after chunks of 16 and `second` tokens and a question;
+ * apart: each step begins an answer. */
+static sp_heads *study_end(int second, int n, bool apart)
+{
+    const int two[] = {16, second};
+    const chunk_lengths lengths_of = {two, 2, V};
+    const sp_sparse_opts o = {.share = 1, .min_depth = -1};
+    tiny t;
+    sp_plan known, p;
+    sp_study *study;
+    sp_heads *h;
+    int span, see;
+    tiny_spec spec = TINY_SPEC_DEFAULT;
+    static float logits[V];
+    assert_ok(tiny_open(&t, &spec, 21));
+    chunks_compute(&t, &lengths_of, &known);
+    const int place = chunks_begin(&t, &lengths_of, &known, &p);
+    assert_ok(sp_plan_add_span(&p, &(sp_span_spec){.n = QUESTION, .at = place}, &span));
+    assert_ok(sp_plan_add_span(&p, &(sp_span_spec){.room = ROOM, .at = place + QUESTION}, &span));
+    assert_ok(sp_plan_add_sight(&p, NULL, p.n_spans, &see));
+    chunks_ask(&p, &lengths_of, QUESTION, place);
+    assert_ok(sp_plan_bind(&p));
+    assert_ok(sp_engine_step(t.engine, &(sp_slice){&p, 0, p.n_todo, SP_WANT_NONE, NULL}, 1));
+    assert_ok(sp_sparse_create(&o, &p.sparse));
+    assert_ok(sp_study_create(LAYERS, H, G, &study));
+    for (int i = 0; i < n; i++) {
+        if (apart) sp_study_next(study);
+        assert_ok(sp_plan_grow(&p, p.n_spans - 1, 7, place + QUESTION + i, 0));
+        p.observer = sp_study_observer(study);
+        assert_ok(sp_engine_step(t.engine, &(sp_slice){&p, p.n_todo - 1, 1, SP_WANT_LAST, logits}, 1));
+    }
+    assert_ok(sp_heads_create(LAYERS, H, G, &h));
+    sp_study_heads(study, h);
+    sp_study_destroy(study);
+    sp_sparse_destroy(p.sparse);
+    sp_plan_fini(&p);
+    chunks_end(&t, &known);
+    return h;
+}
+
+/* Importance is what a head reads of blocks that are neither the beginning nor among the last 64 tokens. At position
+ * 94 there is none; at 95 there is one, 31 being its last token, of about a sixth of the tokens. */
+static void blocks_at_both_ends_are_of_no_importance(void **state)
+{
+    for (int more = 0; more < 2; more++) {
+        sp_heads *h = study_end(94 + more - QUESTION - 16, 1, false);
+        for (int i = 0; i < LAYERS * H; i++) {
+            assert_true(more ? h->importance[i] > 0 && h->importance[i] < 0.4f : h->importance[i] == 0);
+            assert_true(h->similarity[i] == 1); /* there is no step before */
+        }
+        sp_heads_destroy(h);
+    }
+}
+
+/* Queries are compared as they are rotated: of one token at two positions, in the first layer, too. Those of different
+ * answers are not compared. */
+static void similar_queries_are_not_the_same(void **state)
+{
+    for (int apart = 0; apart < 2; apart++) {
+        sp_heads *h = study_end(60, 2, apart);
+        for (int i = 0; i < H; i++)
+            assert_true(apart ? h->similarity[i] == 1 : h->similarity[i] < 0.9999f && h->similarity[i] > -1);
+        sp_heads_destroy(h);
+    }
+}
+
+/* What was read is at most the best choice that reads both ends, and that at most the best of so many blocks; only who
+ * reads all reads everything. */
+static void no_choice_reads_more_than_the_best(void **state)
+{
+    static float logits[STEPS * V];
+    tiny t;
+    sp_plan known;
+    tiny_spec spec = TINY_SPEC_DEFAULT;
+    int n_parts = 0;
+    assert_ok(tiny_open(&t, &spec, 21));
+    chunks_compute(&t, &chunks, &known);
+    for (int percent = 20; percent <= 100; percent += 4) {
+        sp_study *study;
+        assert_ok(sp_study_create(LAYERS, H, G, &study));
+        decode(&t, &known, (float)percent / 100, study, logits);
+        const sp_study_result r = sp_study_result_of(study);
+        assert_true(r.read <= r.exact + 1e-6 && r.exact <= r.best + 1e-6 && r.best <= 1 + 1e-6);
+        if (percent == 100) assert_true(r.read > 1 - 1e-6);
+        if (r.read < 0.9999) assert_true(r.best < 0.9999);
+        n_parts += r.read < 0.9999;
+        sp_study_destroy(study);
+    }
+    assert_true(n_parts > 10);
+    chunks_end(&t, &known);
+}
+
 static void a_study_needs_memory_that_the_host_reads(void **state)
 {
     const sp_device far = {.name = "far"};
@@ -142,6 +234,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_study_counts_what_was_read),
         cmocka_unit_test(room_that_suffices_is_kept),
+        cmocka_unit_test(blocks_at_both_ends_are_of_no_importance),
+        cmocka_unit_test(similar_queries_are_not_the_same),
+        cmocka_unit_test(no_choice_reads_more_than_the_best),
         cmocka_unit_test(a_study_needs_memory_that_the_host_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

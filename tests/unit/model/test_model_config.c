@@ -147,6 +147,9 @@ static const struct {
     {"{\"num_experts\": 4}", SP_E_UNSUPPORTED, "num_experts: 4: a mixture of experts"},
     {"{\"no_rope_layers\": [1, 0, 1]}", SP_E_UNSUPPORTED, "no_rope_layers: is not supported for llama"},
     {"{\"use_sliding_window\": true}", SP_E_UNSUPPORTED, "use_sliding_window: is not supported for"},
+    {"{\"rope_local_base_freq\": 10000}", SP_E_UNSUPPORTED, "rope_local_base_freq: is not supported for llama"},
+    {"{\"swiglu_limit\": 8}", SP_E_UNSUPPORTED, "swiglu_limit: 8: this limit of the activation"},
+    {"{\"what_nobody_knows\": [0]}", SP_E_UNSUPPORTED, "what_nobody_knows: is not supported for llama"},
     {"{\"what_nobody_knows\": \"yes\"}", SP_E_UNSUPPORTED, "what_nobody_knows: is not supported for"},
     {"{\"model_type\": \"qwen2\", \"layer_types\": [\"full_attention\"]}", SP_E_FORMAT,
      "layer_types: is not a list of 3 layers"},
@@ -203,6 +206,18 @@ static void refuses_config_json(void **state)
         assert_detail(refused_json[i].text);
         assert_null(c.arch);
     }
+}
+
+/* What says nothing, or what every model is, is no reason to refuse one. */
+static void neutral_fields_are_accepted(void **state)
+{
+    static const char *const changes[] = {
+        "{\"what_nobody_knows\": null}", "{\"what_nobody_knows\": []}",   "{\"what_nobody_knows\": \"\"}",
+        "{\"what_nobody_knows\": {}}",   "{\"what_nobody_knows\": false}", "{\"what_nobody_knows\": 0}",
+        "{\"pretraining_tp\": 2}",       "{\"decoder_sparse_step\": null}", "{\"decoder_sparse_step\": 1}",
+        "{\"swiglu_limit\": 7.0}",       "{\"num_experts\": null}",        "{\"num_local_experts\": 0}",
+    };
+    for (size_t i = 0; i < SP_COUNT(changes); i++) assert_string_equal(good_json(changes[i]).hp.arch, "llama");
 }
 
 /* -- GGUF ----------------------------------------------------------------------------------- */
@@ -315,6 +330,28 @@ static void entries_are_checked(void **state)
     assert_int_equal(read_gguf(&(tiny_spec){.more = window}, &c), SP_OK);
     assert_true(c.hp.n_ctx == 512 && c.hp.sliding_window == 100);
     assert_true(c.layers[0] == SP_LAYER_LOCAL && c.layers[1] == SP_LAYER_LOCAL);
+}
+
+ENTRY(neutral_keys, gw_u32(w, "llama.expert_gating_func", 0); gw_f32(w, "llama.expert_weights_scale", 0);
+      gw_u32(w, "llama.what_nobody_knows", 0); gw_bool(w, "llama.rope.scaling.finetuned", false);
+      gw_text(w, "qwen2.what_nobody_knows", "of another architecture"))
+ENTRY(expert_widths, gw_u32(w, "llama.expert_feed_forward_length", 5))
+ENTRY(two_ropes, gw_f32(w, "llama.rope.freq_base_swa", 10000))
+ENTRY(experts_of_qwen2, gw_u32(w, "qwen2.expert_count", 8))
+ENTRY(unrotated_granite, gw_bool(w, "granite.rope.scaling.finetuned", false))
+
+/* Keys that say nothing, and those of other architectures, are passed over; what changes the result is refused. */
+static void neutral_keys_are_accepted(void **state)
+{
+    sp_config c;
+    if (read_gguf(&(tiny_spec){.more = neutral_keys}, &c) != SP_OK) fail_msg("%s", sp_error_detail());
+    refuse_entry(NULL, expert_widths, SP_E_UNSUPPORTED,
+                 "llama.expert_feed_forward_length: is not supported for llama");
+    refuse_entry(NULL, two_ropes, SP_E_UNSUPPORTED, "llama.rope.freq_base_swa: is not supported for llama");
+    assert_int_equal(read_gguf(&(tiny_spec){.arch = "qwen2", .more = experts_of_qwen2}, &c), SP_E_UNSUPPORTED);
+    assert_detail("qwen2.expert_count: 8: a mixture of experts is not supported");
+    assert_int_equal(read_gguf(&(tiny_spec){.arch = "granite", .more = unrotated_granite}, &c), SP_E_UNSUPPORTED);
+    assert_detail("granite.rope.scaling.finetuned: 0: attention without positions");
 }
 
 static void architecture_is_needed(void **state)
@@ -652,6 +689,8 @@ int main(void)
         cmocka_unit_test(refuses_config_json),
         cmocka_unit_test(keys_are_needed),
         cmocka_unit_test(entries_are_checked),
+        cmocka_unit_test(neutral_fields_are_accepted),
+        cmocka_unit_test(neutral_keys_are_accepted),
         cmocka_unit_test(architecture_is_needed),
         cmocka_unit_test(plain_and_linear_frequencies),
         cmocka_unit_test(longrope_has_the_short_factors),

@@ -47,6 +47,7 @@ static void add_odd_entries(gguf_writer *w)
     gw_text(w, "odd.bytes", "a\xff\nb");
     gw_u32(w, "odd\x1b[31m\xff.key", 1);
     gw_i32s(w, "odd.empty", 0, NULL);
+    gw_i32s(w, "odd.numbers", 3, (const int32_t[]){5, -6, 7});
     gw_describe(w, "odd\ntensor", 4000000000u, 1, (const uint64_t[]){5}, 0);
 }
 
@@ -80,6 +81,7 @@ static void describes_gguf_files(void **state)
     assert_json(json_object_get(m, "odd.bytes"), "\"a?\\nb\"");
     assert_json(json_object_get(m, "odd?[31m?.key"), "1");
     assert_json(json_object_get(m, "odd.empty"), "{\"type\":\"i32\",\"length\":0,\"first\":[]}");
+    assert_json(json_object_get(m, "odd.numbers"), "{\"type\":\"i32\",\"length\":3,\"first\":[5,-6,7]}");
     json_t *tensors = json_object_get(j, "tensors"), *first = json_array_get(tensors, 0);
     assert_json(json_object_get(first, "name"), "\"token_embd.weight\"");
     assert_json(json_object_get(first, "type"), "\"f32\"");
@@ -112,6 +114,30 @@ static void describes_gguf_files(void **state)
     assert_non_null(strstr(json_string_value(json_object_get(j, "refused")),
                            "llama.attn_logit_softcapping: is not supported for llama"));
     json_decref(j);
+    temp_folder_remove(&f);
+}
+
+/* A file of a vocabulary alone is of a known architecture or not; there is nothing that could be refused. */
+static void describes_files_without_tensors(void **state)
+{
+    static const char *const archs[] = {"unheard-of", "llama"};
+    temp_folder f;
+    temp_folder_make(&f);
+    for (int i = 0; i < 2; i++) {
+        gguf_writer w;
+        sp_bytes file = {0};
+        gw_begin(&w, 3);
+        gw_text(&w, "general.architecture", archs[i]);
+        gw_file(&w, &file);
+        gw_end(&w);
+        temp_folder_write(&f, "m.gguf", file.v, file.n);
+        sp_vec_fini(&file);
+        json_t *j = inspect(temp_folder_file(&f, "m.gguf"));
+        assert_json(json_object_get(j, "supported"), i ? "true" : "false");
+        assert_null(json_object_get(j, "refused"));
+        assert_json(json_object_get(j, "totals"), "{\"tensors\":0,\"parameters\":0,\"bytes\":0,\"types\":{}}");
+        json_decref(j);
+    }
     temp_folder_remove(&f);
 }
 
@@ -184,6 +210,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(describes_gguf_files),
+        cmocka_unit_test(describes_files_without_tensors),
         cmocka_unit_test(describes_folders),
         cmocka_unit_test(refuses_what_it_cannot_read),
         cmocka_unit_test(every_failed_allocation_is_reported),

@@ -164,6 +164,41 @@ static const struct {
     {"a\n  {%+ if true %}b{% endif %}", "a\n  b"},
     {"{% set x = 'outer' %}{% macro m(x, y) %}{{ x }} {{ y }}{% endmacro %}{{ m('inner', x) }}", "inner outer"},
     {"{{ 25e-1 }} {{ 25E+1 }}", "2.5 250.0"},
+    {"{{ 'abc' | replace('a', 'x',) }} {{ [1, 2,] }} {{ {'a': 1,} }} {{ () }} {{ (1, 2,) }} {{ 1, 2 "
+     "}} {{ [(1, 2)] }}",
+     "xbc [1, 2] {'a': 1} () (1, 2) (1, 2) [(1, 2)]"},
+    {"{{ [1, 2, 3, 4, 5][1:5:2] }} {{ 'abcdef'[5:1:-2] }} {{ [1, 2, 3][::-1] }} {{ [1, 2, 3][:0:-1] "
+     "}} {{ [1, 2, 3][2::-1] }}|{{ 'abc'[2:1] }}|{{ (1, 2, 3)[::2] }}",
+     "[2, 4] fd [3, 2, 1] [3, 2] [3, 2, 1]||(1, 3)"},
+    {"{{ 'abc'[-100:100] }} {{ [1, 2, 3][::100] }} {{ [1, 2, 3][1::9223372036854775807] }} {{ [1, 2, "
+     "3][100::-9223372036854775807] }} {{ [1, 2, 3][-2:] }} {{ [1, 2, 3][5:] }}",
+     "abc [1] [2] [3] [2, 3] []"},
+    {"{{ [1, 2][2] is defined }} {{ 'ab'[2] is defined }} {{ [1, 2][-3] is defined }} {{ 'äb'[-2] }}",
+     "False False False ä"},
+    {"{{ {1: 'one', '1': 'text', -2: 'b'}[1] }} {{ {1: 'one', '1': 'text'}['1'] }} {{ {-2: 'b'}[-2] "
+     "}} {{ 1 in {1: 2} }} {{ '1' in {1: 2} }} {{ {1: 2}[2] is defined }} {{ {1: 2} == {'1': 2} }}",
+     "one text b True False False False"},
+    {"{{ 1 < 3 > 2 }} {{ 1 < 2 < 2 }} {{ 3 > 2 > 1 }} {{ 1 < 2 == true }} {{ 1 < 2 not in [2] }}",
+     "True False True False False"},
+    {"{{ 1 - 2 + 3 }} {{ 8 // 3 * 2 }} {{ 2 * 3 % 4 }} {{ 'a' ~ 1 + 2 ~ 'b' }} {{ -2 + 3 }} {{ - 2 * "
+     "3 }}",
+     "2 4 2 a12b 1 -6"},
+    {"{{ true + 0.5 }} {{ 1 + true }} {{ true + true }} {{ -7.5 % 2 }} {{ -7.5 // 2 }} {{ 7 % -2 }} "
+     "{{ 7 // -2 }} {{ true < 1.5 }}",
+     "1.5 2 2 0.5 -4.0 -1 -4 True"},
+    {"{{ 1 is string and 2 is number }} {{ x is defined or 1 is odd }} {{ 1 if 1 is odd else 2 }} {{ "
+     "'a' is in ['a'] }} {{ 2 is not odd }}",
+     "False True 1 True True"},
+    {"{{ x | nothing if false else 'ok' }}",
+     "ok"},
+    {"{% macro m(a, b=7) %}{{ a }}-{{ b }};{% endmacro %}{{ m(*[1, 2]) }}{{ m(*[3]) }}{{ m(*[], a=5) "
+     "}}{{ m(0, *[9]) }}",
+     "1-2;3-7;5-7;0-9;"},
+    {"{% set range = 3 %}{{ range }} {% set joiner = 'x' %}{{ joiner }}",
+     "3 x"},
+    {"{% for a, b in [(1, 2), (3, 4)] %}{{ b }}{{ a }}{% endfor %}{% for a in (1, 2) %}{{ a }}{% endfor "
+     "%}",
+     "214312"},
 };
 
 static void they_render_as_jinja_does(void **state)
@@ -199,6 +234,60 @@ static void a_long_list_is_not_deep(void **state)
     sp_template_text_fini(&got);
     sp_template_destroy(t);
     json_decref(documents);
+}
+
+/* Neither are 150 conditions, one after another. */
+static void a_long_template_is_not_deep(void **state)
+{
+    enum { N = 150 };
+    static const char one[] = "{{ not not false }}{{ 1 is not odd }}{{ (1 if true else 2) }}";
+    static char jinja[N * sizeof one];
+    sp_template *t;
+    sp_template_text got;
+    for (int i = 0; i < N; i++) strcat(jinja, one);
+    assert_ok(sp_template_parse(jinja, strlen(jinja), &t));
+    assert_ok(sp_template_render(t, &(sp_template_input){0}, &got));
+    assert_int_equal(got.n, N * strlen("FalseFalse1"));
+    sp_template_text_fini(&got);
+    sp_template_destroy(t);
+}
+
+/* What Python refuses, too, or what is not computed: the message names the line and what is wrong. */
+static void values_that_do_not_fit_are_errors(void **state)
+{
+    static const struct {
+        const char *jinja, *why;
+    } wrong[] = {
+        {"{{ (-9223372036854775807 - 1) // -1 }}", "too large"},
+        {"{{ 9223372036854775807 + 1 }}", "too large"},
+        {"{{ -9223372036854775807 - 2 }}", "too large"},
+        {"{{ 4611686018427387904 * 2 }}", "too large"},
+        {"{{ 1 // 0 }}", "division by zero"},
+        {"{{ 1.0 // 0 }}", "division by zero"},
+        {"{{ 1 / 0 }}", "division by zero"},
+        {"{{ 1.5 % 0 }}", "division by zero"},
+        {"{{ 'a' | trim('x', 'y') }}", "too many"},
+        {"{{ 'a' | trim(colour='y') }}", "colour"},
+        {"{{ 'a' | replace('a') }}", "needs its argument"},
+        {"{{ 5 | items }}", "of an integer"},
+        {"{% macro m(a) %}{% endmacro %}{{ m(*5) }}", "an integer after '*' is no list"},
+        {"{{ [1, 2][::0] }}", "a slice with step 0"},
+        {"{{ [1, 2]['a':] }}", "a slice by a string"},
+        {"{{ 5[1:] }}", "a slice of an integer"},
+        {"{{ x[0] }}", "an item of an undefined value"},
+        {"{{ {1.5: 2} }}", "a key that is a number"},
+        {"{{ 1 if x is nothing }}", "nothing"},
+    };
+    for (size_t i = 0; i < SP_COUNT(wrong); i++) {
+        sp_template *t;
+        sp_template_text got;
+        assert_ok(sp_template_parse(wrong[i].jinja, strlen(wrong[i].jinja), &t));
+        if (sp_template_render(t, &(sp_template_input){0}, &got) == SP_OK)
+            fail_msg("%s: %s", wrong[i].jinja, got.text);
+        const char *said = sp_error_detail();
+        if (!strstr(said, wrong[i].why) || !strstr(said, "line 1")) fail_msg("%s: %s", wrong[i].jinja, said);
+        sp_template_destroy(t);
+    }
 }
 
 /* The words for roles of messages are no text that somebody wrote; a document may have the same word. */
@@ -252,7 +341,9 @@ static void mistakes_are_named(void **state)
     static const char *const wrong[] = {"a\n{% if %}{% endif %}", "a\n{{ 1 + }}",        "a\n{% for x in [1] %}",
                                         "a\n{{ 'open }}",         "a\n{% endfor %}",     "a\n{{ x | nothing }}",
                                         "a\n{{ 1 is nothing }}",  "a\n{% nothing %}",    "a\n{{ (1 }}",
-                                        "a\n{% for x in [1] %}{% endfor %}{% break %}"};
+                                        "a\n{% for x in [1] %}{% endfor %}{% break %}",
+                                        "a\n{{ 2 ** 3 }}",       "a\n{{ [1][] }}",
+                                        "a\n{{ 1 if true else 2 }}{{ 'a' | nothing }}"};
     for (size_t i = 0; i < SP_COUNT(wrong); i++) {
         sp_template *t = NULL;
         const sp_err err = sp_template_parse(wrong[i], strlen(wrong[i]), &t);
@@ -260,6 +351,11 @@ static void mistakes_are_named(void **state)
         assert_non_null(strstr(sp_error_detail(), "line 2"));
         assert_null(t);
     }
+    static const char large[] = "{{ 99999999999999999999 }}", longer[] = "{{ 9999999999999999999999999999999999999 }}";
+    sp_template *t = NULL;
+    assert_fails(sp_template_parse(large, strlen(large), &t), SP_E_LIMIT, "line 1: 99999999999999999999 is too large");
+    assert_fails(sp_template_parse(longer, strlen(longer), &t), SP_E_LIMIT, "line 1: a number of 37 digits");
+    assert_null(t);
 }
 
 /* A name of any length leaves room for what is said of it. */
@@ -281,6 +377,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(they_render_as_jinja_does),
         cmocka_unit_test(a_long_list_is_not_deep),
+        cmocka_unit_test(a_long_template_is_not_deep),
+        cmocka_unit_test(values_that_do_not_fit_are_errors),
         cmocka_unit_test(only_messages_have_roles),
         cmocka_unit_test(a_list_that_is_printed_is_one_span),
         cmocka_unit_test(mistakes_are_named),
