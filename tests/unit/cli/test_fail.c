@@ -110,6 +110,22 @@ static void what_cannot_be_read_is_an_error_and_leaks_nothing(void **state)
     }
 }
 
+/* An answer that could not be printed whole is no success, even where the rest could. */
+static void lost_output_is_a_failure(void **state)
+{
+    assert_int_equal(cli_check_output(0), 0);
+    FILE *err = tmpfile();
+    char text[512];
+    assert_non_null(err);
+    const int before = catch(stderr, err);
+    cli_lose_output("the answer", "out of memory");
+    give_back(stderr, before);
+    read_all(err, text, sizeof text);
+    assert_string_equal(text, "spolia: the answer: out of memory\n");
+    assert_int_equal(cli_check_output(0), 1);
+    assert_int_equal(cli_check_output(2), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -117,6 +133,7 @@ int main(void)
         FOLDER_TEST(files_of_any_length_are_read_whole),
         FOLDER_TEST(a_byte_order_mark_is_no_text),
         FOLDER_TEST(what_cannot_be_read_is_an_error_and_leaks_nothing),
+        cmocka_unit_test(lost_output_is_a_failure),
         cmocka_unit_test(scripts_get_errors_as_json_and_people_still_read_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

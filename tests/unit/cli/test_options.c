@@ -262,7 +262,8 @@ static void the_nearest_name_is_proposed(void **state)
     static const char *const pairs[][2] = {
         {"ruse", "reuse"}, {"reues", "reuse"}, {"recomptue", "recompute"},
         {"topk", "top-k"}, {"sede", "seed"},   {"restructure", NULL},
-        {"x", NULL},       {"", NULL},
+        {"x", NULL},       {"", NULL},         {"sto", "stop"},
+        {"setp", NULL}, /* two edits of a short word */
     };
     for (size_t i = 0; i < SP_COUNT(pairs); i++) {
         const char *got = cli_nearest(pairs[i][0], names, SP_COUNT(names));

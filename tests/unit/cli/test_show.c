@@ -1,7 +1,9 @@
 /* test_show.c -- texts of files and models on a terminal: what is not printed, how wide they are; sizes. */
 #include "cli/show.h"
 
+#include <pty.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <string.h>
 
 #include "cli/text.h"
@@ -60,12 +62,37 @@ static void sizes_have_three_digits(void **state)
     }
 }
 
+/* Dim text is for terminals that can show it, and for people who want it. */
+static void colours_can_be_refused(void **state)
+{
+    int outside, inside;
+    assert_int_equal(openpty(&outside, &inside, NULL, NULL, NULL), 0);
+    FILE *terminal = fdopen(inside, "w"), *file = tmpfile();
+    assert_true(terminal && file);
+    setenv("TERM", "xterm", 1);
+    unsetenv("NO_COLOR");
+    assert_string_equal(show_dim(terminal), "\033[2m");
+    assert_string_equal(show_plain(terminal), "\033[0m");
+    assert_string_equal(show_dim(file), "");
+    setenv("NO_COLOR", "", 1);
+    assert_string_equal(show_dim(terminal), "\033[2m");
+    setenv("NO_COLOR", "1", 1);
+    assert_string_equal(show_dim(terminal), "");
+    unsetenv("NO_COLOR");
+    setenv("TERM", "dumb", 1);
+    assert_string_equal(show_dim(terminal), "");
+    fclose(terminal);
+    fclose(file);
+    close(outside);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_terminal_obeys_is_not_printed),
         cmocka_unit_test(lines_are_as_wide_as_they_are_shown),
         cmocka_unit_test(sizes_have_three_digits),
+        cmocka_unit_test(colours_can_be_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

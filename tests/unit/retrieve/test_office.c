@@ -406,6 +406,28 @@ static void sheets_of_ods_are_tables(void **state)
         "#s.ods > List|only\n#");
 }
 
+/* A cell is one field: line ends and blank elements are blanks, a table inside it is left out; a merged cell takes the
+ * place that it covers, however often the one before it is repeated. */
+static void cells_of_ods_are_fields(void **state)
+{
+    gives_archive(
+        *state, "d/s.ods",
+        (entry[]){{"content.xml",
+                   "<o:c " NAMES ">"
+                   NAMED_TABLE("Boats",
+                         ROW("", CELLS("", P("name")) CELLS("", P("a")) CELLS("", P("b")) CELLS("", P("c")))
+                         ROW("", CELLS("", P("Sea<text:s/>Gull\nII") "<table:table><table:table-row>"
+                             CELLS("", P("inner")) "</table:table-row></table:table>")
+                             CELLS("", P("one")) CELLS("", P("two")) CELLS("", P("three")))
+                         ROW("", CELLS("", P("Tern")) CELLS("table:number-columns-repeated='2'", P("x"))
+                             "<table:covered-table-cell/>")
+                         ROW("", CELLS("table:number-columns-repeated='2'", P("Skua")) "<table:covered-table-cell/>"
+                             CELLS("", P("end")))) "</o:c>"},
+                  {0}},
+        "s.ods > Boats|name: Sea Gull II; a: one; b: two; c: three\nname: Tern; a: x; b: x; c:\n"
+        "name: Skua; a: Skua; b: ; c: end\n#");
+}
+
 static void refuses_archive(folder *f, const char *path, const entry *e, const char *why)
 {
     sp_bytes got = {0}, data = packed(f, e);
@@ -483,6 +505,7 @@ int main(void)
         FOLDER_TEST(notes_of_slides_follow_them),
         FOLDER_TEST(slides_of_odp_are_pages_with_their_notes),
         FOLDER_TEST(sheets_of_ods_are_tables),
+        FOLDER_TEST(cells_of_ods_are_fields),
         FOLDER_TEST(damaged_files_of_opendocument_are_refused),
         FOLDER_TEST(slides_are_in_the_order_of_the_presentation),
         FOLDER_TEST(headers_footers_and_notes_are_read_once),

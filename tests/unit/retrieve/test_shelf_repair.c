@@ -111,6 +111,31 @@ static void a_repair_keeps_collections_tags_and_counts(void **state)
     run("rm -r %s%s", dir, "");
 }
 
+/* One that is being deleted is neither saved nor lost: its deletion continues in the new file. */
+static void a_document_that_is_being_deleted_does_not_come_back(void **state)
+{
+    char dir[] = "/dev/shm/shelf-XXXXXX", path[64];
+    sp_documents_repaired sum;
+    sp_shelf *s;
+    sp_doomed gone = {0};
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/documents.db", dir);
+    make_file(path);
+    assert_int_equal(sp_shelf_open(path, &s), SP_OK);
+    assert_int_equal(sp_shelf_doom(s, "t", "manual/d07"), SP_OK);
+    sp_shelf_close(s);
+    assert_int_equal(sp_shelf_repair(path, &(sp_shelf_repair_opts){.save = true}, &sum), SP_OK);
+    assert_int_equal(sum.n_saved, DOCUMENTS - 1);
+    assert_int_equal(sum.n_lost, 0);
+    assert_int_equal(look(path).n_documents, DOCUMENTS - 1);
+    assert_int_equal(sp_shelf_open(path, &s), SP_OK);
+    assert_int_equal(sp_shelf_doomed(s, NULL, &gone), SP_OK);
+    assert_int_equal(gone.ids.n, 2);
+    sp_doomed_fini(&gone);
+    sp_shelf_close(s);
+    run("rm -r %s%s", dir, "");
+}
+
 /* A repaired file still knows under which other titles its texts were sent; not of texts that it has not. */
 static void a_repair_keeps_the_other_forms_of_texts(void **state)
 {
@@ -243,6 +268,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_repair_keeps_collections_tags_and_counts),
+        cmocka_unit_test(a_document_that_is_being_deleted_does_not_come_back),
         cmocka_unit_test(a_repair_keeps_the_other_forms_of_texts),
         cmocka_unit_test(a_damaged_page_costs_what_is_on_it),
         cmocka_unit_test(collections_on_both_sides_of_a_damaged_page_are_kept),
