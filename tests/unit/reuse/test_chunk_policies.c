@@ -305,6 +305,7 @@ static void flow_chooses_in_two_steps(void **state)
         assert_todos(&front, &second, &half);
         assert_int_equal(second.probe.kind, SP_PROBE_COLUMNS);
         assert_int_equal(second.probe.layer, 2);
+        assert_int_equal(second.slots[second.n_spans - 1].room, 0); /* the answer takes no memory twice */
         assert_ok(sp_plan_bind(&second));
         assert_ok(sp_plan_check(&second));
         sp_plan_fini(&b.probe);

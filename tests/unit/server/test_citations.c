@@ -134,6 +134,29 @@ static void all_documents_above_the_mean_are_sources(void **state)
     json_decref(list);
 }
 
+/* A little above the mean is above it. */
+static void a_source_need_not_stand_out(void **state)
+{
+    static cited c;
+    open(&c, "One", "0");
+    for (int k = 1; k <= 3; k++) c.looks[0][k] = (const float[]){0.112f, 0.104f, 0.084f}[k - 1];
+    json_t *list = citations_of(&c);
+    assert_int_equal(json_array_size(json_object_get(json_array_get(list, 0), "sources")), 2);
+    json_decref(list);
+}
+
+static void a_sentence_names_five_sources_at_most(void **state)
+{
+    static cited c;
+    srv_document many[8];
+    open(&c, "One", "0");
+    for (int i = 0; i < 8; i++) many[i] = (srv_document){.id = "a", .segment = i < 7 ? 1 : -1};
+    c.job.documents = (srv_documents){.v = many, .n = 8};
+    json_t *list = citations_of(&c);
+    assert_int_equal(json_array_size(json_object_get(json_array_get(list, 0), "sources")), 5);
+    json_decref(list);
+}
+
 static void attention_is_relative_to_that_of_the_question(void **state)
 {
     static cited c;
@@ -204,6 +227,8 @@ int main(void)
         cmocka_unit_test(sentences_end_at_their_signs),
         cmocka_unit_test(each_sentence_names_what_its_own_words_look_at),
         cmocka_unit_test(all_documents_above_the_mean_are_sources),
+        cmocka_unit_test(a_source_need_not_stand_out),
+        cmocka_unit_test(a_sentence_names_five_sources_at_most),
         cmocka_unit_test(attention_is_relative_to_that_of_the_question),
         cmocka_unit_test(a_document_of_several_segments_has_their_sum),
         cmocka_unit_test(a_document_without_a_segment_gets_nothing),

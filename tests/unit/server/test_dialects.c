@@ -541,6 +541,16 @@ static void a_chat_of_openai_is_what_its_chunks_say(void **state)
     each(&srv_openai, chat_is_its_chunks);
 }
 
+/* Of a name that begins like another one, of its parts, and of the others. */
+static void an_error_names_the_field_that_the_client_sent(void **state)
+{
+    const srv_dialect d = {.renamed = {{"stop", "stop_sequences"}}};
+    assert_string_equal(srv_dialect_param(&d, "stop"), "stop_sequences");
+    assert_string_equal(srv_dialect_param(&d, "stop[0]"), "stop_sequences");
+    assert_string_equal(srv_dialect_param(&d, "stop_token_ids"), "stop_token_ids");
+    assert_string_equal(srv_dialect_param(&d, "top_k"), "top_k");
+}
+
 static void an_answer_says_why_it_ended(void **state)
 {
     static const struct {
@@ -552,6 +562,9 @@ static void an_answer_says_why_it_ended(void **state)
         assert_string_equal(text_at(o, "choices.0.finish_reason"), cases[i].why);
         json_decref(o);
     }
+    json_t *o = whole_of(&srv_openai, CALL("boats", BOATS) "\n" CUT_CALL, SP_FINISH_LENGTH, true);
+    assert_string_equal(text_at(o, "choices.0.finish_reason"), "length"); /* its last call cannot be run */
+    json_decref(o);
 }
 
 /* -- Ollama ------------------------------------------------------------------------------------------------- */
@@ -726,6 +739,7 @@ int main(void)
         cmocka_unit_test(a_response_that_fails_says_so),
         cmocka_unit_test(a_response_has_its_calls_in_order),
         cmocka_unit_test(a_chat_of_openai_is_what_its_chunks_say),
+        cmocka_unit_test(an_error_names_the_field_that_the_client_sent),
         cmocka_unit_test(an_answer_says_why_it_ended),
         cmocka_unit_test(a_chat_of_ollama_is_what_its_lines_say),
         cmocka_unit_test(ollama_counts_in_nanoseconds),

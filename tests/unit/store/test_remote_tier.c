@@ -87,6 +87,8 @@ static void an_address_is_read_or_refused(void **state)
     assert_true(strcmp(a.user, "anna") == 0 && strcmp(a.password, "p@ss:w") == 0 && a.port == 7000 && a.database == 3);
     assert_ok(sp_redis_parse("redis://secret@h/", &a));
     assert_true(!*a.user && strcmp(a.password, "secret") == 0 && strcmp(a.host, "h") == 0);
+    assert_ok(sp_redis_parse("redis://anna:p@ss@h", &a)); /* a host has no "@" */
+    assert_true(strcmp(a.user, "anna") == 0 && strcmp(a.password, "p@ss") == 0 && strcmp(a.host, "h") == 0);
     static const char *const wrong[] = {"",
                                         "http://h",
                                         "redis://",
@@ -97,6 +99,7 @@ static void an_address_is_read_or_refused(void **state)
                                         "redis://h/one",
                                         "redis://a%4@h",
                                         "redis://a%zz@h",
+                                        "redis://a:b%00c@h",
                                         "redis://h/-1",
                                         "redis://h,",
                                         "redis://,h",
@@ -305,6 +308,23 @@ static void holds(const redis *r, const char *condition)
 }
 
 #define INDEX_IS_EMPTY "(#redis.call('KEYS', 'SPOLIA:*:index') == 0)"
+
+/* It is read in pieces. */
+static void an_index_of_thousands_is_read_to_its_end(void **state)
+{
+    redis r;
+    if (!start(&r)) skip();
+    sp_tier *one = open_with(&r, NULL, 30000000);
+    assert_ok(noise_put(one, 1, 1));
+    damage(&r, "local x = redis.call('KEYS', 'SPOLIA:*:index')[1]; local f = redis.call('HGETALL', x); "
+               "for i = 1, 3000 do redis.call('HSET', x, string.format('%08x', i) .. string.sub(f[1], 9), f[2]) end");
+    sp_tier *two = open_with(&r, NULL, 30000000);
+    for (int i = 0; i < 1500 && sp_tier_stats_of(two).n_copies < 3001; i++) usleep(20000);
+    assert_int_equal(sp_tier_stats_of(two).n_copies, 3001);
+    sp_tier_close(one);
+    sp_tier_close(two);
+    redis_stop(&r);
+}
 
 static void keys_live_as_long_as_they_should(void **state)
 {
@@ -745,6 +765,7 @@ int main(void)
         cmocka_unit_test(a_tier_may_be_closed_at_once),
         cmocka_unit_test(what_one_puts_the_others_have),
         cmocka_unit_test(what_is_known_is_no_news),
+        cmocka_unit_test(an_index_of_thousands_is_read_to_its_end),
         cmocka_unit_test(a_server_may_close_idle_connections),
         cmocka_unit_test(a_copy_is_written_once_for_all),
         cmocka_unit_test(a_copy_of_somebody_without_the_key_is_a_miss),
