@@ -107,6 +107,12 @@ static void blocks_of_anthropic_are_messages(void **state)
             "[{\"role\": \"assistant\", \"content\": [" TEXT("") "], \"tool_calls\": [{\"id\": \"t1\", \"type\": "
             "\"function\", \"function\": {\"name\": \"boats\", \"arguments\": {\"n\": 1}}}]}, "
             "{\"role\": \"tool\", \"tool_call_id\": \"t1\", \"content\": \"four\"}, " ASKS(TEXT("And?")) "]");
+    static const char thoughts[] =
+        "{\"max_tokens\": 1, \"messages\": [{\"role\": \"assistant\", \"content\": ["
+        "{\"type\": \"thinking\", \"thinking\": \"Hm.\", \"signature\": \"\"}, " TEXT("four") "]}, "
+        ASKS(TEXT("b")) "]}";
+    becomes(d, thoughts, "messages", "[{\"role\": \"assistant\", \"content\": [" TEXT("four")
+            "], \"reasoning_content\": \"Hm.\"}, " ASKS(TEXT("b")) "]");
     is_refused(d, "{\"max_tokens\": 1, \"messages\": [{\"role\": \"system\", \"content\": \"a\"}]}",
                "messages[0].role");
     is_refused(d, "{\"messages\": [" USER("a") "]}", "max_tokens");
@@ -117,6 +123,8 @@ static void only_documents_of_the_last_question_are_documents(void **state)
     static const char two[] = "{\"max_tokens\": 1, \"messages\": [" ASKS(FILE_OF("old")) ", {\"role\": \"assistant\", "
                               "\"content\": \"b\"}, " ASKS(FILE_OF("new") ", " TEXT("c")) "]}";
     becomes(&srv_anthropic, two, "documents", "[{\"text\": \"new\"}]");
+    becomes(&srv_anthropic, "{\"max_tokens\": 1, \"documents\": [\"of the body\"], \"messages\": ["
+            ASKS(FILE_OF("new") ", " TEXT("c")) "]}", "documents", "[{\"text\": \"new\"}, \"of the body\"]");
     becomes(&srv_anthropic, two, "messages", "[" ASKS(TEXT("old")) ", {\"role\": \"assistant\", \"content\": ["
             TEXT("b") "]}, " ASKS(TEXT("c")) "]");
 }
@@ -187,6 +195,16 @@ static void calls_of_ollama_get_ids_and_results_those_of_calls(void **state)
             "{\"role\": \"tool\", \"content\": \"2\", \"tool_call_id\": \"call_1\"}, {\"role\": \"assistant\", "
             "\"tool_calls\": [" NEW_CALL("2", "c") "]}, {\"role\": \"tool\", \"content\": \"3\", \"tool_call_id\": "
             "\"call_2\"}]");
+}
+
+static void a_call_of_ollama_keeps_its_id(void **state)
+{
+    static const char own[] = "[{\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"mine\", \"type\": \"function\", "
+                              "\"function\": {\"name\": \"a\", \"arguments\": {}}}]}, "
+                              "{\"role\": \"tool\", \"content\": \"1\", \"tool_call_id\": \"mine\"}]";
+    char body[400];
+    snprintf(body, sizeof body, "{\"messages\": %s}", own);
+    becomes(&srv_ollama_chat, body, "messages", own);
 }
 
 static void prompts_of_ollama_are_chats_unless_raw(void **state)
@@ -274,6 +292,7 @@ int main(void)
         cmocka_unit_test(fields_of_anthropic_are_those_of_a_chat),
         cmocka_unit_test(options_of_ollama_are_fields_of_a_chat),
         cmocka_unit_test(calls_of_ollama_get_ids_and_results_those_of_calls),
+        cmocka_unit_test(a_call_of_ollama_keeps_its_id),
         cmocka_unit_test(prompts_of_ollama_are_chats_unless_raw),
         cmocka_unit_test(gaps_are_filled_after_other_files),
         cmocka_unit_test(system_messages_join_at_the_beginning_alone),
