@@ -5,7 +5,7 @@ import time
 from jsonschema import Draft202012Validator
 
 from test_json import SCHEMAS
-from serving import busy
+from serving import LONG, busy
 
 
 def listed(server, key=None):
@@ -39,6 +39,12 @@ def test_running_and_waiting_ones_are_listed(start, tmp_path):
             assert listed(s, "b-key") == [] # another tenant's
             assert s.call("/v1/requests")[0] == 401
     assert until(lambda: not listed(s, "a-key"))
+
+
+def test_the_tokens_of_all_choices_are_counted(start):
+    s = start("--parallel", "1")
+    with busy(s):
+        until(lambda: [r for r in listed(s) if r["generated"] > LONG["max_tokens"]])
 
 
 def test_a_long_prompt_says_how_far_it_is(start):

@@ -112,6 +112,7 @@ def test_a_file_is_uploaded_by_a_form(server):
     assert found(server, "How many steps?", collection="forms", filter={"file": "guide"}) == [o["id"]]
     assert found(server, "How many steps?", collection="forms", filter={"file": "guid"}) == []
     assert found(server, "How many steps?", collection="forms", filter={"tag": ["new", "old"]}) == [o["id"]]
+    assert found(server, "How many steps?", collection="forms", filter={"tag": "ol"}) == []
 
 
 def test_a_form_has_one_file(server):
