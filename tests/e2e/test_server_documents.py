@@ -200,6 +200,20 @@ def test_precompute_of_a_form(server):
     assert status == 400 and error["error"]["param"] == "precompute"
 
 
+def test_copies_of_a_document_are_no_document(server):
+    """Their path has methods of its own: a text that is put there replaces none."""
+    register(server, "whole", "The mill of Velm burnt down in 1902.")
+    before = send(server, "GET", "/v1/documents/whole")[1]
+    for method, path in (("PUT", "/precompute"), ("PATCH", "/precompute"), ("POST", "")):
+        request = urllib.request.Request(f"{server.url}/v1/documents/whole{path}", b'{"text": "Another."}',
+                                         {"Content-Type": "application/json"}, method=method)
+        with pytest.raises(urllib.error.HTTPError) as e:
+            urllib.request.urlopen(request, timeout=300)
+        allowed = e.value.headers["Allow"].split(", ")
+        assert e.value.code == 405 and "GET" in allowed and method not in allowed, (method, path, allowed)
+    assert send(server, "GET", "/v1/documents/whole")[1] == before
+
+
 def register_file(server, name, data):
     status, o = send(server, "POST", "/v1/documents", {"file": {"name": name, "data": base64.b64encode(data).decode()}})
     assert status == 201, o

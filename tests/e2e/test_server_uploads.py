@@ -150,6 +150,12 @@ def test_a_chat_is_answered_from_an_uploaded_collection(server):
     assert f"manual@{MODEL.name}" in [m.id for m in server.client().models.list()]
 
 
+def test_a_ranking_of_many_finds_a_thousand_at_most(server):
+    make(server, "many", {f"n{i}": (f"mill {i}", []) for i in range(300)})
+    few, many = (told(server, "mill", collection="many", top_k=k, rerank=True, max_tokens=1)["retrieval"] for k in (70, 251))
+    assert (few["ranked"], few["found"]) == (280, 70) and (many["ranked"], many["found"]) == (300, 251)
+
+
 @pytest.mark.parametrize("by", ("words", "vectors", "hybrid"))
 def test_filters_hold_before_the_best_are_chosen(server, by):
     """The only document that a filter leaves is found, however many others match better."""

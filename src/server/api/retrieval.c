@@ -154,7 +154,7 @@ static bool on_stage(const sp_hits *best, bool last, void *user)
 
 enum {
     STAGES = 8,
-    TO_RANK = 4 /* times as many passages are found as a ranking keeps */
+    TO_RANK = 4 /* times as many passages are found as a ranking keeps, if there may be so many */
 };
 
 bool srv_retrieval_gains(const srv_call *call)
@@ -173,6 +173,11 @@ static int n_stages_of(const srv_retrieval *r)
     return r->ahead == SRV_AHEAD_NEVER || quick ? 1 : STAGES;
 }
 
+static int n_to_rank(int k)
+{
+    return k > SRV_MAX_PASSAGES / TO_RANK ? SRV_MAX_PASSAGES : k * TO_RANK;
+}
+
 bool srv_retrieval_search(const srv_call *call, srv_fields *f, const char *question, srv_passages_fn *fn, void *user,
                           sp_err *err)
 {
@@ -180,7 +185,7 @@ bool srv_retrieval_search(const srv_call *call, srv_fields *f, const char *quest
     telling t = {.r = r, .fn = fn, .user = user, .n = -1, .from_us = srv_now_us()};
     sp_hits hits = {0};
     const sp_retrieve_query q = {.text = question,
-                                 .k = r->rerank && r->k <= SRV_MAX_PASSAGES / TO_RANK ? r->k * TO_RANK : r->k,
+                                 .k = r->rerank ? n_to_rank(r->k) : r->k,
                                  .files = r->filter.files,
                                  .n_files = r->filter.n_files,
                                  .tags = r->filter.tags,

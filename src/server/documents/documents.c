@@ -231,6 +231,8 @@ static srv_sent compute(query *q)
 {
     const char *method = q->call->method, *stream = argument(q, "stream");
     if (strcmp(method, "POST") == 0) return start_compute(q);
+    if (strcmp(method, "PUT") == 0 || strcmp(method, "PATCH") == 0)
+        return srv_reply_method(q->call, "GET, HEAD, POST, DELETE");
     if (strcmp(method, "DELETE") == 0) srv_work_cancel(q->call->s->work, q->salt, q->id);
     if (strcmp(method, "GET") == 0 && stream && strcmp(stream, "true") == 0)
         return srv_watch_reply(q->call, q->salt, q->id);
@@ -505,21 +507,26 @@ static srv_sent run_one(query *q)
     if (strcmp(method, "DELETE") == 0) return delete (q);
     if (strcmp(method, "PATCH") == 0) return change(q);
     if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0) return reply_one(q, 200, q->id);
-    return srv_reply_error(q->call->connection, 405, NULL, NULL, "this path does not allow this method");
+    return srv_reply_method(q->call, "GET, HEAD, PUT, PATCH, DELETE");
+}
+
+/* is_of_copies -- not of the document itself. */
+static bool is_of_copies(const srv_call *call)
+{
+    size_t n = strlen(call->path), n_end = strlen(COMPUTE);
+    return n > n_end && strcmp(call->path + n - n_end, COMPUTE) == 0;
 }
 
 static bool is_change(const srv_call *call)
 {
-    size_t n = strlen(call->path), n_end = strlen(COMPUTE);
-    if (n > n_end && strcmp(call->path + n - n_end, COMPUTE) == 0) return false;
-    return strcmp(call->method, "GET") != 0 && strcmp(call->method, "HEAD") != 0;
+    return !is_of_copies(call) && strcmp(call->method, "GET") != 0 && strcmp(call->method, "HEAD") != 0;
 }
 
 srv_sent srv_documents_one(srv_call *call)
 {
     query q;
     if (is_change(call) && !sp_documents_writes(call->s->documents)) return refuse_change(call);
-    if (strcmp(call->method, "PUT") == 0) return register_document(call);
+    if (strcmp(call->method, "PUT") == 0 && !is_of_copies(call)) return register_document(call);
     srv_sent sent = open_query(&q, call) ? run_one(&q) : fail_memory(&q);
     close_query(&q);
     return sent;
