@@ -64,18 +64,24 @@ static inline bool s3_run_at(int port)
     return false;
 }
 
-/* s3_start -- a server for all tests of the program, and the environment that leads there. false: there is no moto. */
-static inline bool s3_start(void)
+/* s3_use -- the environment that leads to a server on a port of this machine. */
+static inline void s3_use(int port)
 {
-    static char endpoint[64];
-    if (s3_pid) return true;
-    const int port = free_port();
+    char endpoint[64];
     snprintf(endpoint, sizeof endpoint, "http://127.0.0.1:%d", port);
     setenv("AWS_ACCESS_KEY_ID", "any", 1);
     setenv("AWS_SECRET_ACCESS_KEY", "any", 1);
     setenv("AWS_ENDPOINT_URL", endpoint, 1);
     setenv("AWS_CONFIG_FILE", "/no/such/file", 1);
     setenv("AWS_SHARED_CREDENTIALS_FILE", "/no/such/file", 1);
+}
+
+/* s3_start -- a server for all tests of the program, and the environment that leads there. false: there is no moto. */
+static inline bool s3_start(void)
+{
+    if (s3_pid) return true;
+    const int port = free_port();
+    s3_use(port);
     atexit(s3_stop);
     return s3_run_at(port);
 }

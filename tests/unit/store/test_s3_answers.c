@@ -16,16 +16,10 @@ static char heard[1 << 14]; /* the first lines of all requests */
 
 static void begin(canned_fn *answer)
 {
-    static char endpoint[64];
     *heard = '\0';
     canned_start(&store, "\r\n\r\n", answer);
-    snprintf(endpoint, sizeof endpoint, "http://127.0.0.1:%d", store.port);
-    setenv("AWS_ACCESS_KEY_ID", "any", 1);
-    setenv("AWS_SECRET_ACCESS_KEY", "any", 1);
+    s3_use(store.port);
     setenv("AWS_REGION", "eu-west-1", 1);
-    setenv("AWS_ENDPOINT_URL", endpoint, 1);
-    setenv("AWS_CONFIG_FILE", "/no/such/file", 1);
-    setenv("AWS_SHARED_CREDENTIALS_FILE", "/no/such/file", 1);
 }
 
 static void reply(char *answer, size_t size, const char *request, const char *status, const char *body)

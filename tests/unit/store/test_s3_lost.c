@@ -113,15 +113,8 @@ static sp_remote_link *open_link(void)
 
 static void begin(void)
 {
-    static char endpoint[64];
     canned_start(&store, "\r\n\r\n", answer);
-    snprintf(endpoint, sizeof endpoint, "http://127.0.0.1:%d", store.port);
-    setenv("AWS_ACCESS_KEY_ID", "any", 1);
-    setenv("AWS_SECRET_ACCESS_KEY", "any", 1);
-    setenv("AWS_REGION", "eu-west-1", 1);
-    setenv("AWS_ENDPOINT_URL", endpoint, 1);
-    setenv("AWS_CONFIG_FILE", "/no/such/file", 1);
-    setenv("AWS_SHARED_CREDENTIALS_FILE", "/no/such/file", 1);
+    s3_use(store.port);
     n_objects = 0;
     n_left = -1;
 }
