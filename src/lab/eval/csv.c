@@ -168,6 +168,7 @@ static bool read_rows(eval_csv *c, long *whole)
 /* setting_text -- NULL: out of memory, and *why. */
 static char *setting_text(const json_t *value, const char **why)
 {
+    *why = CLI_NO_MEMORY;
     return value ? cli_json_text(value, JSON_ENCODE_ANY | JSON_COMPACT, why) : cli_copy("none");
 }
 

@@ -485,7 +485,7 @@ static void end_change(s3_link *l, bool stops)
     if (!p->has_begun || l->base.broken) return;
     sp_err err = stops ? stop_upload(l) : SP_OK;
     if (err == SP_OK) err = noted(l, sp_s3_change_end(l->http, &l->names, p->name, p->note));
-    if (err != SP_OK) sp_log(SP_LOG_DEBUG, "an unfinished upload remains: %s", sp_error_detail());
+    if (err != SP_OK) sp_log(SP_LOG_DEBUG, "a change of a copy remains: %s", sp_error_detail());
 }
 
 static sp_err finish(sp_remote_link *base, bool *taken)
