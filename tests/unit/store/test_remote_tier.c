@@ -593,6 +593,21 @@ static void a_server_that_hangs_is_left_alone(void **state)
     redis_stop(&r);
 }
 
+/* Who finds that out by a put tells the others. */
+static void a_put_finds_that_the_server_hangs(void **state)
+{
+    redis r;
+    if (!start(&r)) skip();
+    sp_tier *t = open_with(&r, NULL, 300000);
+    for (int i = 0; i < 5000 && noise_put(t, 1, 1) != SP_OK; i++) {} /* a loaded machine may be late, too */
+    for (int i = 0; i < 15000 && !sp_tier_answers(t); i++) usleep(20000);
+    kill(r.pid, SIGSTOP);
+    assert_int_equal(noise_put(t, 2, 1), SP_E_IO);
+    assert_false(sp_tier_answers(t));
+    sp_tier_close(t);
+    redis_stop(&r);
+}
+
 static void a_sweep_fails_while_the_server_does_not_answer(void **state)
 {
     redis r;
@@ -779,6 +794,7 @@ int main(void)
         cmocka_unit_test(a_server_that_is_gone_costs_nothing_and_comes_back),
         cmocka_unit_test(a_lost_server_costs_the_look_at_a_flag),
         cmocka_unit_test(a_server_that_hangs_is_left_alone),
+        cmocka_unit_test(a_put_finds_that_the_server_hangs),
         cmocka_unit_test(a_sweep_fails_while_the_server_does_not_answer),
         cmocka_unit_test(a_full_server_refuses_and_keeps_what_it_has),
         cmocka_unit_test(a_wrong_password_is_an_error_of_the_tier),
