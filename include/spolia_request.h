@@ -218,7 +218,8 @@ typedef struct sp_request sp_request;
 SP_API sp_err sp_request_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
                                 sp_request **out);
 /* sp_request_progress -- prompt tokens of the current plan: computed so far, and to be computed in all. Reused tokens
- * count in neither. *total is 0 before the request has started and while it decodes. done and total may be NULL.
+ * count in neither. *total is 0 before the request has started; once it decodes, both are what the prompt's last plan
+ * computed. done and total may be NULL.
  * Thread: that of the context; with an engine thread, any. */
 SP_API void sp_request_progress(sp_request *r, int *done, int *total);
 /* Where a request is. */

@@ -266,6 +266,10 @@ def test_progress_of_the_prompt(server):
     assert told[-1]["processed"] == told[-1]["total"] > 300
     assert all(a["processed"] <= b["processed"] for a, b in zip(told, told[1:]))
     assert not any("prompt_progress" in e for e in events(server, "/v1/completions", {**ask, "return_progress": False}))
+    again = list(events(server, "/v1/completions", {**ask, "stream_options": {"include_usage": True}}))
+    told = [e["prompt_progress"] for e in again if "prompt_progress" in e]
+    cached = again[-1]["usage"]["prompt_tokens_details"]["cached_tokens"]
+    assert told[-1]["cache"] == cached > 0 and told[-1]["processed"] == told[-1]["total"]
 
 
 def test_cache_salt(server):

@@ -12,6 +12,7 @@ typedef struct sp_request_plans {
     sp_plan last;             /* the previous plan, until the next is made */
     int n_done[SP_PLAN_DONE]; /* plans that have run, by role */
     int next_todo;            /* first of now.todo that is not computed */
+    int n_computed;           /* tokens of the last plan of the prompt that has run */
     int answer_span;          /* of the answer's plan */
     int64_t reserved;         /* blocks: request.h, I2 */
     int64_t us;               /* spent on looking up and planning */

@@ -125,6 +125,7 @@ void sp_request_computed(sp_request *r, int n, const float *logits)
         return;
     }
     bool done = false;
+    r->plans.n_computed = r->plans.now.n_todo;
     sp_err err = next_plan(r, &done);
     if (err != SP_OK)
         sp_request_finish(r, SP_FINISH_ERROR, err);
@@ -144,10 +145,10 @@ static sp_request_view view_of(const sp_request *r)
         [SP_REQ_QUEUED] = SP_PHASE_WAITING, [SP_REQ_LOADING] = SP_PHASE_LOADING, [SP_REQ_PREFILL] = SP_PHASE_PROMPT,
         [SP_REQ_DECODE] = SP_PHASE_ANSWER,  [SP_REQ_STORING] = SP_PHASE_ANSWER,  [SP_REQ_FINISHED] = SP_PHASE_DONE,
     };
-    const bool reads = r->state == SP_REQ_PREFILL;
+    const bool reads = r->state == SP_REQ_PREFILL, has_read = r->state > SP_REQ_PREFILL;
     return (sp_request_view){.phase = phases[r->state],
-                             .n_done = reads ? r->plans.next_todo : 0,
-                             .n_todo = reads ? r->plans.now.n_todo : 0,
+                             .n_done = reads ? r->plans.next_todo : has_read ? r->plans.n_computed : 0,
+                             .n_todo = reads ? r->plans.now.n_todo : has_read ? r->plans.n_computed : 0,
                              .n_generated = (int)r->answer.tokens.n};
 }
 

@@ -220,6 +220,19 @@ static bool write_progress(srv_job *j, int done, int to_compute)
     return write_event(j, o);
 }
 
+/* ask_progress -- how many tokens of the prompt are computed, and into the stream of how many. Called with the lock
+ * held, which it gives up meanwhile. */
+static int ask_progress(srv_job *j)
+{
+    int done = 0, total = 0;
+    sp_request *r = j->run.n_started ? j->choices[0].request : NULL;
+    pthread_mutex_unlock(&j->run.lock);
+    sp_request_progress(r, &done, &total);
+    pthread_mutex_lock(&j->run.lock);
+    if (total) j->stream.to_compute = total;
+    return done;
+}
+
 /* wait_for_text -- the same as srv_job_wait_change, and prompt_progress until the first text: at its
  * start, whenever it has grown, and at its end. Called with the lock held, which it gives up while it
  * asks the engine. */
@@ -233,21 +246,16 @@ static bool wait_for_text(srv_job *j, bool *good)
         return false;
     }
     while (!(news = srv_job_wait_change(j, PROGRESS_MS)) && srv_now_us() < end) {
-        int done = 0, total = 0;
-        sp_request *r = j->run.n_started ? j->choices[0].request : NULL;
-        pthread_mutex_unlock(&j->run.lock);
-        sp_request_progress(r, &done, &total);
-        pthread_mutex_lock(&j->run.lock);
-        if (total == 0 || done <= j->stream.progress_at) continue;
+        const int done = ask_progress(j);
+        if (j->stream.to_compute == 0 || done <= j->stream.progress_at) continue;
         j->stream.progress_at = done;
-        j->stream.to_compute = total;
-        *good = write_progress(j, done, total);
+        *good = write_progress(j, done, j->stream.to_compute);
         return false;
     }
     if (news && !j->run.gone) {
-        int all = j->stream.to_compute ? j->stream.to_compute : j->n_prompt;
+        ask_progress(j); /* the text may have come before anybody asked */
         j->stream.in_answer = true;
-        *good = write_progress(j, all, all);
+        if (j->stream.to_compute) *good = write_progress(j, j->stream.to_compute, j->stream.to_compute);
     }
     return news;
 }

@@ -100,11 +100,12 @@ static void add_result(reading *r, const json_t *block)
 
 static void add_use(reading *r, const json_t *block)
 {
-    json_t *input = json_object_get(block, "input");
+    json_t *input = json_object_get(block, "input"), *name = json_object_get(block, "name");
+    if (!json_is_string(name)) srv_fields_refuse(r->f, r->where, "%s.name must be a string", r->where);
     json_array_append_new(
         r->calls, json_pack("{s:O*, s:s, s:{s:O*, s:o}}", "id", json_object_get(block, "id"),
-                            "type", "function", "function", "name", json_object_get(block, "name"),
-                            "arguments", input ? json_incref(input) : json_object()));
+                            "type", "function", "function", "name", name, "arguments",
+                            input ? json_incref(input) : json_object()));
 }
 
 static void add_block(reading *r, const json_t *block)

@@ -597,6 +597,28 @@ static void equal_chunks_need_one_copy(void **state)
     close_clean(c);
 }
 
+static void what_a_store_has_is_not_needed_again(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){.tiers.store = *state, .reuse.policy = "full", .n_batch = 40});
+    sp_store_need none, head, one;
+    sp_index *ix = index_of("01");
+    assert_ok(sp_store_estimate(c, ix, "Be brief.", &none));
+    assert_int_equal(none.new_bytes, none.bytes);
+    assert_int_equal(none.new_plain_bytes, none.plain_bytes);
+    sp_request_destroy(ask(c, "3", question, 2)); /* the head, and another chunk */
+    tiers_rest(c->tiers);
+    assert_ok(sp_store_estimate(c, ix, "Be brief.", &head));
+    sp_request_destroy(ask(c, "31", question, 2)); /* the plain copy of one chunk */
+    tiers_rest(c->tiers);
+    assert_ok(sp_store_estimate(c, ix, "Be brief.", &one));
+    sp_index_close(ix);
+    assert_int_equal(one.bytes, none.bytes);
+    assert_true(head.new_plain_bytes < none.new_plain_bytes);
+    assert_true(one.new_plain_bytes < head.new_plain_bytes && one.new_plain_bytes > 0);
+    assert_int_equal(head.new_bytes - one.new_bytes, head.new_plain_bytes - one.new_plain_bytes);
+    close_clean(c);
+}
+
 /* -- faults --------------------------------------------------------------------------------- */
 
 static char fault_dir[128];
@@ -645,6 +667,7 @@ int main(void)
         FOLDER_TEST(retaining_drops_what_is_not_wanted),
         FOLDER_TEST(what_an_index_has_no_more_leaves_with_its_paths),
         FOLDER_TEST(equal_chunks_need_one_copy),
+        FOLDER_TEST(what_a_store_has_is_not_needed_again),
         cmocka_unit_test(opening_may_fail_at_every_allocation),
     };
     if (getenv("SPOLIA_CRASHES")) cmocka_set_test_filter("a_killed_writer_leaves_whole_copies"); /* make crash */

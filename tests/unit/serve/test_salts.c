@@ -118,6 +118,18 @@ static void an_answer_is_its_tenants(void **state)
     close_clean(c);
 }
 
+/* Unless the request names another one. */
+static void a_prompt_is_work_for_the_tenant_of_its_salt(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){0});
+    sp_share *red;
+    sp_request_destroy(answer(c, "red", story, "Who?"));
+    assert_ok(sp_shares_join(&c->waiting.shares, "red", &red));
+    assert_true(sp_share_served(red) > 0);
+    sp_shares_leave(&c->waiting.shares, red);
+    close_clean(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -125,6 +137,7 @@ int main(void)
         cmocka_unit_test(an_edit_reveals_nothing),
         cmocka_unit_test(the_contexts_salt_is_the_default),
         cmocka_unit_test(an_answer_is_its_tenants),
+        cmocka_unit_test(a_prompt_is_work_for_the_tenant_of_its_salt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,6 +88,27 @@ static void fields_of_a_response_are_those_of_a_chat(void **state)
     is_refused(d, "{\"input\": \"a\", \"tools\": [{\"type\": \"web_search\"}]}", "tools[0].type");
 }
 
+/* The functions that may be called are written into the list of a choice (tools.h); the answer shows the client's. */
+static void a_response_keeps_the_choice_that_it_was_asked(void **state)
+{
+    static const char text[] =
+        "{\"input\": \"a\", \"tools\": [{\"type\": \"function\", \"name\": \"f\"}], \"tool_choice\": {\"type\": "
+        "\"allowed_tools\", \"mode\": \"auto\", \"tools\": [{\"type\": \"function\", \"name\": \"f\"}]}}";
+    srv_fields f;
+    srv_tools t = {0};
+    bool chat = true;
+    json_t *body = srv_fields_parse(&f, text, strlen(text)), *asked = json_loads(text, 0, NULL);
+    json_t *o = srv_responses.body(&f, &chat);
+    f.object = o;
+    srv_tools_read(&t, &f);
+    assert_false(f.failed);
+    assert_int_equal(json_array_size(t.list), 1);
+    assert_true(json_equal(json_object_get(body, "tool_choice"), json_object_get(asked, "tool_choice")));
+    json_decref(o);
+    json_decref(asked);
+    json_decref(body);
+}
+
 /* -- Anthropic ------------------------------------------------------------------------------------------ */
 
 #define ASKS(blocks) "{\"role\": \"user\", \"content\": [" blocks "]}"
@@ -113,6 +134,9 @@ static void blocks_of_anthropic_are_messages(void **state)
         ASKS(TEXT("b")) "]}";
     becomes(d, thoughts, "messages", "[{\"role\": \"assistant\", \"content\": [" TEXT("four")
             "], \"reasoning_content\": \"Hm.\"}, " ASKS(TEXT("b")) "]");
+    becomes(d, "{\"max_tokens\": 1, \"messages\": [" ASKS("{\"type\": \"tool_result\", \"tool_use_id\": \"t1\", "
+            "\"content\": \"four\", \"cache_control\": {\"type\": \"a\"}}") "]}", "cache_control",
+            "{\"type\": \"a\"}");
     is_refused(d, "{\"max_tokens\": 1, \"messages\": [{\"role\": \"system\", \"content\": \"a\"}]}",
                "messages[0].role");
     is_refused(d, "{\"messages\": [" USER("a") "]}", "max_tokens");
@@ -149,6 +173,9 @@ static void fields_of_anthropic_are_those_of_a_chat(void **state)
     becomes(d, BODY("\"stop\": []"), "continue_final_message", "");
     becomes(d, "{\"max_tokens\": 1, \"messages\": [" USER("a") ", {\"role\": \"assistant\", \"content\": \"b\"}]}",
             "continue_final_message", "true");
+    becomes(d, BODY("\"mcp_servers\": []"), "cache_control", "");
+    is_refused(d, BODY("\"mcp_servers\": [{}]"), "mcp_servers");
+    is_refused(d, BODY("\"container\": \"c\""), "container");
     is_refused(d, BODY("\"tool_choice\": {\"type\": \"some\"}"), "tool_choice");
     is_refused(d, BODY("\"tools\": [{\"type\": \"bash_20250124\", \"name\": \"b\"}]"), "tools");
 }
@@ -287,6 +314,7 @@ int main(void)
         cmocka_unit_test(items_of_a_response_are_messages),
         cmocka_unit_test(thoughts_belong_to_the_next_message_of_the_assistant),
         cmocka_unit_test(fields_of_a_response_are_those_of_a_chat),
+        cmocka_unit_test(a_response_keeps_the_choice_that_it_was_asked),
         cmocka_unit_test(blocks_of_anthropic_are_messages),
         cmocka_unit_test(only_documents_of_the_last_question_are_documents),
         cmocka_unit_test(fields_of_anthropic_are_those_of_a_chat),

@@ -67,6 +67,7 @@ static const answer answers[] = {
     {"boats\n{\"n\": 3}\n>>>tides\n{}", "", {{"boats", "{\"n\": 3}"}, {"tides", "{}"}}},
     {"tides_at{\"n\": \"a\\\"}b\"}tides{}", "", {{"tides_at", "{\"n\": \"a\\\"}b\"}"}, {"tides", "{}"}}},
     {"boats are here", "boats are here", {{0}}},
+    {"boats: {\"n\": 3}", "boats: {\"n\": 3}", {{0}}}, /* no number of Kimi's */
     {"boats", "boats", {{0}}},
     {"boat\n{\"n\": 3}", "boat\n{\"n\": 3}", {{0}}},
     {"boats\n{\"n\": 3", "boats\n{\"n\": 3", {{0}}},
@@ -248,6 +249,33 @@ static void a_function_with_a_long_name_is_none(void **state)
     json_decref(body);
 }
 
+/* Names have up to 256 bytes. */
+static void a_function_with_a_long_name_is_called(void **state)
+{
+    enum { MOST = 256 };
+    static const char *const forms[] = {"<function=%s>{\"n\": 3}</function>", "[%s(n=3)]",
+                                        "<|channel|>commentary to=functions.%s json<|message|>{\"n\": 3}<|call|>"};
+    for (int longer = 0; longer < 2; longer++) {
+        char name[MOST + 2] = "", text[512];
+        srv_fields f;
+        srv_tools t = {0};
+        memset(name, 'x', (size_t)MOST + (size_t)longer);
+        snprintf(text, sizeof text, "{\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"%s\"}}]}", name);
+        json_t *body = srv_fields_parse(&f, text, strlen(text));
+        srv_tools_read(&t, &f);
+        assert_int_equal(f.failed, longer);
+        for (size_t i = 0; i < SP_COUNT(forms) && !longer; i++) {
+            srv_calls c;
+            snprintf(text, sizeof text, forms[i], name);
+            srv_calls_read(&t, text, strlen(text), SRV_WHOLE, &c);
+            if (json_array_size(c.v) != 1) fail_msg("%s", text);
+            assert_string_equal(json_string_value(json_object_get(json_array_get(c.v, 0), "name")), name);
+            json_decref(c.v);
+        }
+        json_decref(body);
+    }
+}
+
 /* Lists in lists are read as deep as anybody writes them. */
 static void lists_without_end_are_text(void **state)
 {
@@ -414,6 +442,7 @@ int main(void)
         cmocka_unit_test(calls_are_found_in_whole_answers),
         cmocka_unit_test(what_was_text_or_a_call_remains_it),
         cmocka_unit_test(a_function_with_a_long_name_is_none),
+        cmocka_unit_test(a_function_with_a_long_name_is_called),
         cmocka_unit_test(lists_without_end_are_text),
         cmocka_unit_test(every_form_of_call_is_read),
         cmocka_unit_test(tools_are_spelled_for_a_template_without_them),

@@ -206,6 +206,20 @@ static void a_document_without_a_segment_gets_nothing(void **state)
     json_decref(list);
 }
 
+/* A chat that continues a begun answer returns that, too. */
+static void places_count_from_the_echo(void **state)
+{
+    static char begun[] = "Well then: ";
+    static cited c;
+    open(&c, "One. Two.", "01");
+    c.job.echoes[0].text = begun;
+    json_t *list = citations_of(&c);
+    assert_int_equal(number(json_array_get(list, 0), "start"), strlen(begun));
+    assert_int_equal(number(json_array_get(list, 1), "start"), number(json_array_get(list, 0), "end"));
+    assert_int_equal(number(json_array_get(list, 1), "end"), strlen(begun) + strlen("One. Two."));
+    json_decref(list);
+}
+
 static void documents_are_rated_by_the_question(void **state)
 {
     static cited c;
@@ -232,6 +246,7 @@ int main(void)
         cmocka_unit_test(attention_is_relative_to_that_of_the_question),
         cmocka_unit_test(a_document_of_several_segments_has_their_sum),
         cmocka_unit_test(a_document_without_a_segment_gets_nothing),
+        cmocka_unit_test(places_count_from_the_echo),
         cmocka_unit_test(documents_are_rated_by_the_question),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -541,6 +541,26 @@ static void a_chat_of_openai_is_what_its_chunks_say(void **state)
     each(&srv_openai, chat_is_its_chunks);
 }
 
+/* What a client has begun to take as a call is not sent once more as a text. */
+static void a_call_that_breaks_leaves_no_text(void **state)
+{
+    static const char text[] = "I look." CUT_CALL;
+    json_t *sent = stream_of(&srv_openai, text, SP_FINISH_STOP, true, 3), *said = json_object();
+    size_t n_parts = 0;
+    for (size_t i = 0; i < json_array_size(sent); i++) {
+        const json_t *choice = at(json_array_get(sent, i), "choices.0");
+        if (at(choice, "delta.content")) append(said, "content", text_at(choice, "delta.content"));
+        n_parts += json_array_size(at(choice, "delta.tool_calls"));
+    }
+    assert_true(is(said, "content", "I look.") && n_parts > 1);
+    assert_true(is(json_array_get(sent, json_array_size(sent) - 1), "choices.0.finish_reason", "stop"));
+    json_decref(said);
+    json_decref(sent);
+    json_t *whole = whole_of(&srv_openai, text, SP_FINISH_STOP, true); /* of which nothing was sent before */
+    assert_true(is(whole, "choices.0.message.content", text));
+    json_decref(whole);
+}
+
 /* Of a name that begins like another one, of its parts, and of the others. */
 static void an_error_names_the_field_that_the_client_sent(void **state)
 {
@@ -739,6 +759,7 @@ int main(void)
         cmocka_unit_test(a_response_that_fails_says_so),
         cmocka_unit_test(a_response_has_its_calls_in_order),
         cmocka_unit_test(a_chat_of_openai_is_what_its_chunks_say),
+        cmocka_unit_test(a_call_that_breaks_leaves_no_text),
         cmocka_unit_test(an_error_names_the_field_that_the_client_sent),
         cmocka_unit_test(an_answer_says_why_it_ended),
         cmocka_unit_test(a_chat_of_ollama_is_what_its_lines_say),

@@ -11,6 +11,7 @@
 #include "server/api/messages.h"
 #include "server/api/rank.h"
 #include "server/api/room.h"
+#include "server/dialects/anthropic.h"
 #include "server/documents/collections.h"
 #include "server/documents/documents.h"
 #include "server/documents/idle.h"
@@ -125,8 +126,8 @@ static void close_chats(srv_server *s)
     free(s);
 }
 
-/* chat -- the status of the reply to a body; its job is freed, as at the end of an exchange. */
-static unsigned chat(srv_server *s, const char *body)
+/* post -- the status of a path's reply to a body; its job is freed, as at the end of an exchange. */
+static unsigned post(srv_server *s, srv_sent (*path)(srv_call *), const char *body)
 {
     const srv_tenant tenant = {0};
     srv_left left;
@@ -136,7 +137,7 @@ static unsigned chat(srv_server *s, const char *body)
     call.tenant = &tenant;
     call.left = &left;
     s->explain = srv_explain_open();
-    assert_int_equal(srv_chat(&call), MHD_YES);
+    assert_int_equal(path(&call), MHD_YES);
     srv_explain_close(s->explain);
     if (running.end) running.end(running.of);
     srv_quotas_leave(s->quotas, place.account, place.n);
@@ -158,7 +159,7 @@ static void a_chat_that_was_answered_leaves_nothing(void **state)
     strcat(body, "]}]}");
     size_t most = 0, least = SIZE_MAX; /* of the first and of the last N: the engine may be at work still */
     for (int i = 0; i < 3 * N; i++) {
-        assert_int_equal(chat(s, body), 200);
+        assert_int_equal(post(s, srv_chat, body), 200);
         const size_t n = n_bytes();
         if (i < N) most = SP_MAX(most, n);
         if (i >= 2 * N) least = SP_MIN(least, n);
@@ -323,6 +324,34 @@ static void jobs_end_in_any_order(void **state)
     pthread_mutex_destroy(&s.jobs.lock);
 }
 
+/* A tenant sees its own, and no answer that was given up for another one of the same request. */
+static void the_list_has_the_jobs_of_a_tenant_that_count(void **state)
+{
+    static const srv_dialect dialect = {.id = "x"};
+    srv_server s = {0};
+    srv_job *j[4];
+    pthread_mutex_init(&s.jobs.lock, NULL);
+    srv_call call = call_to(&s);
+    const srv_task task = {.dialect = &dialect};
+    for (int i = 0; i < 4; i++) {
+        call.salt = i == 3 ? "blue" : NULL;
+        j[i] = srv_job_create(&call, &task, json_object(), &(srv_documents){0});
+        pthread_mutex_init(&j[i]->run.lock, NULL);
+        snprintf(j[i]->id, sizeof j[i]->id, "job-%d", i);
+        snprintf(j[i]->tenant, sizeof j[i]->tenant, "%s", call.salt ? call.salt : "");
+    }
+    j[1]->is_wrong = true;
+    for (int blue = 0; blue < 2; blue++) {
+        call.salt = blue ? "blue" : NULL;
+        assert_int_equal(srv_requests(&call), MHD_YES);
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(strstr(replied, j[i]->id) != NULL, blue ? i == 3 : i == 0 || i == 2);
+        if (!blue) assert_true(strstr(replied, "job-0") < strstr(replied, "job-2")); /* the oldest first */
+    }
+    for (int i = 0; i < 4; i++) srv_job_destroy(j[i]);
+    pthread_mutex_destroy(&s.jobs.lock);
+}
+
 /* -- whose ---------------------------------------------------------------------------------------------- */
 
 static double served(sp_context *c, const char *tenant)
@@ -472,6 +501,37 @@ static void a_refused_conversation_is_not_opened(void **state)
     sp_vocab_close(vocab);
 }
 
+#define HELLO "\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]"
+
+/* Its messages are counted differently than those of the chat that they become. */
+static void an_error_has_the_names_of_its_dialect(void **state)
+{
+    static const struct {
+        srv_sent (*path)(srv_call *);
+        const char *fields, *said;
+    } cases[] = {
+        {srv_anthropic_messages, "\"stop_sequences\": {}, " HELLO, "stop_sequences must"},
+        {srv_anthropic_messages, "\"top_p\": 9, " HELLO, "top_p is 9"},
+        {srv_anthropic_messages, "\"system\": \"a\", \"messages\": [{\"role\": \"assistant\", \"content\": ["
+         "{\"type\": \"tool_use\", \"id\": \"t\", \"name\": 5, \"input\": {}}]}]", "messages[0].content[0].name must"},
+        {srv_response, "\"instructions\": \"a\", \"input\": [{\"type\": \"function_call\", \"call_id\": \"c\", "
+         "\"name\": 5, \"arguments\": \"{}\"}]", "input: tool_calls[0].function.name must"},
+    };
+    char dir[128], db[160];
+    make_folder(dir, sizeof dir);
+    snprintf(db, sizeof db, "%s/documents.db", dir);
+    srv_server *s = open_chats(db);
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        char body[400], said[100];
+        snprintf(body, sizeof body, "{\"max_tokens\": 2, %s}", cases[i].fields);
+        assert_int_equal(post(s, cases[i].path, body), 400);
+        snprintf(said, sizeof said, "\"message\":\"%s", cases[i].said);
+        if (!strstr(replied, said)) fail_msg("%s", replied);
+    }
+    close_chats(s);
+    remove_folder(dir);
+}
+
 static void a_chat_has_up_to_4096_documents(void **state)
 {
     json_t *documents = json_array();
@@ -518,11 +578,13 @@ int main(void)
         cmocka_unit_test(a_wait_for_news_ends_after_its_time),
         cmocka_unit_test(progress_of_an_index_is_printed_once_a_minute),
         cmocka_unit_test(jobs_end_in_any_order),
+        cmocka_unit_test(the_list_has_the_jobs_of_a_tenant_that_count),
         cmocka_unit_test(ranking_is_work_for_its_tenant),
         cmocka_unit_test(a_document_is_cut_between_two_characters),
         cmocka_unit_test(texts_are_read_for_their_tenant),
         cmocka_unit_test(a_served_collection_counts_for_all_keys),
         cmocka_unit_test(a_refused_conversation_is_not_opened),
+        cmocka_unit_test(an_error_has_the_names_of_its_dialect),
         cmocka_unit_test(a_chat_has_up_to_4096_documents),
         cmocka_unit_test(a_text_that_is_no_utf8_is_whole),
     };

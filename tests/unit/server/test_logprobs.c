@@ -1,11 +1,10 @@
-/* Log probabilities in answers: of whole ones and of each event of a stream; impossible tokens. */
+/* Log probabilities in answers: of whole ones, of each event of a stream and of an echo; impossible tokens. */
 #include <math.h>
 #include <string.h>
 
+#include "server/api/echo.h"
 #include "server/api/logprobs.h"
-#include "support/check.h"
-
-#define MODEL "tests/golden/tiny.gguf"
+#include "support/requests.h"
 
 enum { N = 5, TOP = 2, EACH = 1 + TOP };
 
@@ -136,6 +135,69 @@ static void a_token_after_nothing_has_null(void **state)
     sp_vocab_close(t.vocab);
 }
 
+/* Two tokens may have one text, as a byte and the piece of that byte: the more likely one stands for it. */
+static void of_tokens_with_one_text_the_likelier_counts(void **state)
+{
+    told t;
+    open_told(&t, false);
+    t.tokens[2].id = t.tokens[1].id;
+    json_t *o = srv_logprobs(&t.job.choices[0], 0, 1, 0);
+    const json_t *top = json_array_get(json_object_get(o, "top_logprobs"), 0);
+    assert_int_equal(json_object_size(top), TOP); /* one text, and the token itself */
+    assert_true(json_number_value(json_object_iter_value(json_object_iter((json_t *)top))) == -1);
+    json_decref(o);
+    sp_vocab_close(t.vocab);
+}
+
+/* -- an echoed prompt ---------------------------------------------------------------------------------------- */
+
+typedef struct scores {
+    const int32_t *ids;
+    const sp_token_logprob *tokens;
+    size_t n;
+} scores;
+
+/* is_scored -- the entry of the token after `position` against all logits. */
+static sp_err is_scored(int position, const float *logits, int n_vocab, void *user)
+{
+    const scores *s = user;
+    const sp_token_logprob *v = s->tokens + (size_t)(position + 1) * EACH;
+    double total = 0;
+    if ((size_t)position + 1 == s->n) return SP_OK;
+    for (int i = 0; i < n_vocab; i++) total += exp(logits[i]);
+    assert_int_equal(v[0].id, s->ids[position + 1]);
+    for (int k = 0; k < EACH; k++) assert_true(fabs(v[k].logprob - (logits[v[k].id] - log(total))) < 1e-4);
+    for (int i = 0; i < n_vocab; i++) {
+        int n_above = 0;
+        for (int k = 0; k < n_vocab; k++) n_above += logits[k] > logits[i];
+        if (n_above < TOP) assert_true(logits[v[1 + n_above].id] == logits[i]);
+    }
+    return SP_OK;
+}
+
+static void an_echo_has_the_likeliest_tokens_at_each_place(void **state)
+{
+    static const char body[] = "{\"prompt\": \"Boats leave Velm at nine.\"}";
+    srv_server server = {.ctx = open_with((sp_context_opts){0})};
+    server.vocab = sp_context_vocab(server.ctx);
+    const srv_call call = {.s = &server};
+    const srv_task task = {.n = 1, .n_prompts = 1, .reply = {.echo = true, .logprobs = true, .top_logprobs = TOP}};
+    srv_fields f;
+    srv_echo echo;
+    json_t *fields = srv_fields_parse(&f, body, strlen(body));
+    assert_true(srv_echo_read(&call, &task, &f, 0, &echo));
+    assert_string_equal(echo.text, "Boats leave Velm at nine.");
+    int32_t *ids = calloc(echo.n, sizeof *ids);
+    for (size_t i = 0; i < echo.n; i++) ids[i] = echo.tokens[i * EACH].id;
+    assert_true(echo.n > 3 && isnan(echo.tokens[0].logprob));
+    scores s = {ids, echo.tokens, echo.n};
+    assert_ok(sp_tokens_score(server.ctx, ids, echo.n, 0, is_scored, &s));
+    free(ids);
+    srv_echo_fini(&echo);
+    json_decref(fields);
+    sp_context_close(server.ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -143,6 +205,8 @@ int main(void)
         cmocka_unit_test(events_of_a_stream_have_the_tokens_since_the_last),
         cmocka_unit_test(impossible_tokens_have_the_least_number),
         cmocka_unit_test(a_token_after_nothing_has_null),
+        cmocka_unit_test(of_tokens_with_one_text_the_likelier_counts),
+        cmocka_unit_test(an_echo_has_the_likeliest_tokens_at_each_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

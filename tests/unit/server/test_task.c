@@ -56,6 +56,9 @@ static void the_seed_of_the_server_is_the_default(void **state)
 {
     json_t *body;
     const srv_options before = options;
+    srv_task greedy = good("{\"temperature\": 0}", &body);
+    assert_int_equal(greedy.sampling.seed, 0); /* nothing is drawn: a settings object shows no random number */
+    json_decref(body);
     options.sampling.seed = 7;
     const char *const texts[] = {"{\"temperature\": 1}", "{\"temperature\": 0}", "{\"seed\": 9}"};
     for (int i = 0; i < 3; i++) {
@@ -105,6 +108,11 @@ static void fields_have_values(void **state)
 static void what_asks_for_nothing_is_no_error(void **state)
 {
     json_t *body;
+    srv_task t = good("{\"response_format\": {\"type\": \"json_object\"}, \"grammar\": \"\", \"guided_json\": false, "
+                      "\"guided_choice\": null}", &body);
+    assert_non_null(t.grammar);
+    json_decref(body);
+    srv_task_fini(&t);
     good("{\"tools\": [], \"logprobs\": false, \"frequency_penalty\": 0, \"logit_bias\": {}, "
          "\"best_of\": 1,"
          " \"response_format\": {\"type\": \"text\"}}",

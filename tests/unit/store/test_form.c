@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/bytes.h"
 #include "store/remote/form.h"
 
 enum { LAYERS = 4, LAYER = 2000, NOTES = 100, STRIDE = LAYER + NOTES, TAIL = 7, HEADER = 24 };
@@ -121,6 +122,35 @@ static void a_copy_that_must_stay_exact_is_not_packed(void **state)
     free(c.value);
 }
 
+/* With the header of a value, that is. */
+static void a_layer_is_packed_where_that_makes_it_smaller(void **state)
+{
+    sp_record r = {.facts.kind = 1, .layer_bytes = 2 * HEADER};
+    assert_false(sp_form_packs(&packs, &r));
+    r.layer_bytes += 2;
+    assert_true(sp_form_packs(&packs, &r));
+}
+
+/* A newer program may pack otherwise: of another name, or into another size. */
+static void what_another_program_packed_is_not_read(void **state)
+{
+    copy c = written(&packs, 1);
+    assert_memory_equal(c.value + 16, "half", 4);
+    c.value[16] = 'c';
+    assert_int_equal(read_all(&packs, &c, true), SP_E_UNSUPPORTED);
+    c.value[16] = 'h';
+    assert_ok(read_all(&packs, &c, true));
+    put64(c.value + 8, LAYER / 4);
+    c.n = HEADER + LAYERS * (LAYER / 4 + NOTES);
+    for (int l = 0; l < LAYERS; l++) { /* and its sums are right */
+        const uint8_t *at = c.value + HEADER + (size_t)l * (LAYER / 4 + NOTES);
+        c.sums[l] = sp_layer_sum_of(at, LAYER / 4);
+        c.sums[LAYERS + l] = sp_layer_sum_of(at + LAYER / 4, NOTES);
+    }
+    assert_int_equal(read_all(&packs, &c, true), SP_E_FORMAT);
+    free(c.value);
+}
+
 static void what_does_not_get_smaller_is_kept_as_it_is(void **state)
 {
     copy c = {.r = {.n_layers = 1, .layer_bytes = LAYER}};
@@ -218,6 +248,8 @@ int main(void)
         cmocka_unit_test(every_form_is_read_whatever_the_reader_writes),
         cmocka_unit_test(a_copy_that_must_stay_exact_is_not_packed),
         cmocka_unit_test(what_does_not_get_smaller_is_kept_as_it_is),
+        cmocka_unit_test(a_layer_is_packed_where_that_makes_it_smaller),
+        cmocka_unit_test(what_another_program_packed_is_not_read),
         cmocka_unit_test(every_damaged_byte_is_found),
         cmocka_unit_test(a_form_of_a_later_program_is_refused),
         cmocka_unit_test(a_value_that_claims_to_be_huge_is_not_expanded),

@@ -271,6 +271,29 @@ static void only_whole_copies_are_cleaned_away(void **state)
     redis_stop(&r);
 }
 
+/* A name without a copy goes, as after an eviction by Redis; that of a copy stays. */
+static void only_names_without_a_copy_are_struck_out(void **state)
+{
+    redis r = redis_start(NULL);
+    if (!r.pid) skip();
+    char name[SP_REMOTE_NAME], words[300];
+    const sp_remote_site site = {.url = r.url, .timeout_us = 20000000};
+    int64_t n_orphans, n_gone;
+    for (uint32_t kind = 1; kind <= 3; kind++) {
+        sp_remote_name(&(sp_tier_key){.kind = kind}, name);
+        snprintf(words, sizeof words, "HSET SPOLIA:%032x:index %s x", 7, name);
+        redis_do(&r, words);
+        snprintf(words, sizeof words, "HSET SPOLIA:%032x:copy:%s head x", 7, name);
+        if (kind < 3) redis_do(&r, words);
+    }
+    for (int again = 0; again < 2; again++) {
+        assert_ok(sp_redis_clean(&site, &n_orphans, &n_gone));
+        assert_int_equal(n_orphans, 0);
+        assert_int_equal(n_gone, !again);
+    }
+    redis_stop(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +306,7 @@ int main(void)
         cmocka_unit_test(a_connection_with_tls_ends_with_its_local_end),
         cmocka_unit_test(a_connection_with_tls_ends_while_the_server_takes_nothing),
         cmocka_unit_test(only_whole_copies_are_cleaned_away),
+        cmocka_unit_test(only_names_without_a_copy_are_struck_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,6 +68,24 @@ static void a_notice_is_of_a_copy_that_can_be(void **state)
 }
 
 /* In the second in which its time ends. */
+static void a_name_is_of_one_copy(void **state)
+{
+    const sp_tier_key key = {.id = {{1, 0xab}}, .head = 0xfedc, .kind = 2};
+    sp_tier_key read;
+    char name[SP_REMOTE_NAME], other[SP_REMOTE_NAME + 1];
+    sp_remote_name(&key, name);
+    assert_true(sp_remote_read_name(name, &read));
+    assert_memory_equal(&read.id, &key.id, sizeof key.id);
+    assert_true(read.head == key.head && read.kind == key.kind);
+    snprintf(other, sizeof other, "%sx", name);
+    assert_false(sp_remote_read_name(other, &read)); /* which would be the same copy by another name */
+    snprintf(other, sizeof other, "%s", name);
+    other[strlen(name) - 1] = '\0';
+    assert_false(sp_remote_read_name(other, &read));
+    other[0] = 'x';
+    assert_false(sp_remote_read_name(other, &read));
+}
+
 static void a_copy_is_over_when_its_time_has_come(void **state)
 {
     const int64_t now = time(NULL);
@@ -149,6 +167,7 @@ int main(void)
         cmocka_unit_test(a_key_has_16_to_64_bytes),
         cmocka_unit_test(a_group_of_layers_has_one_mebibyte),
         cmocka_unit_test(a_notice_is_of_a_copy_that_can_be),
+        cmocka_unit_test(a_name_is_of_one_copy),
         cmocka_unit_test(a_copy_is_over_when_its_time_has_come),
         cmocka_unit_test(a_query_says_when_it_is_full),
         cmocka_unit_test(sizes_of_groups_are_within_the_shape),
