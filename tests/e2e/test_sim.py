@@ -86,6 +86,27 @@ def test_generated_workloads_repeat_and_obey_the_bound(kind, tmp_path):
     assert other != rows
 
 
+def test_a_steep_curve_draws_what_is_most_popular(tmp_path):
+    """With an exponent of 50 a draw of the third rank is not to be expected: the request has the first five."""
+    args = ["--generate", "zipf", "--zipf", "50", "--requests", "20", "--docs", "100", "--policy", "lru"]
+    assert sim(*args, "--memory", "100%", "--trace-out", tmp_path / "t.jsonl")[("lru", 1)]["hit_rate"] == 0.95
+    assert {d for x in (tmp_path / "t.jsonl").read_text().splitlines() for d in json.loads(x)["doc_ids"]} == {f"d{i}" for i in range(5)}
+    refuse("sim", *args[:3], "-1", naming=["--zipf -1"])
+
+
+def test_memory_beyond_all_documents_holds_all(tmp_path):
+    """By path a document has a copy for each path: all of them are more tokens than the documents have."""
+    orders = [f"{a}{b}{c}" for a in "ABC" for b in "ABC" for c in "ABC" if len({a, b, c}) == 3]
+    trace, plan = write(tmp_path / "t.jsonl", orders * 2), ["--policy", "lru", "--by", "path"]
+    rows = sim(trace, *plan, "--memory", "1e30")
+    assert hits(rows) == hits(sim(trace, *plan, "--memory", "100000")) == {"lru": 3 + 18}
+    tier = json.loads(succeed("sim", trace, *plan, "--tiers", "device:1000T", "--json"))
+    assert tier["hit_rate"] == pytest.approx(21 / 36, rel=1e-5)
+    shared = ["--replicas", "2", "--router", "random", "--tiers", "device:1", "--remote", "latency=0s,bandwidth=1000GB/s"]
+    for found, how in ((21, plan), (33, plan[:2])):
+        assert sum(fleet(trace, *how, *shared)[0]["tiers"].values()) == pytest.approx(found / 36, rel=1e-5)
+
+
 def test_new_orders_are_found_by_content_alone():
     args = ["--generate", "novel", "--requests", "500", "--docs", "200", "--memory", "50%", "--policy", "lru"]
     path, content = (sim(*args, "--by", by)[("lru", 0.5)]["hit_rate"] for by in ("path", "content"))
@@ -229,6 +250,13 @@ def test_a_hash_keeps_what_is_read_together(tmp_path):
     assert rows["hash"]["token_hit_rate"] == rows["bounded-hash"]["token_hit_rate"] > 0.9
     assert rows["random"]["token_hit_rate"] < 0.75
     assert rows["hash"]["busiest"] > rows["random"]["busiest"] >= 1
+
+
+def test_requests_without_documents_go_to_one_server(tmp_path):
+    """A half of all requests: that server has it, and its share of the others. Nothing is read beyond the last document."""
+    trace = write(tmp_path / "t.jsonl", [docs for i in range(200) for docs in ([], [f"d{i}"])])
+    row, = fleet(trace, "--replicas", "4", "--router", "hash")
+    assert row["busiest"] > 2
 
 
 def test_the_bound_spreads_one_hot_set(tmp_path):

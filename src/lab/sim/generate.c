@@ -16,7 +16,7 @@
 #include "lab/numbers.h"
 #include "lab/sim/sim.h"
 
-enum { RECENT = 64, MOST_TOKENS = 8192 };
+enum { RECENT = 64, MOST_TOKENS = 8192, TRIES = 1000 };
 
 typedef struct maker {
     const sim_workload *w;
@@ -66,6 +66,14 @@ static bool taken(const sim_trace *t, int64_t from, int32_t doc)
     return false;
 }
 
+/* most_popular -- of those that the request does not have. */
+static int32_t most_popular(const maker *m, int64_t from)
+{
+    int32_t rank = 0;
+    while (taken(m->t, from, m->at[rank])) rank++;
+    return m->at[rank];
+}
+
 /* add_set -- one of the sets of top_k neighbouring documents, shuffled. */
 static void add_set(maker *m)
 {
@@ -85,14 +93,17 @@ static void add_one_by_one(maker *m, int64_t request)
 {
     sim_trace *t = m->t;
     int64_t from = t->n_refs;
+    int n_tries = 0;
     while (t->n_refs < from + m->w->top_k) {
         int32_t doc;
         if (strcmp(m->w->kind, "zipf") == 0)
             doc = m->at[by_zipf(m, m->w->n_docs)];
         else
             doc = *m->w->kind == 't' ? by_recency(m, request) : below(m, m->w->n_docs);
-        if (taken(t, from, doc)) continue;
-        t->docs[t->n_refs++] = doc;
+        const bool again = taken(t, from, doc);
+        if (again && ++n_tries < TRIES) continue;
+        t->docs[t->n_refs++] = again ? most_popular(m, from) : doc; /* a steep curve draws hardly any other */
+        n_tries = 0;
     }
 }
 
@@ -115,6 +126,8 @@ static bool check(const sim_workload *w)
     else if (w->n_requests < 1 || w->top_k < 1 || w->n_docs < 2 * w->top_k || w->mean_tokens < 1)
         cli_fail_with("sim: --requests, --docs, --top-k and --tokens are positive, and --docs at "
                       "least twice --top-k");
+    else if (!(w->exponent >= 0))
+        cli_fail_with("sim: --zipf %g: must not be negative", (double)w->exponent);
     else
         return true;
     return false;

@@ -96,7 +96,7 @@ typedef struct world {
     const sim_fleet *f;
     server *servers;
     point *ring;       /* [n_servers * POINTS], by hash */
-    sim_cache *shared; /* with a limit */
+    sim_cache *shared; /* with a limit, or by path */
     double *ttft;
     uint64_t random;
     sim_fleet_result r;
@@ -138,7 +138,8 @@ static int by_hash(world *w, int64_t r, double now, bool bounded)
 {
     const sim_trace *t = w->scene.t;
     const int n = w->f->n_servers * POINTS;
-    uint64_t seed = (uint64_t)t->docs[t->first[r]] * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    const int64_t first = t->first[r], end = t->first[r + 1];
+    uint64_t seed = (uint64_t)(first < end ? t->docs[first] : 0) * UINT64_C(0x9e3779b97f4a7c15) + 1;
     const uint64_t hash = lab_random(&seed);
     int low = 0, high = n;
     while (low < high) {
@@ -211,15 +212,16 @@ static bool open_world(world *w)
     sim_scene *s = &w->scene;
     const size_t n = (size_t)w->f->n_servers;
     const sim_shared *shared = s->shared;
+    const double room = shared->bytes > 0 ? shared->bytes : INFINITY;
     w->servers = cli_alloc(n, sizeof *w->servers);
     w->ttft = cli_alloc((size_t)s->t->n_requests, sizeof *w->ttft);
     for (int k = 0; k < s->p->n_tiers; k++) s->hit[k] = cli_alloc((size_t)s->t->most, sizeof **s->hit);
     for (size_t i = 0; good && i < n; i++)
         for (int k = 0; good && k < s->p->n_tiers; k++)
             good = sim_tier_open(s, s->p->tier[k].bytes, &w->servers[i].tier[k]);
-    if (shared->there && shared->bytes > 0 && shared->bytes / s->p->kv_bytes < (double)s->all_tokens) {
+    if (shared->there && (s->o->by_path || room / s->p->kv_bytes < (double)sim_trace_tokens(s->t))) {
         s->shared_hit = cli_alloc((size_t)s->t->most, sizeof *s->shared_hit);
-        good = good && sim_tier_open(s, shared->bytes, &w->shared);
+        good = good && sim_tier_open(s, room, &w->shared);
     } else if (shared->there) {
         s->known = cli_alloc((size_t)s->t->n_docs, 1);
     }
@@ -276,7 +278,7 @@ static double default_rate(const world *w)
 
 bool sim_fleet_run(const sim_trace *t, const sim_opts *o, const sim_plan *p, const sim_fleet *f, sim_fleet_result *out)
 {
-    world w = {.scene = {.t = t, .o = o, .p = p, .shared = &f->shared, .all_tokens = sim_trace_tokens(t)},
+    world w = {.scene = {.t = t, .o = o, .p = p, .shared = &f->shared},
                .f = f,
                .random = f->seed};
     const int64_t began = sp_clock_us();

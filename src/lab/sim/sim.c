@@ -166,7 +166,7 @@ static bool simulate(options *o, const sim_trace *t, const char *const *policies
             snprintf(w->policy, sizeof w->policy, "%s", policies[k]);
             w->memory = share;
             o->run.policy = policies[k];
-            o->run.memory = (int64_t)(share * (double)all);
+            o->run.memory = sim_memory(t, &o->run, share * (double)all);
             good = sim_run(t, &o->run, &w->r);
         }
         if (good) compare_with_belady(rows + n_rows - n, n);

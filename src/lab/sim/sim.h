@@ -40,6 +40,8 @@ void sim_trace_free(sim_trace *t);
 bool sim_trace_write(const sim_trace *t, const char *path);
 /* sim_trace_tokens -- of all documents, each once, in whole blocks. */
 int64_t sim_trace_tokens(const sim_trace *t);
+/* sim_trace_read_tokens -- the same of all references. */
+int64_t sim_trace_read_tokens(const sim_trace *t);
 
 typedef struct sim_workload {
     const char *kind; /* zipf, temporal, uniform, novel */
@@ -157,10 +159,9 @@ typedef struct sim_scene {
     const sim_opts *o;
     const sim_plan *p;
     const sim_shared *shared;
-    int64_t all_tokens;    /* sim_trace_tokens */
     bool *hit[SIM_TIERS];  /* [most] which documents of the present request each tier has */
-    bool *shared_hit;      /* [most] the same of the shared tier, if that has a limit ... */
-    uint8_t *known;        /* [n_docs] ... or what it has, which sim_serve adds to; both NULL: there is none */
+    bool *shared_hit;      /* [most] the same of the shared tier; NULL: there is none, or ... */
+    uint8_t *known;        /* [n_docs] ... it keeps everything: what it has, which sim_serve adds to */
 } sim_scene;
 
 /* What one request takes. */
@@ -174,6 +175,8 @@ typedef struct sim_needs {
 
 /* sim_serve -- request r: each document is loaded from the first tier that has it, unless computing it is sooner. */
 sim_needs sim_serve(const sim_scene *s, int64_t r);
+/* sim_memory -- a size of memory; more than twice what could be cached is no more than that. */
+int64_t sim_memory(const sim_trace *t, const sim_opts *o, double tokens);
 /* sim_tier_open -- a tier of this size; *out is NULL after an error message. */
 bool sim_tier_open(const sim_scene *s, double bytes, sim_cache **out);
 

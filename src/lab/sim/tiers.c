@@ -91,10 +91,15 @@ sim_needs sim_serve(const sim_scene *s, int64_t r)
     return out;
 }
 
+int64_t sim_memory(const sim_trace *t, const sim_opts *o, double tokens)
+{
+    return (int64_t)fmin(tokens, 2.0 * (double)(o->by_path ? sim_trace_read_tokens(t) : sim_trace_tokens(t)));
+}
+
 bool sim_tier_open(const sim_scene *s, double bytes, sim_cache **out)
 {
     sim_opts o = *s->o;
-    o.memory = (int64_t)fmin(bytes / s->p->kv_bytes, 2.0 * (double)s->all_tokens);
+    o.memory = sim_memory(s->t, &o, bytes / s->p->kv_bytes);
     if (sim_cache_open(s->t, &o, out)) return true;
     *out = NULL;
     return false;
@@ -111,7 +116,7 @@ static void add(sim_planned *out, const sim_needs *needs, double n_requests)
 bool sim_tiers(const sim_trace *t, const sim_opts *o, const sim_plan *p, sim_planned *out)
 {
     static const sim_shared none;
-    sim_scene s = {.t = t, .o = o, .p = p, .shared = &none, .all_tokens = sim_trace_tokens(t)};
+    sim_scene s = {.t = t, .o = o, .p = p, .shared = &none};
     sim_cache *cache[SIM_TIERS] = {0};
     const int64_t n = t->n_requests, began = sp_clock_us();
     double *ttft = cli_alloc((size_t)n, sizeof *ttft);

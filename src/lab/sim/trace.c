@@ -140,6 +140,13 @@ int64_t sim_trace_tokens(const sim_trace *t)
     return n;
 }
 
+int64_t sim_trace_read_tokens(const sim_trace *t)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < t->n_refs; i++) n += SP_ROUND_UP(t->size[t->docs[i]], SP_BLOCK_TOKENS);
+    return n;
+}
+
 static void write_request(const sim_trace *t, int64_t r, FILE *f)
 {
     fprintf(f, "{\"id\":\"%lld\",\"doc_ids\":[", (long long)r);
