@@ -208,7 +208,8 @@ const sp_summary_ops *sp_summary_ops_of(const char *variant)
     };
 #undef OPS
 #undef OPS_AS
+    const size_t n = strcspn(variant, "-"); /* "amx-f16" differs from "amx" in other operations */
     for (size_t i = 1; i < SP_COUNT(all); i++)
-        if (strcmp(variant, all[i].name) == 0) return &all[i].ops;
+        if (strlen(all[i].name) == n && memcmp(variant, all[i].name, n) == 0) return &all[i].ops;
     return &all[0].ops;
 }

@@ -633,6 +633,21 @@ static void similarity_is_the_weighted_harmonic_mean(void **state)
     assert_float_equal(sp_head_similarity(far, weight, 3), -0.1f, 0);
 }
 
+/* Every table of operations that is not "ref" has fast summaries; those of AMX have the ones of VNNI. */
+static void every_variant_has_summaries(void **state)
+{
+    static const char *const all[] = {"avx2", "avxvnni", "avx512", "vnni", "amx", "amx-f16", "amx-attend",
+                                      "amx-f16-attend", "neon", "i8mm"};
+    const sp_summary_ops *ref = sp_summary_ops_of("ref");
+    const sp_ops *ops;
+    (void)state;
+    for (size_t i = 0; i < SP_COUNT(all); i++) {
+        const sp_summary_ops *s = sp_summary_ops_of(all[i]);
+        if (sp_ops_select(all[i], &ops) == SP_OK) assert_ptr_not_equal(s->combine, ref->combine);
+        if (strncmp(all[i], "amx", 3) == 0) assert_ptr_equal(s->score_hash, sp_summary_ops_of("vnni")->score_hash);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -651,6 +666,7 @@ int main(void)
         cmocka_unit_test(the_second_stage_takes_the_best_proposed),
         cmocka_unit_test(labels),
         cmocka_unit_test(similarity_is_the_weighted_harmonic_mean),
+        cmocka_unit_test(every_variant_has_summaries),
     };
     return cmocka_run_group_tests_name("summaries", tests, NULL, NULL);
 }
