@@ -11,6 +11,8 @@
 #include "cli/show.h"
 #include "doctor/doctor.h"
 
+enum { THREADS = 1024 /* at most */ };
+
 static const char *const states[] = {"ok", "warning", "problem"};
 
 json_t *doctor_say(doctor *d, doctor_state state, const char *name, const char *advice,
@@ -78,6 +80,19 @@ static void say_config(doctor *d)
                    c->path ? c->path : "", c->path ? ")" : "");
 }
 
+/* say_limits -- of options that a context refuses. */
+static void say_limits(doctor *d)
+{
+    const sp_context_opts *o = &d->o->ctx;
+    const char *wrong = o->n_ctx < 0                                                 ? "--ctx-size"
+                        : o->n_batch < 0                                             ? "--batch-size"
+                        : o->machine.n_threads < 0 || o->machine.n_threads > THREADS ? "--threads"
+                                                                                     : NULL;
+    if (wrong)
+        doctor_say(d, DOCTOR_PROBLEM, "options", "give a positive number, or leave it out",
+                   "%s is out of range", wrong);
+}
+
 int doctor_main(int argc, char **argv)
 {
     bool as_json = false;
@@ -102,6 +117,7 @@ int doctor_main(int argc, char **argv)
     doctor_machine(&d);
     doctor_store(&d);
     say_config(&d);
+    say_limits(&d);
     if (m.ctx.model) doctor_model(&d);
     (as_json ? print_json : print_text)(&d);
     json_decref(d.findings);

@@ -187,7 +187,7 @@ void doctor_model(doctor *d)
         double per_token = token_bytes(d, m, &type);
         say_memory(d, m, ops);
         if (per_token > 0) say_kv(d, m, per_token);
-        if (per_token > 0) measure(d, m, type);
+        if (per_token > 0 && n_ctx_of(d, m) > 0) measure(d, m, type);
     }
     sp_model_close(m);
 }

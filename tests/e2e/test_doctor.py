@@ -81,6 +81,8 @@ def test_the_speed_is_about_what_bench_measures(tmp_path):
     (["-m", "/nowhere.gguf"], ("model", "model")), (["-m", ROOT / "README.md"], ("model", "model")),
     (["-m", MODEL, "-c", 9999], ("model", "KV memory")), (["-m", MODEL, "--kv-memory", 1 << 30], ("model", "memory")),
     (["-m", MODEL, "-ctk", "q4_0"], ("model", "KV type")), (["-m", MODEL, "-ctk", "x"], ("model", "KV type")),
+    (["-m", MODEL, "-c", -5], ("settings", "options")), (["-m", MODEL, "-b", -5], ("settings", "options")),
+    (["-t", -3], ("settings", "options")), (["-t", 1025], ("settings", "options")),
     (["--cpu", "magic"], ("machine", "kernels")), (["--store", "/dev/null/x"], ("store", "folder"))])
 def test_problems(arguments, where):
     finding = doctor(*arguments, code=1)[where]

@@ -224,6 +224,7 @@ def test_eval_counts_answers(movies, tmp_path):
     refuse("graph", "eval", "-g", movies, write(tmp_path / "bad.jsonl", '{"question": "x"}\n'),
            naming=["bad.jsonl:1"])
     refuse("graph", "eval", "-g", movies, write(tmp_path / "no.jsonl", ""), naming=["contains no question"])
+    refuse("graph", "eval", "-g", movies, questions, "--limit", "-1", code=2, naming=["--limit"])
 
 
 def test_extraction_adds_to_its_file(tmp_path):
@@ -242,7 +243,10 @@ def test_extraction_adds_to_its_file(tmp_path):
 
 def test_any_model_keeps_to_the_form_of_triples(tmp_path):
     """The grammar holds a model to lines of three fields that knows nothing of them; what it names is not in the chunk."""
-    succeed("index", ROOT / "demo/docs", "-o", tmp_path / "i.db", "-q")
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    write(docs / "a\tb\n.md", (ROOT / "demo/docs/firms/dutbet.md").read_text())  # a name must not end a column or a line
+    succeed("index", docs, "-o", tmp_path / "i.db", "-q")
     options = ("-m", ROOT / "demo/model.gguf", "--index", tmp_path / "i.db", "-n", "300", "--limit", "1")
     succeed("graph", "extract", *options, "-o", tmp_path / "all.tsv", "--keep-all")
     rows = [x.split("\t") for x in (tmp_path / "all.tsv").read_text().splitlines()]

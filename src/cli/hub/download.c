@@ -202,7 +202,7 @@ static int open_part(const hub_download *d, const char *part)
     int file = open(part, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0) {
         cli_fail_with("%s: %s", part, strerror(errno));
-    } else if (flock(file, LOCK_EX | LOCK_NB) != 0) {
+    } else if (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) { /* some file systems have no locks */
         cli_fail_with("%s: another process is downloading this file", d->file->path);
         close(file);
         file = -1;

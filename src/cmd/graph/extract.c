@@ -62,7 +62,8 @@ static void one_line(char *s)
 
 static void write_triples(extraction *x, const sp_hit *chunk, const char *answer)
 {
-    char *copy = cli_copy(answer), *rest = copy;
+    char *copy = cli_copy(answer), *rest = copy, *file = cli_copy(chunk->file);
+    one_line(file);
     for (char *line; (line = strsep(&rest, "\n"));) {
         graph_answer t;
         bool blank = line[strspn(line, " \t\r")] == '\0';
@@ -78,9 +79,10 @@ static void write_triples(extraction *x, const sp_hit *chunk, const char *answer
             continue;
         }
         fprintf(x->out, "%s\t%s\t%s\t%s#%" PRId64 "\n", t.subject, t.relation, t.object,
-                chunk->file, chunk->id);
+                file, chunk->id);
         x->n_triples++;
     }
+    free(file);
     free(copy);
 }
 
