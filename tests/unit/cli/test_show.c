@@ -54,7 +54,7 @@ static void sizes_have_three_digits(void **state)
         int64_t bytes;
         const char *want;
     } cases[] = {{0, "0 bytes"},       {1023, "1023 bytes"},     {1024, "1.0 KiB"},
-                 {102400, "100 KiB"},  {1536 << 10, "1.5 MiB"},  {INT64_C(3) << 30, "3.0 GiB"},
+                 {51200, "50.0 KiB"},  {102400, "100 KiB"},     {1536 << 10, "1.5 MiB"}, {INT64_C(3) << 30, "3.0 GiB"},
                  {INT64_C(5) << 40, "5.0 TiB"}, {INT64_C(5000) << 40, "5000 TiB"}};
     for (size_t i = 0; i < SP_COUNT(cases); i++) {
         char text[SHOW_SIZE];

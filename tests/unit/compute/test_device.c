@@ -109,6 +109,8 @@ static void mirrors(void **state)
         assert_ok(sp_mirror_grow(d, 100, "a test", &m));
         assert_int_equal(m.host == m.dev, d->unified);
         uint8_t *host = m.host;
+        assert_ok(sp_mirror_grow(d, 100, "a test", &m));
+        assert_ptr_equal(m.host, host); /* what is large enough stays */
         for (int k = 0; k < 100; k++) host[k] = (uint8_t)k;
         sp_mirror_push(&m, 60);
         assert_ok(sp_mirror_settle(&m));

@@ -392,7 +392,32 @@ static void random_is_spread_and_repeatable(void **state)
             for (int t = 0; t < 70; t++) n[t / 35] += first.of[5][t];
             assert_in_range(n[0], 8, 27);
             assert_in_range(n[1], 8, 27);
+            assert_memory_not_equal(first.of[5], first.of[3], 18 * sizeof first.of[3][0]); /* each chunk has its own */
         }
+        bench_end(&b);
+    }
+}
+
+/* Where attention to each segment is measured, the recomputed tokens of each have a span of their own. */
+static void recomputed_tokens_are_told_apart_where_they_are_measured(void **state)
+{
+    for (int apart = 0; apart < 2; apart++) {
+        bench b;
+        bench_begin(&b, "sccq", (const int32_t[]){20, 18, 33, 9});
+        know_head(&b, 1);
+        know_chunk(&b, 1, 20);
+        know_chunk(&b, 2, 20);
+        find_as(&b, policy("random"),
+                (sp_reuse_input){.answer_room = ROOM, .n_layers = 4, .recompute = 0.5f, .by_segment = apart});
+        make_plan(&b, "random");
+        assert_int_equal(b.plan.n_spans, 4 + 1 + apart + 1); /* those, and the answer's */
+        for (int t = 0; t < b.plan.n_todo; t++) {
+            const sp_todo *d = &b.plan.todo[t];
+            const int seg = d->pos < 20 + 18 ? 1 : 2;
+            if (d->span >= 4) assert_int_equal(d->span, apart ? 3 + seg : 4);
+        }
+        assert_ok(sp_plan_bind(&b.plan));
+        assert_ok(sp_plan_check(&b.plan));
         bench_end(&b);
     }
 }
@@ -626,6 +651,7 @@ int main(void)
         cmocka_unit_test(without_a_probe_the_earlier_tokens_go_first),
         cmocka_unit_test(random_is_spread_and_repeatable),
         cmocka_unit_test(random_takes_other_tokens_with_another_seed),
+        cmocka_unit_test(recomputed_tokens_are_told_apart_where_they_are_measured),
         cmocka_unit_test(a_window_is_as_wide_as_it_says),
         cmocka_unit_test(h2o_finds_what_is_measured_alone),
         cmocka_unit_test(h2o_measures_what_it_fills),

@@ -441,6 +441,12 @@ static void a_plan_leaves_copies_and_patches(void **state)
         }
     }
     assert_false(sp_craft_keep_chunk(&s.b.in, p, 0, &v));
+    sp_copy patched = *s.b.found[4].copy;
+    const sp_copy *whole = s.b.found[4].copy;
+    patched.base = (sp_copy *)whole;
+    s.b.found[4].copy = &patched;
+    assert_false(sp_craft_keep_chunk(&s.b.in, p, 4, &v)); /* a patch is not patched */
+    s.b.found[4].copy = whole;
     ((sp_craft_gate *)gate_of(&s))->chunks[2].dropped = true;
     assert_false(sp_craft_keep_chunk(&s.b.in, p, 2, &v)); /* not complete */
     bench_end(&s.b);

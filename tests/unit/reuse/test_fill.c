@@ -179,6 +179,24 @@ static void all_of_all_chunks_in_place_is_recomputed(void **state)
 }
 
 /* Chunks after the first keep_chunks are computed with the answer, unless a copy of them is known. */
+/* A path copy of a chunk that followed the head is recomputed where it does not; one that this prompt has computed is
+ * not, whatever it saw. */
+static void chunks_in_other_places_than_their_copies_are_recomputed(void **state)
+{
+    for (int here = 0; here < 2; here++) {
+        bench b;
+        bench_begin(&b, "sccq", (const int32_t[]){20, 18, 33, 9});
+        know_path(&b, (const sp_segment[]){b.segs[0], b.segs[2]}, 2);
+        know_chunk(&b, 1, 20); /* as it is here */
+        find_as(&b, policy("inplace"), (sp_reuse_input){.n_layers = 4, .recompute = 0.5f});
+        assert_int_equal(b.found[2].copy->facts.kind, SP_COPY_PATH);
+        if (here) b.found[2].source = SP_AT_NONE;
+        make_plan(&b, "inplace");
+        assert_int_equal(b.plan.n_todo, 9 + (here ? 0 : 17)); /* the question, and a half of chunk 2 */
+        bench_end(&b);
+    }
+}
+
 static void chunks_that_are_not_kept_are_not_filled(void **state)
 {
     for (int keep = 0; keep <= 3; keep++) {
@@ -334,6 +352,7 @@ int main(void)
         cmocka_unit_test(what_is_filled_in_place_sees_moved_chunks_at_their_places),
         cmocka_unit_test(a_chunk_that_is_computed_away_from_the_head_is_no_exact_copy),
         cmocka_unit_test(all_of_all_chunks_in_place_is_recomputed),
+        cmocka_unit_test(chunks_in_other_places_than_their_copies_are_recomputed),
         cmocka_unit_test(chunks_that_are_not_kept_are_not_filled),
         cmocka_unit_test(what_was_filled_once_is_not_filled_again),
         cmocka_unit_test(the_head_is_the_system_text_or_what_precedes_the_chunks),

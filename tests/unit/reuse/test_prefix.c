@@ -253,6 +253,24 @@ static void a_last_segment_of_known_blocks_computes_the_last(void **state)
     bench_end(&b);
 }
 
+/* What the last segment looks at is wanted: all of it is computed. */
+static void a_last_segment_that_is_measured_is_computed(void **state)
+{
+    bench b;
+    bench_begin(&b);
+    sp_segment segs[] = {numbered(1, 32), numbered(100, 40)};
+    learn(&b, segs, 2);
+    for (int measured = 0; measured < 2; measured++) {
+        sp_reuse_input in = {.segs = segs, .n_segs = 2, .n_head = 2, .found = b.found, .by_segment = measured};
+        assert_ok(policy("prefix")->find(
+            &(sp_finder){.in = &in, .ledger = b.ledger, .arena = &b.arena, .now = ++b.now}));
+        assert_int_equal(b.found[0].n_known, 32);
+        assert_int_equal(b.found[1].n_known, measured ? 0 : 32);
+        for (int i = 0; i < 2 && !measured; i++) sp_ledger_unpin(b.ledger, b.found[i].copy);
+    }
+    bench_end(&b);
+}
+
 /* A block that another copy shares is not written, so nothing of the last segment is read. */
 static void a_last_segment_in_shared_blocks_is_computed(void **state)
 {
@@ -461,6 +479,7 @@ int main(void)
         cmocka_unit_test(a_known_prompt_computes_its_last_block),
         cmocka_unit_test(a_partial_match_is_read_up_to_its_blocks),
         cmocka_unit_test(a_last_segment_of_known_blocks_computes_the_last),
+        cmocka_unit_test(a_last_segment_that_is_measured_is_computed),
         cmocka_unit_test(a_last_segment_in_shared_blocks_is_computed),
         cmocka_unit_test(a_node_that_moves_is_rotated_for_its_origin),
         cmocka_unit_test(a_node_without_a_parent_is_below_the_one_before),
