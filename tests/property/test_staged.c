@@ -1,8 +1,11 @@
 /* Vector search in stages: whatever the kind, the filter and the number of stages, the last stage is the search
  * without stages, ids and distances (RAGCache section 6, R6). */
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "retrieve/vectors/vectors_int.h"
@@ -282,6 +285,27 @@ static void a_graph_in_a_file_finds_the_same(void **state)
     remove_folder(folder);
 }
 
+/* Also where only the last bytes, links of upper layers, did not fit. */
+static void a_graph_that_is_not_written_whole_is_an_error(void **state)
+{
+    char folder[200], path[300];
+    sp_vectors *x = make(SP_VECTORS_HNSW);
+    struct stat st;
+    struct rlimit before;
+    make_folder(folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/graph", folder);
+    assert_ok(sp_vectors_write(x, path));
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){(rlim_t)st.st_size - 1, before.rlim_max}), 0);
+    const sp_err err = sp_vectors_write(x, path);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(err, SP_E_IO);
+    sp_vectors_destroy(x);
+    remove_folder(folder);
+}
+
 /* A file with any byte changed is refused, or searched without harm (sanitizers look on). */
 static void a_damaged_graph_does_no_harm(void **state)
 {
@@ -351,6 +375,7 @@ int main(void)
         cmocka_unit_test(a_search_can_end_at_a_stage),
         cmocka_unit_test(nothing_is_found_among_nothing),
         cmocka_unit_test(a_graph_in_a_file_finds_the_same),
+        cmocka_unit_test(a_graph_that_is_not_written_whole_is_an_error),
         cmocka_unit_test(a_damaged_graph_does_no_harm),
         cmocka_unit_test(many_threads_add_what_one_adds),
     };

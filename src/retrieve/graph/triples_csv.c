@@ -248,6 +248,7 @@ static sp_err read_header(csv *c)
     for (int r = 0; r < N_ROLES; r++) c->column[r] = -1;
     c->at = begin;
     SP_TRY(read_record(c, &why));
+    if (names_columns(c) && why) return sp_fail(SP_E_FORMAT, "%s:1: %s", c->in->path, why);
     if (names_columns(c)) return choose_columns(c);
     for (int i = 0; !why && i < c->n_cells; i++) set_column(c, i);
     int *col = c->column;

@@ -49,8 +49,9 @@ static sp_err by_place(sp_index *ix, const sp_hit *chunk, int k, sp_hits *out)
     return sp_similar_select(ix, neighbour_sql, chunk->id, k, out);
 }
 
-/* Random chunks, always the same ones for a chunk and an index: the baseline of similarity. */
-#define SP_DRAW "(h.id + ?1 * 7919) * 2654435761 % 4294967296"
+/* Random chunks, always the same ones for a chunk and an index: the baseline of similarity. The product is below 2^63,
+ * where SQLite begins to round. */
+#define SP_DRAW "(h.id + ?1 * 7919) % 2147483648 * 2654435761 % 4294967296"
 static const char random_sql[] =
     "SELECT " SP_HIT_COLUMNS("1.0") " FROM chunks AS me JOIN hits AS h ON h.sha256 <> me.sha256 WHERE me.id = ?1 "
                                     "ORDER BY " SP_DRAW ", h.id LIMIT ?2";
@@ -92,6 +93,7 @@ static sp_err by_vectors(sp_index *ix, const sp_hit *chunk, int k, sp_hits *out)
 {
     sp_ids copies = {0};
     sp_ranking r = {0};
+    k = (int)SP_MIN(k, ix->n_chunks);
     sp_err err = find_copies(ix, chunk->id, &copies);
     if (err == SP_OK) err = sp_embedding_near(ix, chunk->id, k + (int)copies.n, &r);
     size_t n = 0;

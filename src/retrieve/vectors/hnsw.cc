@@ -322,18 +322,6 @@ sp_err sp_hnsw_search(const sp_hnsw *h, const sp_vectors_query *q, sp_best *best
 
 /* -- files ------------------------------------------------------------------------------------- */
 
-sp_err sp_hnsw_write(const sp_hnsw *h, const char *path)
-{
-    return guarded(path, [&] {
-        h->g->saveIndex(path);
-        FILE *f = fopen(path, "rb"); /* the library does not say whether it could write */
-        const long size = f && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
-        if (f) fclose(f);
-        const size_t level0 = h->g->cur_element_count * h->g->size_data_per_element_;
-        return size >= 0 && (size_t)size >= level0 ? SP_OK : sp_fail(SP_E_IO, "%s: cannot write the graph", path);
-    });
-}
-
 namespace {
 
 /* The head of hnswlib's file. */
@@ -345,6 +333,30 @@ struct head {
     double mult;
     size_t effort;
 };
+
+/* file_bytes -- of a graph: the head, the nodes, and of each node the links of its upper layers after their size. */
+size_t file_bytes(const graph &g)
+{
+    size_t n = sizeof(head) + g.cur_element_count * (g.size_data_per_element_ + sizeof(unsigned int));
+    for (size_t i = 0; i < g.cur_element_count; i++) n += (size_t)g.element_levels_[i] * g.size_links_per_element_;
+    return n;
+}
+
+} // namespace
+
+sp_err sp_hnsw_write(const sp_hnsw *h, const char *path)
+{
+    return guarded(path, [&] {
+        h->g->saveIndex(path);
+        FILE *f = fopen(path, "rb"); /* the library does not say whether it could write */
+        const long size = f && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
+        if (f) fclose(f);
+        const bool whole = size >= 0 && (size_t)size == file_bytes(*h->g);
+        return whole ? SP_OK : sp_fail(SP_E_IO, "%s: cannot write the graph", path);
+    });
+}
+
+namespace {
 
 template <typename T> bool take(FILE *f, T *out)
 {

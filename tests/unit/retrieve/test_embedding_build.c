@@ -1,6 +1,7 @@
 /* Vectors of an index are made in pieces, and an interruption keeps those that are made. */
 #include "support/folder.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -172,6 +173,9 @@ static void the_nearest_of_a_chunk_have_other_texts(void **state)
     assert_int_equal(sp_index_similar(ix, "vectors", one.v[0].id, 30, &near), SP_OK);
     assert_int_equal(near.n, 30);
     for (int i = 0; i < near.n; i++) assert_string_not_equal(near.v[i].text, one.v[0].text);
+    sp_hits_fini(&near);
+    assert_int_equal(sp_index_similar(ix, "vectors", one.v[0].id, INT_MAX, &near), SP_OK); /* all others */
+    assert_in_range(near.n, CHUNKS - CHUNKS / 9 - 1, CHUNKS - CHUNKS / 9);
     sp_hits_fini(&one);
     sp_hits_fini(&near);
     sp_index_close(ix);

@@ -179,6 +179,22 @@ static void csv_columns_can_be_named(void **state)
     refuses(in, text, "no column is the relation");
 }
 
+/* Of more columns than a table may have, none is looked for. */
+static void a_csv_header_with_too_many_columns_is_an_error(void **state)
+{
+    static char text[1 << 14];
+    sp_triples_input in = {.format = SP_GRAPH_CSV};
+    size_t n = (size_t)sprintf(text, "subject,relation,object");
+    for (int i = 3; i < 256; i++) n += (size_t)sprintf(text + n, ",column %d", i);
+    strcpy(text + n, "\na,r,b\n");
+    gives(SP_GRAPH_CSV, text, "a|r|b;");
+    for (int i = 256; i < 1000; i++) n += (size_t)sprintf(text + n, ",column %d", i);
+    strcpy(text + n, "\na,r,b\n");
+    refuses(in, text, "neither a header that is known nor a triple");
+    in.columns = (sp_graph_columns){.subject = "subject"};
+    refuses(in, text, "f:1: more than 256 columns");
+}
+
 /* -- RDF --------------------------------------------------------------------------------------- */
 
 static void ntriples(void **state)
@@ -317,6 +333,7 @@ int main(void)
         cmocka_unit_test(names_have_a_longest_length),
         cmocka_unit_test(a_csv_header_that_is_not_known_is_an_error),
         cmocka_unit_test(csv_columns_can_be_named),
+        cmocka_unit_test(a_csv_header_with_too_many_columns_is_an_error),
         cmocka_unit_test(ntriples),
         cmocka_unit_test(a_bad_line_of_ntriples_spoils_no_other),
         cmocka_unit_test(turtle),

@@ -1,6 +1,8 @@
 /* Chunks like a chunk, and chunks by id and by name. */
 #include "graph_fixture.h"
 
+#include <sqlite3.h>
+
 static int corpus_setup(void **state)
 {
     if (folder_setup(state) != 0) return -1;
@@ -135,6 +137,25 @@ static void any_chunks_the_same_each_time(void **state)
     assert_null(strstr(all, "Badger"));
     assert_null(strstr(all, "Meles"));
     assert_memory_equal(all, first, strlen(first));
+    sp_index_close(ix);
+}
+
+/* Of an index with millions of chunks any are drawn, not the first. */
+static void any_chunks_of_a_large_index(void **state)
+{
+    const folder *f = *state;
+    sqlite3 *db;
+    sp_hits h;
+    int n_after = 0, n = 0;
+    assert_int_equal(sqlite3_open_v2(f->index, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "UPDATE chunks SET id = id + 5000000", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    sp_index *ix = open_index(*state);
+    assert_int_equal(sp_index_similar(ix, "random", id_of(ix, "Badger"), 99, &h), SP_OK);
+    assert_int_equal(h.n, sp_index_n_chunks(ix) - 2);
+    for (int i = 1; i < h.n; i++) n_after += h.v[i].id > h.v[i - 1].id, n++;
+    assert_in_range(n_after, 1, n - 1);
+    sp_hits_fini(&h);
     sp_index_close(ix);
 }
 
@@ -344,6 +365,7 @@ int main(void)
         CORPUS_TEST(a_chunk_of_stop_words),
         CORPUS_TEST(neighbours_stand_nearest_first),
         CORPUS_TEST(any_chunks_the_same_each_time),
+        CORPUS_TEST(any_chunks_of_a_large_index),
         CORPUS_TEST(found_by_the_same_questions),
         CORPUS_TEST(named_by_the_same_triples),
         CORPUS_TEST(chunks_that_state_the_same_triple_are_linked),
