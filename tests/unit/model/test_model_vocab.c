@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "gguf_writer.h"
@@ -125,6 +126,106 @@ ENTRY(t5_scores, gw_f32s(w, KEY "scores", N, spm_scores))
 ENTRY(undefined_types, gw_i32s(w, KEY "token_type", N, (const int32_t[]){0, 1, 0, 1, 3, 3, 4, 1}))
 ENTRY(end_of_message, gw_u32(w, KEY "eom_token_id", 5))
 
+ENTRY(whole_word, gw_texts(w, KEY "tokens", N, (const char *const[]){"a", "b", "ab", "c", "<x>", "<y>", "<z>", "ca"}))
+ENTRY(t5_spaces, {
+    gw_f32s(w, KEY "scores", N, spm_scores);
+    gw_bool(w, KEY "remove_extra_whitespaces", true);
+})
+/* A control token has the least score, which does not count. */
+ENTRY(t5_unknown, {
+    gw_texts(w, KEY "tokens", N, (const char *const[]){"<p>", "</s>", "<u>", "xa", "b", "ab", "q", "r"});
+    gw_i32s(w, KEY "token_type", N, (const int32_t[]){3, 3, 2, 1, 1, 1, 1, 1});
+    gw_f32s(w, KEY "scores", N, (const float[]){-1000, 0, 0, -50, -30, -2, -1, -1});
+})
+
+/* ids_of -- of a text, and gives the tokenizer back. */
+static const char *ids_of(sp_tokenizer *t, const char *text)
+{
+    static char line[256];
+    sp_tokens ids = {0};
+    size_t n = 0;
+    assert_int_equal(sp_tokenizer_encode(t, text, strlen(text), 0, &ids), SP_OK);
+    *line = '\0';
+    for (size_t i = 0; i < ids.n; i++)
+        n += (size_t)snprintf(line + n, sizeof line - n, "%s%d", i ? " " : "", ids.v[i]);
+    sp_vec_fini(&ids);
+    sp_tokenizer_destroy(t);
+    return line;
+}
+
+/* What a file's names and flags decide of its texts. */
+static void texts_are_read_as_the_file_says(void **state)
+{
+    vocab v = {.model = "gpt2", .pre = "llama-bpe", .drop = KEY "tokens", .more = whole_word};
+    assert_string_equal(ids_of(good_vocab(&v), "ca"), "7"); /* a word that is a token is not merged */
+    v.pre = "gpt-2";
+    assert_string_equal(ids_of(good_vocab(&v), "ca"), "3 0");
+    v = (vocab){.model = "t5", .more = t5_scores};
+    assert_string_equal(ids_of(good_vocab(&v), " a  b "), "2 0 2 1 2"); /* a space is unknown here */
+    v.more = t5_spaces;
+    assert_string_equal(ids_of(good_vocab(&v), " a  b "), "0 2 1");
+}
+
+static void an_unknown_character_is_worse_than_any_token(void **state)
+{
+    gguf_writer w;
+    sp_bytes file = {0};
+    sp_gguf g;
+    sp_tokenizer *t = NULL;
+    gw_begin(&w, 3);
+    gw_text(&w, KEY "model", "t5");
+    t5_unknown(&w);
+    gw_file(&w, &file);
+    assert_int_equal(sp_gguf_parse((const uint8_t *)file.v, file.n, TINY_NAME, &g), SP_OK);
+    assert_int_equal(sp_gguf_tokenizer(&g, &t), SP_OK);
+    assert_string_equal(ids_of(t, "xab"), "2 5"); /* -60 - 2 over -50 - 30 */
+    sp_gguf_close(&g);
+    sp_vec_fini(&file);
+    gw_end(&w);
+}
+
+/* bert -- the tokenizer of a file with n tokens, of which the last ones are words. */
+static sp_tokenizer *bert(size_t n)
+{
+    static const char *texts[104];
+    static char names[104][8];
+    gguf_writer w;
+    sp_bytes file = {0};
+    sp_gguf g;
+    sp_tokenizer *t = NULL;
+    for (size_t i = 0; i < n; i++) {
+        snprintf(names[i], sizeof names[i], "[%zu]", i);
+        texts[i] = names[i];
+    }
+    texts[1] = "\xE2\x96\x81" "cafe";
+    gw_begin(&w, 3);
+    gw_text(&w, KEY "model", "bert");
+    gw_texts(&w, KEY "tokens", n, texts);
+    gw_file(&w, &file);
+    assert_int_equal(sp_gguf_parse((const uint8_t *)file.v, file.n, TINY_NAME, &g), SP_OK);
+    if (sp_gguf_tokenizer(&g, &t) != SP_OK) assert_detail("unknown_token_id: is missing");
+    sp_gguf_close(&g);
+    sp_vec_fini(&file);
+    gw_end(&w);
+    return t;
+}
+
+/* The ids that BERT's vocabularies share, where there are as many tokens. */
+static void files_of_bert_have_its_ids(void **state)
+{
+    assert_null(bert(100));
+    for (size_t n = 101; n < 104; n++) {
+        sp_tokenizer *t = bert(n);
+        assert_non_null(t);
+        assert_int_equal(sp_tokenizer_bos(t), n > 101 ? 101 : -1);
+        assert_int_equal(sp_tokenizer_eos(t), n > 102 ? 102 : -1);
+        assert_int_equal(sp_tokenizer_adds_bos(t), n > 101);
+        assert_int_equal(sp_tokenizer_adds_eos(t), n > 102);
+        assert_string_equal(sp_tokenizer_kind(t), "wordpiece");
+        assert_string_equal(ids_of(t, "Café x"), "1 100");
+    }
+}
+
 /* The ids of T5's files; types that are not defined; a token that ends a message. */
 static void some_files_have_other_ends(void **state)
 {
@@ -206,6 +307,12 @@ ENTRY(tokens_text, gw_text(w, KEY "tokens", "abc"))
 ENTRY(tokens_empty, gw_texts(w, KEY "tokens", 0, NULL))
 ENTRY(types_short, gw_i32s(w, KEY "token_type", N - 1, spm_types))
 ENTRY(types_texts, gw_texts(w, KEY "token_type", N, spm_tokens))
+ENTRY(types_long, gw_i32s(w, KEY "token_type", N + 1, (const int32_t[]){1, 1, 1, 1, 1, 1, 1, 1, 1}))
+ENTRY(suffix, {
+    gw_f32s(w, KEY "scores", N, spm_scores);
+    gw_bool(w, KEY "treat_whitespace_as_suffix", true);
+})
+ENTRY(scores_nan, gw_f32s(w, KEY "scores", N, (const float[]){0, 0, 0, 0, 0, 0, 0, NAN}))
 ENTRY(types_wild, gw_i32s(w, KEY "token_type", N, (const int32_t[]){1, 1, 1, 7, 1, 1, 1, 1}))
 ENTRY(scores_short, gw_f32s(w, KEY "scores", 1, spm_scores))
 ENTRY(merges_unknown, gw_texts(w, KEY "merges", 1, &(const char *){"a zz"}))
@@ -246,6 +353,11 @@ static void vocabularies_are_checked(void **state)
         {{.model = "llama", .drop = KEY "token_type", .more = types_short},
          SP_E_FORMAT,
          KEY "token_type: 7 numbers for 8 tokens"},
+        {{.model = "llama", .drop = KEY "token_type", .more = types_long},
+         SP_E_FORMAT,
+         KEY "token_type: 9 numbers for 8 tokens"},
+        {{.model = "llama", .drop = KEY "scores", .more = scores_nan}, SP_E_FORMAT, "scores[7] is not a number"},
+        {{.model = "t5", .more = suffix}, SP_E_UNSUPPORTED, KEY "treat_whitespace_as_suffix: true is not supported"},
         {{.model = "llama", .drop = KEY "token_type", .more = types_texts},
          SP_E_FORMAT,
          KEY "token_type: is not a list of numbers"},
@@ -347,6 +459,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sentencepiece_has_defaults),
         cmocka_unit_test(some_files_have_other_ends),
+        cmocka_unit_test(texts_are_read_as_the_file_says),
+        cmocka_unit_test(an_unknown_character_is_worse_than_any_token),
+        cmocka_unit_test(files_of_bert_have_its_ids),
         cmocka_unit_test(byte_level_names_its_pre_tokenizer),
         cmocka_unit_test(byte_level_drops_bytes_without_a_token),
         cmocka_unit_test(a_file_may_have_none),

@@ -189,7 +189,15 @@ static void unknown_steps_are_refused(void **state)
     refuse("gpt2", "decoder", "{\"type\":\"WordLevel\"}", no, "decoder: \"WordLevel\"");
     refuse("gpt2", "post_processor", "{\"type\":\"BertProcessing\"}", no, "post_processor");
     refuse("gpt2", "added_tokens.0.lstrip", "true", no, "lstrip of \"<|end|>\"");
+    refuse("gpt2", "added_tokens.0.single_word", "true", no, "single_word of \"<|end|>\"");
     refuse("gpt2", "model.merges.0", "[\"a b\", \"c\"]", no, "model.merges");
+    refuse("llama3", "post_processor.processors.1.single",
+           "[{\"SpecialToken\": {\"id\": \"<|start|>\"}}, {\"SpecialToken\": {\"id\": \"<|end|>\"}}, {\"Sequence\": {}}]",
+           no, "post_processor.single");
+    refuse("llama2", "normalizer.normalizers",
+           "[{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\xE2\x96\x81\"},"
+           " {\"type\": \"Replace\", \"pattern\": {\"Regex\": \" {2,}\"}, \"content\": \" \"}]",
+           no, "normalizer: \"Replace\"");
     refuse("qwen2", "pre_tokenizer.pretokenizers.0.pattern.Regex", "\"\\\\w+\"", no,
            "pre_tokenizer.pattern: \"\\w+\"");
     refuse("qwen2", "pre_tokenizer.pretokenizers.0.behavior", "\"Removed\"", no,
@@ -222,7 +230,9 @@ static void damage_is_refused(void **state)
            "\"b\" has the id 0, which is \"a\"");
     refuse("gpt2", "model.vocab.zz", "5", bad, "\"zz\" has the id 5");
     refuse("gpt2", "model.merges", "{}", bad, "model.merges: is not an array");
+    refuse("gpt2", "model.vocab", "{\"a\": 200000}", bad, "model.vocab: id 200000");
     refuse("gpt2", "model.merges", "[[\"a\"]]", bad, "model.merges: an element");
+    refuse("gpt2", "model.merges", "[[\"a\", \"b\", \"c\"]]", bad, "model.merges: an element");
     refuse("gpt2", "model.merges", "[\"ab\"]", bad, "merges[0] 'ab'");
     refuse("gpt2", "model.merges.0", "\"a \"", bad, "merges[0]");
     refuse("gpt2", "model.merges.3", "\"a zzz\"", bad, "merges[3] 'a zzz': its right side");
@@ -248,6 +258,22 @@ static void config_must_fit(void **state)
     config = json_pack("{s:s}", "add_bos_token", "yes");
     assert_int_equal(sp_tokenizer_parse(root, config, "x.json", &t), SP_E_FORMAT);
     assert_null(t);
+    json_decref(config);
+    json_t *ids = json_array();
+    for (int i = 0; i <= SP_MAX_ENDS; i++) json_array_append_new(ids, json_integer(i));
+    config = json_pack("{s:{s:o}}", "generation_config.json", "eos_token_id", ids);
+    assert_int_equal(sp_tokenizer_parse(root, config, "x.json", &t), SP_E_LIMIT);
+    json_array_remove(ids, 0);
+    assert_int_equal(sp_tokenizer_parse(root, config, "x.json", &t), SP_OK);
+    assert_true(sp_tokenizer_is_end(t, SP_MAX_ENDS));
+    sp_tokenizer_destroy(t);
+    json_decref(config);
+    json_decref(root);
+    root = read_golden("llama3"); /* its template names another beginning */
+    config = json_pack("{s:s}", "bos_token", "<|end|>");
+    assert_int_equal(sp_tokenizer_parse(root, config, "x.json", &t), SP_OK);
+    assert_int_equal(sp_tokenizer_bos(t), sp_tokenizer_find(t, "<|start|>"));
+    sp_tokenizer_destroy(t);
     json_decref(config);
     json_decref(root);
 }
@@ -427,6 +453,84 @@ static void other_spellings(void **state)
     sp_tokenizer_destroy(t);
 }
 
+/* Without byte_fallback "<0x01>" is a token like others, and no byte. */
+static void bytes_have_tokens_if_the_model_falls_back_to_them(void **state)
+{
+    for (int on = 0; on < 2; on++) {
+        sp_tokenizer *t = with("llama2", "model.byte_fallback", on ? "true" : "false");
+        const int32_t unk = sp_tokenizer_find(t, "<unk>"), byte = sp_tokenizer_find(t, "<0x01>");
+        assert_true(unk >= 0 && byte >= 0);
+        tv_expect(t, "\x01", SP_TOK_JOINED, on ? &byte : &unk, 1);
+        sp_tokenizer_destroy(t);
+    }
+}
+
+/* of_text -- the tokenizer of a file with this text, or NULL. */
+static sp_tokenizer *of_text(sp_err want, const char *fmt, ...) SP_PRINTF(2, 3);
+static sp_tokenizer *of_text(sp_err want, const char *fmt, ...)
+{
+    char text[4096];
+    va_list args;
+    sp_tokenizer *t = NULL;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    json_t *root = json_loads(text, 0, NULL);
+    assert_non_null(root);
+    const sp_err err = sp_tokenizer_parse(root, NULL, "x.json", &t);
+    if (err != want) fail_msg("%s: %d, %s", text, err, err ? sp_error_detail() : "accepted");
+    json_decref(root);
+    return t;
+}
+
+#define UNIGRAM                                                                                                       \
+    "{\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": ["                                                    \
+    "{\"type\": \"Precompiled\", \"precompiled_charsmap\": \"%s\"},"                                                  \
+    " {\"type\": \"Strip\", \"strip_left\": false, \"strip_right\": true},"                                           \
+    " {\"type\": \"Replace\", \"pattern\": {\"Regex\": \" {2,}\"}, \"content\": \" \"}]},"                            \
+    " \"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"\xE2\x96\x81\", \"prepend_scheme\": \"never\"%s}," \
+    " \"model\": {\"type\": \"Unigram\", \"unk_id\": %d, \"vocab\": [[\"<unk>\", 0], [\"\xE2\x96\x81\", -2],"           \
+    " [\"a\", -3], [\"xa\", -50], [\"a\xE2\x96\x81\", -1]]}}"
+
+static void unigram_files(void **state)
+{
+    /* a table of one unit, which maps nothing, with texts of several lengths */
+    static const char *const tables[] = {"BAAAAAAAAAAA", "BAAAAAAAAABhAA==", "BAAAAAAAAABhYgA=", "BAAAAAAAAAD///8A",
+                                         "BAAAAAAAAAD7774A"};
+    for (size_t i = 0; i < SP_COUNT(tables); i++) {
+        sp_tokenizer *t = of_text(SP_OK, UNIGRAM, tables[i], "", 0);
+        assert_string_equal(tv_ids(t, "  a  ", 0), "1 2"); /* fewer spaces, and none at the end */
+        assert_string_equal(tv_ids(t, "xa", 0), "3");      /* -50; unknown is -60 */
+        assert_string_equal(tv_ids(t, "a a", 0), "2 1 2"); /* no token spans words */
+        sp_tokenizer_destroy(t);
+    }
+    sp_tokenizer *t = of_text(SP_OK, UNIGRAM, tables[0], ", \"split\": false", 0);
+    assert_string_equal(tv_ids(t, "a a", 0), "4 2");
+    sp_tokenizer_destroy(t);
+    assert_null(of_text(SP_E_FORMAT, UNIGRAM, tables[0], "", 5)); /* of no token */
+    assert_null(of_text(SP_E_FORMAT, UNIGRAM, "BAAAAAAAAAA=", "", 0)); /* a table without its last zero */
+    assert_null(of_text(SP_E_FORMAT, UNIGRAM, "BAAAAAAAAA", "", 0));
+    assert_null(of_text(SP_E_FORMAT, UNIGRAM, "BAAAAAA.AAAA", "", 0));
+}
+
+static void wordpiece_files(void **state)
+{
+    static const char text[] =
+        "{\"normalizer\": {\"type\": \"BertNormalizer\"%s}, \"pre_tokenizer\": {\"type\": \"BertPreTokenizer\"},"
+        " \"model\": {\"type\": \"WordPiece\", \"max_input_chars_per_word\": 3%s, \"vocab\": {\"[UNK]\": 0, \"e\": 1,"
+        " \"##f\": 2, \"\xC3\xA9\": 3}}}";
+    static const char unk[] = ", \"unk_token\": \"[UNK]\"";
+    sp_tokenizer *t = of_text(SP_OK, text, "", unk);
+    assert_string_equal(tv_ids(t, "\xC3\x89" "f", 0), "1 2"); /* accents are removed where letters become small */
+    assert_string_equal(tv_ids(t, "eff efff", 0), "1 2 2 0");
+    sp_tokenizer_destroy(t);
+    t = of_text(SP_OK, text, ", \"strip_accents\": false", unk);
+    assert_string_equal(tv_ids(t, "\xC3\x89" "f", 0), "3 2");
+    sp_tokenizer_destroy(t);
+    assert_null(of_text(SP_E_FORMAT, text, "", ""));
+    assert_null(of_text(SP_E_FORMAT, text, "", ", \"unk_token\": \"[unk]\""));
+}
+
 static void holes_are_unused(void **state)
 {
     sp_tokenizer *t = with("gpt2", "model.vocab.after_a_hole", "1000");
@@ -475,6 +579,9 @@ int main(void)
         cmocka_unit_test(marks_of_channels_are_text),
         cmocka_unit_test(missing_file),
         cmocka_unit_test(other_spellings),
+        cmocka_unit_test(bytes_have_tokens_if_the_model_falls_back_to_them),
+        cmocka_unit_test(unigram_files),
+        cmocka_unit_test(wordpiece_files),
         cmocka_unit_test(holes_are_unused),
         cmocka_unit_test(out_of_memory),
     };

@@ -1,6 +1,8 @@
 /* test_unigram.c -- SentencePiece unigram: the best path, unknown characters, the table of characters, spaces. */
 #include "tiny_vocab.h"
 
+#include <math.h>
+
 #include "model/tokenizer/charsmap.h"
 #include "model/tokenizer/trie.h"
 
@@ -86,6 +88,18 @@ static void unknown_characters(void **state)
     sp_tokenizer_destroy(t);
 }
 
+static void scores_are_numbers(void **state)
+{
+    tiny_vocab v;
+    sp_tokenizer *t;
+    fill(&v);
+    v.spec.unk_score = NAN;
+    assert_int_equal(sp_tokenizer_create(&v.spec, &t), SP_E_FORMAT);
+    fill(&v);
+    v.scores[A] = NAN;
+    assert_int_equal(sp_tokenizer_create(&v.spec, &t), SP_E_FORMAT);
+}
+
 static void fewer_spaces(void **state)
 {
     tiny_vocab v;
@@ -95,11 +109,24 @@ static void fewer_spaces(void **state)
     sp_tokenizer *t = tv_create(&v);
     assert_string_equal(tv_ids(t, "  a   a ", 0), "11 11");
     assert_string_equal(tv_ids(t, "   ", 0), "");
+    assert_string_equal(tv_ids(t, "a" SP, 0), "11 3"); /* a mark of the text is no space */
     sp_tokenizer_destroy(t);
+    v.spec.spaces.strip_marks = true;
+    t = tv_create(&v);
+    assert_string_equal(tv_ids(t, "a" SP " " SP, 0), "11");
+    sp_tokenizer_destroy(t);
+    for (int left = 0; left < 2; left++) { /* one end alone */
+        fill(&v);
+        v.spec.spaces = (sp_spaces){.squeeze = true, .strip_left = left, .strip_right = !left};
+        t = tv_create(&v);
+        assert_string_equal(tv_ids(t, "  a  a  ", 0), left ? "4 11 3" : "11 11");
+        sp_tokenizer_destroy(t);
+    }
     fill(&v);
     v.spec.spaces = (sp_spaces){.any = true};
     t = tv_create(&v);
     assert_string_equal(tv_ids(t, "a\xE3\x80\x80" "a\xE2\x80\x8A" "a\xC2\xA0" "a\ta", 0), "4 11 11 11 11");
+    assert_string_equal(tv_ids(t, "a " SP "a", 0), "4 11"); /* spaces before a mark */
     sp_tokenizer_destroy(t);
 }
 
@@ -133,6 +160,7 @@ static void characters_are_rewritten(void **state)
     assert_string_equal(tv_ids(t, "x", 0), "6");
     assert_string_equal(tv_ids(t, "xya", 0), "8 4"); /* the longest entry */
     assert_string_equal(tv_ids(t, "xx", 0), "6 6");
+    assert_string_equal(tv_ids(t, "x</s>xy", SP_TOK_SPECIAL), "6 1 8");
     sp_tokenizer_destroy(t);
 }
 
@@ -149,6 +177,9 @@ static void any_table_is_safe(void **state)
         if (sp_charsmap_open(&m, (sp_text_view){(char *)cut, k}, "cut") != SP_OK)
             assert_non_null(strstr(sp_error_detail(), "cut: precompiled_charsmap"));
     }
+    assert_int_equal(sp_charsmap_open(&m, (sp_text_view){(char *)blob, n - 1}, "open"), SP_E_FORMAT);
+    blob[0]++; /* the size of the trie is one of whole units */
+    assert_int_equal(sp_charsmap_open(&m, (sp_text_view){(char *)blob, n}, "odd"), SP_E_FORMAT);
     for (int round = 0; round < 20000; round++) {
         small_charsmap(blob);
         for (int k = 0; k < 40; k++) blob[4 + tv_random(&seed) % 512] = (uint8_t)tv_random(&seed);
@@ -195,6 +226,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_largest_sum),   cmocka_unit_test(unknown_characters),
+        cmocka_unit_test(scores_are_numbers),
         cmocka_unit_test(fewer_spaces),      cmocka_unit_test(characters_are_rewritten),
         cmocka_unit_test(any_table_is_safe), cmocka_unit_test(all_beginnings),
         cmocka_unit_test(sums_have_the_precision_of_the_file),
