@@ -235,8 +235,11 @@ static sp_err read_names(ranking *r)
     sp_err err = SP_OK;
     for (int i = 1; err == SP_OK && i < n && left > 0; i++) {
         const pattern *p = &r->patterns[order[i]];
-        for (size_t j = p->begin; err == SP_OK && j < p->end && left-- > 0; j++)
-            err = name_gain(r, r->w->steps.v[r->paths[j].step].node, &r->paths[j].gain);
+        for (size_t j = p->begin; err == SP_OK && j < p->end && left-- > 0; j++) {
+            path *q = &r->paths[j];
+            err = name_gain(r, r->w->steps.v[q->step].node, &q->gain);
+            r->gain[q->step] = q->gain; /* for the explanation */
+        }
     }
     for (int p = 1; p < n; p++) {
         pattern *q = &r->patterns[p];

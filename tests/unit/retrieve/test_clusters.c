@@ -117,6 +117,74 @@ static void a_cluster_that_there_is_not_is_refused(void **state)
     sp_clusters_destroy(c);
 }
 
+static void nothing_to_train_or_to_find_is_an_error(void **state)
+{
+    float v[N * DIMS];
+    sp_vectors *x;
+    sp_near found[N];
+    int n = 0;
+    make_vectors(v);
+    assert_ok(sp_vectors_create(&(sp_vectors_opts){.kind = SP_VECTORS_IVF, .n_dims = DIMS}, &x));
+    assert_fails(sp_vectors_train(x, v, 0, NULL), SP_E_ARG, "no vectors to cluster");
+    assert_ok(sp_vectors_train(x, v, N, NULL));
+    assert_fails(sp_vectors_search(x, &(sp_vectors_query){.v = v, .k = 0}, found, &n), SP_E_ARG, "for 0 vectors");
+    sp_vectors_destroy(x);
+}
+
+/* The vectors of documents follow each other: each group of them gets its cluster. */
+static void groups_in_order_are_told_apart(void **state)
+{
+    enum { GROUPS = 8, EACH = 20 };
+    static float v[GROUPS * EACH * GROUPS];
+    uint32_t lists[GROUPS * EACH];
+    sp_clusters *c;
+    uint64_t seed = 3;
+    for (int i = 0; i < GROUPS * EACH; i++)
+        for (int d = 0; d < GROUPS; d++)
+            v[i * GROUPS + d] = (float)(d == i / EACH) + (float)check_random(&seed, 100) / 1000;
+    assert_ok(sp_clusters_create(
+        &(sp_vectors_opts){.kind = SP_VECTORS_IVF, .n_dims = GROUPS, .n_clusters = GROUPS}, &c));
+    assert_ok(sp_clusters_train(c, v, GROUPS * EACH, NULL));
+    sp_clusters_assign(c, v, GROUPS * EACH, NULL, lists);
+    for (int i = 0; i < GROUPS * EACH; i++)
+        for (int k = 0; k < i; k++) assert_int_equal(lists[i] == lists[k], i / EACH == k / EACH);
+    sp_clusters_destroy(c);
+}
+
+static bool count_stage(const sp_near *v, int n, bool last, void *user)
+{
+    ++*(int *)user;
+    return true;
+}
+
+/* A 16th of the clusters, rounded up, and 8 at least, if there are as many. */
+static void some_clusters_are_searched_by_default(void **state)
+{
+    static const int n_lists[] = {5, 20, 128, 129, 161}, want[] = {5, 8, 8, 9, 11};
+    static float v[161 * DIMS];
+    static int64_t ids[161];
+    static uint32_t lists[161];
+    for (int i = 0; i < 161; i++) {
+        v[i * DIMS] = cosf((float)i / 30);
+        v[i * DIMS + 1] = sinf((float)i / 30);
+        ids[i] = i + 1;
+    }
+    for (size_t i = 0; i < SP_COUNT(n_lists); i++) {
+        sp_clusters *c = create(SP_VECTORS_IVF);
+        const size_t n = (size_t)n_lists[i];
+        int n_stages = 0;
+        sp_near found[1], best_of[1];
+        sp_best best = {.v = best_of, .k = 1};
+        assert_ok(sp_clusters_use(c, v, n));
+        sp_clusters_assign(c, v, n, NULL, lists);
+        assert_ok(sp_clusters_add(c, ids, v, n, lists));
+        const sp_vectors_query q = {.v = v, .k = 1, .n_stages = 1000, .on_stage = count_stage, .user = &n_stages};
+        assert_ok(sp_clusters_search(c, &q, &best, found));
+        assert_int_equal(n_stages, want[i]);
+        sp_clusters_destroy(c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,6 +192,9 @@ int main(void)
         cmocka_unit_test(what_is_removed_is_not_counted),
         cmocka_unit_test(only_allowed_ids_are_found),
         cmocka_unit_test(a_cluster_that_there_is_not_is_refused),
+        cmocka_unit_test(nothing_to_train_or_to_find_is_an_error),
+        cmocka_unit_test(groups_in_order_are_told_apart),
+        cmocka_unit_test(some_clusters_are_searched_by_default),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,6 +106,35 @@ static void an_opened_index_has_the_vectors_of_all_chunks(void **state)
     }
 }
 
+/* check_clusters -- each vector is in the list of its nearest centroid; returns how many centroids there are. */
+static int check_clusters(const char *index)
+{
+    sqlite3 *db;
+    sqlite3_stmt *s;
+    static float centroids[CHUNKS][DIMS];
+    assert_int_equal(sqlite3_open_v2(index, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, "SELECT centroids FROM embedding", -1, &s, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(s), SQLITE_ROW);
+    const int n_bytes = sqlite3_column_bytes(s, 0), n = n_bytes / (int)sizeof *centroids;
+    assert_in_range(n, 1, CHUNKS);
+    memcpy(centroids, sqlite3_column_blob(s, 0), (size_t)n_bytes);
+    sqlite3_finalize(s);
+    assert_int_equal(sqlite3_prepare_v2(db, "SELECT cluster, v FROM vectors", -1, &s, NULL), SQLITE_OK);
+    while (sqlite3_step(s) == SQLITE_ROW) {
+        const float *v = sqlite3_column_blob(s, 1);
+        float product[CHUNKS] = {0}, most = -2;
+        for (int i = 0; i < n; i++) {
+            for (int d = 0; d < DIMS; d++) product[i] += v[d] * centroids[i][d];
+            most = fmaxf(most, product[i]);
+        }
+        assert_in_range(sqlite3_column_int(s, 0), 0, n - 1);
+        assert_true(product[sqlite3_column_int(s, 0)] > most - 1e-5f);
+    }
+    sqlite3_finalize(s);
+    sqlite3_close(db);
+    return n;
+}
+
 /* check_vectors -- each of the n chunks of the index has the vector of its text, and is the nearest to it. */
 static void check_vectors(const char *index, int n_chunks)
 {
@@ -198,6 +227,7 @@ static void counts(const char *index, const char *kind, int64_t n_embedded, int6
     assert_int_equal(stats.n_kept, n_kept);
     assert_int_equal(stats.n_removed, n_removed);
     check_vectors(index, (int)(n_embedded + n_kept));
+    if (strcmp(kind, "ivf") == 0) check_clusters(index);
 }
 
 /* By each kind: nothing is embedded twice; chunks that are gone lose their vectors, changed ones get another. */
@@ -217,11 +247,100 @@ static void vectors_follow_the_chunks(void **state)
     }
 }
 
+/* Twice the root of the vectors; others are found where there are many more or fewer. */
+static void clusters_follow_the_number_of_vectors(void **state)
+{
+    const char *index = build(*state, CHUNKS);
+    counts(index, "ivf", CHUNKS, 0, 0);
+    assert_int_equal(check_clusters(index), 29);
+    run(index, "DELETE FROM chunks WHERE id % 5 = 0");
+    counts(index, "ivf", 0, CHUNKS - CHUNKS / 5, CHUNKS / 5);
+    assert_int_equal(check_clusters(index), 29);
+    run(index, "DELETE FROM chunks WHERE id % 5 <> 1");
+    counts(index, "ivf", 0, CHUNKS / 5, CHUNKS - 2 * CHUNKS / 5);
+    assert_int_equal(check_clusters(index), 13);
+}
+
+/* swap_file -- writes the bytes of a file, if there are some, and returns those that it had. */
+static sp_bytes swap_file(const char *path, sp_bytes with)
+{
+    sp_bytes was = {0};
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    for (int c; (c = getc(f)) != EOF;) assert_int_equal(sp_bytes_add(&was, &(char){(char)c}, 1), SP_OK);
+    fclose(f);
+    if (!with.n) return was;
+    f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(with.v, 1, with.n, f), with.n);
+    assert_int_equal(fclose(f), 0);
+    return was;
+}
+
+/* A graph that was put back from an older copy of the folder does not answer for the newer index. */
+static void an_older_graph_is_not_used(void **state)
+{
+    char path[200];
+    const char *index = build(*state, CHUNKS);
+    counts(index, "hnsw", CHUNKS, 0, 0);
+    snprintf(path, sizeof path, "%s.graph", index);
+    sp_bytes older = swap_file(path, (sp_bytes){0});
+    run(index, "UPDATE chunks SET text = text || ' Twice.' WHERE id % 4 = 1");
+    counts(index, "hnsw", CHUNKS / 4, CHUNKS - CHUNKS / 4, 0);
+    sp_bytes newer = swap_file(path, older);
+    check_vectors(index, CHUNKS);
+    sp_vec_fini(&older);
+    sp_vec_fini(&newer);
+}
+
+/* What an index holds is checked before a search trusts it. */
+static void vectors_that_do_not_fit_are_refused(void **state)
+{
+    const char *index = build(*state, CHUNKS);
+    sp_index *ix;
+    sp_vectors *x;
+    sp_vectors_kind kind;
+    counts(index, "flat", CHUNKS, 0, 0);
+    assert_int_equal(sp_index_open(index, &ix), SP_OK);
+    assert_int_equal(sp_embedding_open(ix, "widths", &x, &kind), SP_E_ARG); /* another encoder's */
+    assert_int_equal(sp_embedding_open(ix, NULL, &x, &kind), SP_OK);
+    sp_vectors_destroy(x);
+    sp_index_close(ix);
+    run(index, "UPDATE vectors SET v = x'00000000' WHERE chunk = 7");
+    assert_int_equal(sp_index_open(index, &ix), SP_OK);
+    assert_int_equal(sp_embedding_open(ix, "lengths", &x, &kind), SP_E_FORMAT);
+    sp_index_close(ix);
+}
+
+/* A passage is embedded with its title above it. */
+static void a_title_is_part_of_the_text(void **state)
+{
+    const char *index = build(*state, CHUNKS);
+    sqlite3 *db;
+    sqlite3_stmt *s;
+    float want[DIMS];
+    run(index, "UPDATE chunks SET title = 'Boats' WHERE id = 3");
+    seen e = {.go_on = CHUNKS};
+    assert_int_equal(update(index, "flat", &e, NULL), SP_OK);
+    assert_int_equal(sqlite3_open_v2(index, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    const char *sql = "SELECT title || char(10) || text, v FROM chunks JOIN vectors ON chunk = id WHERE id = 3";
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &s, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(s), SQLITE_ROW);
+    vector_of((const char *)sqlite3_column_text(s, 0), want);
+    assert_memory_equal(sqlite3_column_blob(s, 1), want, sizeof want);
+    sqlite3_finalize(s);
+    sqlite3_close(db);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(an_interruption_waits_for_few_chunks_and_keeps_them),
         FOLDER_TEST(vectors_follow_the_chunks),
+        FOLDER_TEST(clusters_follow_the_number_of_vectors),
+        FOLDER_TEST(an_older_graph_is_not_used),
+        FOLDER_TEST(vectors_that_do_not_fit_are_refused),
+        FOLDER_TEST(a_title_is_part_of_the_text),
         FOLDER_TEST(equal_texts_share_a_vector),
         FOLDER_TEST(the_nearest_of_a_chunk_have_other_texts),
         FOLDER_TEST(an_opened_index_has_the_vectors_of_all_chunks),

@@ -104,6 +104,8 @@ static void bad_lines_are_counted_or_stop(void **state)
     assert_int_equal(s.n_bad, 2);
     assert_int_equal(s.n_triples, 2);
     assert_sound(f);
+    folder_write(f, "b.tsv", "no\ntriple\n"); /* a file of another kind */
+    assert_fails(graph_import(f, "b.tsv", false, &s), SP_E_FORMAT, "b.tsv: none of its 2 lines is a triple");
 }
 
 /* -- interruptions --------------------------------------------------------------------------- */
@@ -150,30 +152,41 @@ static void warnings_of_a_file_are_limited(void **state)
     }
 }
 
-static void an_interrupted_import_continues(void **state)
+/* interrupted -- N_LINES of a file, with `head` above them and `by` between their cells. */
+static void interrupted(folder *f, const char *name, const char *head, char by)
 {
-    folder *f = *state;
-    FILE *out = fopen(folder_path(f, "big.tsv"), "w");
-    for (int i = 0; i < N_LINES; i++) fprintf(out, "s%d\tr%d\to%d\n", i, i % 70, i % 100);
+    FILE *out = fopen(folder_path(f, name), "w");
+    fputs(head, out);
+    for (int i = 0; i < N_LINES; i++) fprintf(out, "s%d%cr%d%co%d\n", i, by, i % 70, by, i % 100);
     fclose(out);
     char path[400];
-    snprintf(path, sizeof path, "%s", folder_path(f, "big.tsv"));
+    snprintf(path, sizeof path, "%s", folder_path(f, name));
     const char *const paths[] = {path};
     int calls = 0;
     sp_graph_import_opts o = {.batch = 1000, .progress = cancel_halfway, .user = &calls};
     sp_graph_stats first, rest;
     assert_fails(sp_graph_import(paths, 1, f->index, &o, &first), SP_E_CANCELED,
-                 "big.tsv; the next import continues there");
+                 "; the next import continues there");
     assert_in_range(first.n_triples, 1000, N_LINES - 1000);
     assert_int_equal(query(f, "SELECT count(*) FROM graph_triples"), first.n_triples);
     assert_sound(f);
     o.progress = NULL;
     assert_ok(sp_graph_import(paths, 1, f->index, &o, &rest));
-    assert_int_equal(first.n_lines + rest.n_lines, N_LINES);
+    assert_int_equal(first.n_lines + rest.n_lines, N_LINES + (*head != '\0'));
     assert_int_equal(first.n_triples + rest.n_triples, N_LINES);
     assert_int_equal(rest.n_duplicates, 0);
     assert_int_equal(query(f, "SELECT count(*) FROM graph_triples"), N_LINES);
     assert_sound(f);
+}
+
+static void an_interrupted_import_continues(void **state)
+{
+    interrupted(*state, "big.tsv", "", '\t');
+}
+
+static void an_interrupted_table_continues(void **state)
+{
+    interrupted(*state, "big.csv", "subject,relation,object\n", ',');
 }
 
 /* -- names ------------------------------------------------------------------------------------ */
@@ -302,6 +315,7 @@ int main(void)
         FOLDER_TEST(bad_lines_are_counted_or_stop),
         FOLDER_TEST(warnings_of_a_file_are_limited),
         FOLDER_TEST(an_interrupted_import_continues),
+        FOLDER_TEST(an_interrupted_table_continues),
         FOLDER_TEST(entities_with_one_name_are_kept_apart),
         FOLDER_TEST(aliases_find_their_entity),
         FOLDER_TEST(a_graph_may_be_in_an_index_of_documents),

@@ -40,6 +40,9 @@ static void misspelt_names_are_found(void **state)
     assert_string_equal(graph_names(f, "Heat"), "Heat=Heat:Heat:0");
     assert_string_equal(graph_names(f, "who directed Heal"), ""); /* four letters are too few to guess */
     assert_string_equal(graph_names(f, "who directed Drame"), "Drame=Drama:Drama:2");
+    graph_make(f, "z.tsv", "\xC5\xBDi\xC5\xBEkov\tin\tPrague\n"); /* letters of two bytes */
+    assert_string_equal(graph_names(f, "where is \xC5\xBDi\xC5\xBEkow"),
+                        "\xC5\xBDi\xC5\xBEkow=\xC5\xBDi\xC5\xBEkov:\xC5\xBDi\xC5\xBEkov:2");
     /* a capital at the beginning says nothing where there is a name */
     assert_string_equal(graph_names(f, "Drame with Al Pacino"), "Al Pacino=Al Pacino:Al Pacino:0");
     assert_string_equal(graph_names(f, "the Drame with Al Pacino"),
@@ -213,6 +216,11 @@ static void explanations_name_the_words(void **state)
     assert_int_equal(a.n_steps, 4);
     assert_int_equal(a.n_patterns, 3);
     sp_graph_answer_fini(&a);
+    /* a word of the question in a node's name */
+    assert_ok(sp_graph_find_paths(g, "films of Michael Mann, insider stories", &o, &a));
+    assert_string_equal(a.paths[0].text, "Michael Mann <-directed_by- The Insider");
+    if (!strstr(a.paths[0].why, "nodes +1.0")) fail_msg("%s", a.paths[0].why);
+    sp_graph_answer_fini(&a);
     sp_graph_close(g);
 }
 
@@ -330,6 +338,50 @@ static void steps_have_a_limit(void **state)
     sp_graph_close(g);
 }
 
+/* A level of more nodes than are asked for at once, whose edges lead back: nothing is taken of them, but not all were
+ * looked at. */
+static void what_was_not_looked_at_is_told(void **state)
+{
+    folder *f = *state;
+    sp_graph_answer a;
+    FILE *out = fopen(folder_path(f, "l.tsv"), "w");
+    for (int i = 0; i < 300; i++) fprintf(out, "Root\tr\tleaf%d\nRoot\tq\tleaf%d\n", i, i);
+    fclose(out);
+    sp_graph_stats s;
+    assert_ok(graph_import(f, "l.tsv", true, &s));
+    sp_graph *g = graph_open(f);
+    for (int cut = 0; cut < 2; cut++) {
+        sp_graph_paths_opts o = {.hops = 2, .max_degree = 400, .max_steps = cut ? 700 : 2000};
+        assert_ok(sp_graph_find_paths(g, "Root", &o, &a));
+        assert_int_equal(a.n_steps, 600);
+        assert_int_equal(a.cut, cut);
+        sp_graph_answer_fini(&a);
+    }
+    sp_graph_close(g);
+}
+
+/* Of triples between the same nodes, both ways. */
+static void each_triple_has_its_source(void **state)
+{
+    static const char *const texts[] = {"A -r-> B", "A <-r- B", "A -q-> B"}, *const sources[] = {"one", "two", "three"};
+    folder *f = *state;
+    sp_graph_answer a;
+    int n = 0;
+    graph_make(f, "s.tsv", "A\tr\tB\tone\nB\tr\tA\ttwo\nA\tq\tB\tthree\n");
+    sp_graph *g = graph_open(f);
+    assert_ok(sp_graph_find_paths(g, "A", &(sp_graph_paths_opts){.hops = 1}, &a));
+    assert_int_equal(a.n_paths, 3);
+    for (int i = 0; i < 3; i++)
+        for (size_t k = 0; k < 3; k++)
+            if (strcmp(a.paths[i].text, texts[k]) == 0) {
+                assert_string_equal(a.paths[i].sources[0], sources[k]);
+                n++;
+            }
+    assert_int_equal(n, 3);
+    sp_graph_answer_fini(&a);
+    sp_graph_close(g);
+}
+
 static void limits_are_checked(void **state)
 {
     folder *f = *state;
@@ -367,6 +419,8 @@ int main(void)
         FOLDER_TEST(random_graphs_give_simple_paths),
         FOLDER_TEST(hubs_end_paths),
         FOLDER_TEST(steps_have_a_limit),
+        FOLDER_TEST(what_was_not_looked_at_is_told),
+        FOLDER_TEST(each_triple_has_its_source),
         FOLDER_TEST(limits_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,7 +102,10 @@ static void paths_come_from_answers(void **state)
                  IRI("o", "http://x/Q2") ", " TEXT("ol", "Michael Mann") "}, "
              "{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/year") ", " TEXT("o", "1995") "}, "
              "{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/bad") ", "
-                 IRI("o", "http://x/a> . ?s ?p ?o") "}"),
+                 IRI("o", "http://x/a> . ?s ?p ?o") "}, "
+             "{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/bad") ", " IRI("o", "http://x/a b") "}, "
+             "{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/directedBy") ", "
+                 IRI("o", "http://x/Q2") ", " TEXT("ol", "Mann, Michael") "}"),
         ROWS("{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/plays%20in") ", " IRI("o", "http://x/K%C3%B6ln") "}"),
         NULL,
     };

@@ -99,6 +99,7 @@ static void sentences_end_at_their_marks(void **state)
 {
     assert_sentences("One. Two! Three? Four", "One.|Two!|Three?|Four");
     assert_sentences("What?! Yes... No.", "What?!|Yes...|No.");
+    assert_sentences("One\xE2\x80\xA6 Two\xE2\x80\xA6 three.", "One\xE2\x80\xA6|Two\xE2\x80\xA6 three.");
     assert_sentences("A line\nbreak is no end. This is.", "A line\nbreak is no end.|This is.");
     assert_sentences("He said \"Stop.\" Then he left.", "He said \"Stop.\"|Then he left.");
     assert_sentences("(In brackets.) Outside.", "(In brackets.)|Outside.");
@@ -139,12 +140,12 @@ static void full_width_marks_need_no_blank(void **state)
 }
 
 /* Writes a letter for each block: H(eading words), T(ext), L(ines). */
-static void assert_blocks(const char *text, bool markdown, const char *expected)
+static void assert_blocks(const char *text, sp_syntax syntax, const char *expected)
 {
     char got[1024];
     size_t n = 0, to = strlen(text);
     sp_block b = {0};
-    while (sp_block_next(text, to, b.to, markdown, &b)) {
+    while (sp_block_next(text, to, b.to, syntax, &b)) {
         assert_true(b.to > b.from);
         got[n++] = b.kind == SP_BLOCK_HEADING ? 'H' : b.kind == SP_BLOCK_TEXT ? 'T' : 'L';
         if (b.kind != SP_BLOCK_HEADING) continue;
@@ -157,30 +158,47 @@ static void assert_blocks(const char *text, bool markdown, const char *expected)
 
 static void blocks_of_plain_text_are_paragraphs(void **state)
 {
-    assert_blocks("", false, "");
-    assert_blocks(" \n\t\n", false, "");
-    assert_blocks("a\nb\n\nc", false, "TT");
-    assert_blocks("# no heading\n\n```\n\nx\n```", false, "TTT");
-    assert_blocks("a\r\n\r\nb\r\n", false, "TT");
+    assert_blocks("", SP_SYNTAX_PLAIN, "");
+    assert_blocks(" \n\t\n", SP_SYNTAX_PLAIN, "");
+    assert_blocks("a\nb\n\nc", SP_SYNTAX_PLAIN, "TT");
+    assert_blocks("# no heading\n\n```\n\nx\n```", SP_SYNTAX_PLAIN, "TTT");
+    assert_blocks("a\r\n\r\nb\r\n", SP_SYNTAX_PLAIN, "TT");
 }
 
 static void blocks_of_markdown(void **state)
 {
-    assert_blocks("# One\ntext\n## Two ##\n", true, "H(One)TH(Two)");
-    assert_blocks("####### seven\n#no blank\n    # code", true, "T");
-    assert_blocks("# C#\n#\n#   \n", true, "H(C#)H()H()");
-    assert_blocks("Title\n=====\nSub\n---\ntext", true, "H(Title)H(Sub)T");
-    assert_blocks("a\nb\n---\n", true, "T");     /* two lines and a break */
-    assert_blocks("a\n-\nb\n", true, "T");      /* no underline, and no item */
-    assert_blocks("- item\n---\n", true, "T");   /* a list and a break */
-    assert_blocks("a\n\n---\n\nb", true, "TTT"); /* a break alone */
-    assert_blocks("x\n```c\n# no heading\n\n|\n```\ny", true, "TLT");
-    assert_blocks("~~~~\n```\n~~~\n~~~~\nT", true, "LT");
-    assert_blocks("```\nnever closed\n\n# x", true, "L");
-    assert_blocks("```inline``` code", true, "T");
-    assert_blocks("text\n| a | b |\n|---|---|\n| 1 | 2 |\nafter", true, "TLT");
-    assert_blocks("---\ntitle: x\n---\n# H", true, "LH(H)");
-    assert_blocks("---\nno header\n\ntext\n---\n", true, "TH(text)");
+    assert_blocks("# One\ntext\n## Two ##\n", SP_SYNTAX_MARKDOWN, "H(One)TH(Two)");
+    assert_blocks("####### seven\n#no blank\n    # code", SP_SYNTAX_MARKDOWN, "T");
+    assert_blocks("# C#\n#\n#   \n", SP_SYNTAX_MARKDOWN, "H(C#)H()H()");
+    assert_blocks("Title\n=====\nSub\n---\ntext", SP_SYNTAX_MARKDOWN, "H(Title)H(Sub)T");
+    assert_blocks("a\nb\n---\n", SP_SYNTAX_MARKDOWN, "T");     /* two lines and a break */
+    assert_blocks("a\n-\nb\n", SP_SYNTAX_MARKDOWN, "T");      /* no underline, and no item */
+    assert_blocks("- item\n---\n", SP_SYNTAX_MARKDOWN, "T");   /* a list and a break */
+    assert_blocks("a\n\n---\n\nb", SP_SYNTAX_MARKDOWN, "TTT"); /* a break alone */
+    assert_blocks("x\n```c\n# no heading\n\n|\n```\ny", SP_SYNTAX_MARKDOWN, "TLT");
+    assert_blocks("~~~~\n```\n~~~\n~~~~\nT", SP_SYNTAX_MARKDOWN, "LT");
+    assert_blocks("```\nnever closed\n\n# x", SP_SYNTAX_MARKDOWN, "L");
+    assert_blocks("```inline``` code", SP_SYNTAX_MARKDOWN, "T");
+    assert_blocks("text\n| a | b |\n|---|---|\n| 1 | 2 |\nafter", SP_SYNTAX_MARKDOWN, "TLT");
+    assert_blocks("---\ntitle: x\n---\n# H", SP_SYNTAX_MARKDOWN, "LH(H)");
+    assert_blocks("---\ntitle: x\n...\n# H", SP_SYNTAX_MARKDOWN, "LH(H)");
+    assert_blocks("---\nno header\n\ntext\n---\n", SP_SYNTAX_MARKDOWN, "TH(text)");
+}
+
+static void blocks_of_rst(void **state)
+{
+    assert_blocks("=====\nTitle\n=====\nSub\n---\ntext", SP_SYNTAX_RST, "H(Title)H(Sub)T");
+    assert_blocks("Title\n===\n\ntext", SP_SYNTAX_RST, "TT"); /* too short */
+    assert_blocks("-----\nTitle\n=====\n", SP_SYNTAX_RST, "T"); /* two marks */
+}
+
+static void blocks_of_code_are_definitions(void **state)
+{
+    assert_blocks("int f(void)\n{\n    x;\n\n    y;\n}\nint g;\n\nint h;\n", SP_SYNTAX_CODE, "LLL");
+    assert_blocks("int f(void)\n\n{\n    x;\n}\nint g;\n", SP_SYNTAX_CODE, "LL"); /* its brace is no definition */
+    assert_blocks("def f\n  x\nend\ng\n", SP_SYNTAX_CODE, "LL");
+    assert_blocks("def f\n  x\nend;\ng\n", SP_SYNTAX_CODE, "LL");
+    assert_blocks("def f\n  x\nendless\ng\n", SP_SYNTAX_CODE, "L");
 }
 
 static void items_are_told_from_prose(void **state)
@@ -206,6 +224,8 @@ int main(void)
         cmocka_unit_test(full_width_marks_need_no_blank),
         cmocka_unit_test(blocks_of_plain_text_are_paragraphs),
         cmocka_unit_test(blocks_of_markdown),
+        cmocka_unit_test(blocks_of_rst),
+        cmocka_unit_test(blocks_of_code_are_definitions),
         cmocka_unit_test(items_are_told_from_prose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
