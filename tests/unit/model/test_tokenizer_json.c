@@ -192,7 +192,8 @@ static void unknown_steps_are_refused(void **state)
     refuse("gpt2", "added_tokens.0.single_word", "true", no, "single_word of \"<|end|>\"");
     refuse("gpt2", "model.merges.0", "[\"a b\", \"c\"]", no, "model.merges");
     refuse("llama3", "post_processor.processors.1.single",
-           "[{\"SpecialToken\": {\"id\": \"<|start|>\"}}, {\"SpecialToken\": {\"id\": \"<|end|>\"}}, {\"Sequence\": {}}]",
+           "[{\"SpecialToken\": {\"id\": \"<|start|>\"}}, {\"SpecialToken\": {\"id\": \"<|end|>\"}},"
+           " {\"Sequence\": {}}]",
            no, "post_processor.single");
     refuse("llama2", "normalizer.normalizers",
            "[{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\xE2\x96\x81\"},"
@@ -483,13 +484,14 @@ static sp_tokenizer *of_text(sp_err want, const char *fmt, ...)
     return t;
 }
 
-#define UNIGRAM                                                                                                       \
-    "{\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": ["                                                    \
-    "{\"type\": \"Precompiled\", \"precompiled_charsmap\": \"%s\"},"                                                  \
-    " {\"type\": \"Strip\", \"strip_left\": false, \"strip_right\": true},"                                           \
-    " {\"type\": \"Replace\", \"pattern\": {\"Regex\": \" {2,}\"}, \"content\": \" \"}]},"                            \
-    " \"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"\xE2\x96\x81\", \"prepend_scheme\": \"never\"%s}," \
-    " \"model\": {\"type\": \"Unigram\", \"unk_id\": %d, \"vocab\": [[\"<unk>\", 0], [\"\xE2\x96\x81\", -2],"           \
+#define UNIGRAM                                                                                     \
+    "{\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": ["                                  \
+    "{\"type\": \"Precompiled\", \"precompiled_charsmap\": \"%s\"},"                                \
+    " {\"type\": \"Strip\", \"strip_left\": false, \"strip_right\": true},"                         \
+    " {\"type\": \"Replace\", \"pattern\": {\"Regex\": \" {2,}\"}, \"content\": \" \"}]},"          \
+    " \"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"\xE2\x96\x81\","              \
+    " \"prepend_scheme\": \"never\"%s}, \"model\": {\"type\": \"Unigram\", \"unk_id\": %d,"         \
+    " \"vocab\": [[\"<unk>\", 0], [\"\xE2\x96\x81\", -2],"                                          \
     " [\"a\", -3], [\"xa\", -50], [\"a\xE2\x96\x81\", -1]]}}"
 
 static void unigram_files(void **state)

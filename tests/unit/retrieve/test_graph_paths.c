@@ -363,7 +363,8 @@ static void what_was_not_looked_at_is_told(void **state)
 /* Of triples between the same nodes, both ways. */
 static void each_triple_has_its_source(void **state)
 {
-    static const char *const texts[] = {"A -r-> B", "A <-r- B", "A -q-> B"}, *const sources[] = {"one", "two", "three"};
+    static const char *const texts[] = {"A -r-> B", "A <-r- B", "A -q-> B"};
+    static const char *const sources[] = {"one", "two", "three"};
     folder *f = *state;
     sp_graph_answer a;
     int n = 0;
