@@ -55,6 +55,7 @@ static void gpt2_words(void **state)
         {"a1234b", "a|1234|b|"},
         {"x!=  y\n\nz", "x|!=| | y|\n|\n|z|"},
         {"tab\tx", "tab|\t|x|"},
+        {"!\r\n\x0B\x0Cx", "!|\r\n\x0B|\x0C|x|"},
         {"\xC3\xA9t\xC3\xA9 \xD0\xB4\xD0\xB0", "\xC3\xA9t\xC3\xA9| \xD0\xB4\xD0\xB0|"},
     };
     for (size_t i = 0; i < SP_COUNT(cases); i++)

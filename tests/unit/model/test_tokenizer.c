@@ -233,6 +233,12 @@ static void bad_vocabularies(void **state)
     v.spec.marks.bos = -2;
     refuse(&v, SP_E_FORMAT, "tiny: BOS token -2");
     fill(&v);
+    v.spec.marks.eot = (int32_t)v.spec.n_tokens;
+    refuse(&v, SP_E_FORMAT, "tiny: EOT token");
+    fill(&v);
+    v.spec.marks.unk = (int32_t)v.spec.n_tokens;
+    refuse(&v, SP_E_FORMAT, "tiny: unknown token");
+    fill(&v);
     v.types[3] = 9;
     refuse(&v, SP_E_FORMAT, "tiny: token_type[3] is 9");
     fill(&v);

@@ -189,6 +189,26 @@ static void an_interrupted_table_continues(void **state)
     interrupted(*state, "big.csv", "subject,relation,object\n", ',');
 }
 
+/* GraphML has no place to continue at, but can be canceled, too. */
+static void an_import_of_graphml_can_be_canceled(void **state)
+{
+    folder *f = *state;
+    FILE *out = fopen(folder_path(f, "big.graphml"), "w");
+    fputs("<graphml><graph>", out);
+    for (int i = 0; i < N_LINES; i++) fprintf(out, "<edge source=\"s%d\" target=\"t%d\"/>\n", i, i % 100);
+    fputs("</graph></graphml>", out);
+    fclose(out);
+    char path[400];
+    snprintf(path, sizeof path, "%s", folder_path(f, "big.graphml"));
+    const char *const paths[] = {path};
+    int calls = 0;
+    sp_graph_stats s;
+    sp_graph_import_opts o = {.batch = 1000, .progress = cancel_halfway, .user = &calls};
+    assert_fails(sp_graph_import(paths, 1, f->index, &o, &s), SP_E_CANCELED, "canceled");
+    assert_in_range(query(f, "SELECT count(*) FROM graph_triples"), 1000, N_LINES - 1000);
+    assert_sound(f);
+}
+
 /* -- names ------------------------------------------------------------------------------------ */
 
 static void entities_with_one_name_are_kept_apart(void **state)
@@ -316,6 +336,7 @@ int main(void)
         FOLDER_TEST(warnings_of_a_file_are_limited),
         FOLDER_TEST(an_interrupted_import_continues),
         FOLDER_TEST(an_interrupted_table_continues),
+        FOLDER_TEST(an_import_of_graphml_can_be_canceled),
         FOLDER_TEST(entities_with_one_name_are_kept_apart),
         FOLDER_TEST(aliases_find_their_entity),
         FOLDER_TEST(a_graph_may_be_in_an_index_of_documents),

@@ -195,6 +195,15 @@ static void each_word_counts_once_and_names_do_not(void **state)
     assert_string_equal(graph_paths(f, "maker with Lee as actor", two), "Lee -actor-> Sun -maker-> Odo\n");
 }
 
+/* Without a word of the question in any of them. */
+static void short_paths_come_first(void **state)
+{
+    folder *f = *state;
+    graph_make(f, "m.tsv", "Lee\tactor\tMoon\nMoon\tmaker\tNed\nLee\tguest\tSun\n");
+    assert_string_equal(graph_paths(f, "Lee", (sp_graph_paths_opts){0}),
+                        "Lee -guest-> Sun\nLee -actor-> Moon -maker-> Ned\n");
+}
+
 /* A path that goes through another entity of the question is better than one that does not. */
 static void paths_through_other_entities_come_first(void **state)
 {
@@ -414,6 +423,7 @@ int main(void)
         FOLDER_TEST(an_entity_is_found_once),
         FOLDER_TEST(the_best_path_has_the_words_of_the_question),
         FOLDER_TEST(each_word_counts_once_and_names_do_not),
+        FOLDER_TEST(short_paths_come_first),
         FOLDER_TEST(paths_through_other_entities_come_first),
         FOLDER_TEST(explanations_name_the_words),
         FOLDER_TEST(cycles_end),

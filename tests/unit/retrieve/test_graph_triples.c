@@ -83,6 +83,7 @@ static void tsv(void **state)
           "!3 the object is empty;");
     gives(SP_GRAPH_TSV, "a\xff\tr\tb\na\tr\x01\tb\n",
           "!1 the subject is not UTF-8;!2 the relation has a control character;");
+    gives(SP_GRAPH_TSV, "a\tr\tb\tdoc\x01\n", "!1 the source has a control character;");
     gives(SP_GRAPH_TSV, "", "");
 }
 

@@ -8,6 +8,7 @@
 #include <utime.h>
 
 #include "base/file.h"
+#include "retrieve/index/texts.h"
 
 static int64_t query(folder *f, const char *sql)
 {
@@ -93,6 +94,27 @@ static void every_kind_of_document_is_indexed(void **state)
     assert_string_equal(folder_ask(f, "swim", 9), "d.jsonl::Ducks swim.\n");
     assert_string_equal(folder_ask(f, "eagles hares", 9), "");
     assert_int_equal(query(f, "SELECT line FROM chunks WHERE text = 'Ducks swim.'"), 2);
+}
+
+static sp_err keep_titles(const sp_text_piece *p, void *user)
+{
+    char *to = user;
+    sprintf(to + strlen(to), "%.*s|", (int)p->n_title, p->title);
+    return SP_OK;
+}
+
+/* Of a document that a caller sends; without one it is the document's own. */
+static void a_title_of_the_caller_replaces_the_own(void **state)
+{
+    static const char text[] = "# Own\n\nBadgers dig.\n\n## Part\n\nThey sleep.";
+    static const char *const titles[] = {"Mine", NULL}, *const want[] = {"Mine > Own|Mine > Part|", "Own|Own > Part|"};
+    for (int i = 0; i < 2; i++) {
+        char got[200] = "";
+        const sp_text_source s = {
+            .name = "a.md", .title = titles[i], .data = text, .n = strlen(text), .size_words = 50};
+        assert_int_equal(sp_text_pieces(&s, keep_titles, got), SP_OK);
+        assert_string_equal(got, want[i]);
+    }
 }
 
 static void an_empty_folder_gives_an_empty_index(void **state)
@@ -647,6 +669,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(every_kind_of_document_is_indexed),
+        FOLDER_TEST(a_title_of_the_caller_replaces_the_own),
         FOLDER_TEST(a_change_within_the_clocks_grain_is_seen),
         FOLDER_TEST(an_empty_folder_gives_an_empty_index),
         FOLDER_TEST(what_cannot_be_read_is_skipped),

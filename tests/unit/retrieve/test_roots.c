@@ -193,6 +193,13 @@ static void other_sizes_cut_every_root_again(void **state)
     assert_found(f, "docs/a.txt other/b.txt other/b.txt ");
     assert_built(f, (sp_index_opts){0}, f->docs, NULL); /* 0: as the index has it */
     assert_found(f, "docs/a.txt other/b.txt other/b.txt ");
+    assert_built(f, (sp_index_opts){.size_words = 3, .overlap_words = 2}, f->docs, NULL);
+    folder_write(f, "../other/b.txt", "Bananas grow. Plums fall. Dates dry.");
+    assert_built(f, (sp_index_opts){.size_words = 4}, other, NULL);
+    assert_string_equal(folder_ask(f, "plums", 9), "other/b.txt:b.txt:Bananas grow. Plums fall.\n");
+    assert_built(f, (sp_index_opts){.size_words = 4, .overlap_words = 2}, f->docs, NULL); /* repeats the sentence */
+    assert_string_equal(folder_ask(f, "plums", 9),
+                        "other/b.txt:b.txt:Bananas grow. Plums fall.\nother/b.txt:b.txt:Plums fall. Dates dry.\n");
 }
 
 static void folders_of_one_name_are_numbered(void **state)

@@ -156,6 +156,7 @@ static void any_chunks_of_a_large_index(void **state)
     for (int i = 1; i < h.n; i++) n_after += h.v[i].id > h.v[i - 1].id, n++;
     assert_in_range(n_after, 1, n - 1);
     sp_hits_fini(&h);
+    assert_int_equal(sp_index_similar(ix, "random", 1, 9, &h), SP_E_ARG); /* not the next chunk */
     sp_index_close(ix);
 }
 

@@ -125,6 +125,7 @@ static void sentences_do_not_end_at_abbreviations(void **state)
     assert_sentences("He met \"Dr. Who\" today. Ok.", "He met \"Dr. Who\" today.|Ok.");
     assert_sentences("Wait ... what? Yes.", "Wait ... what?|Yes.");
     assert_sentences("1. First step. 2. Not at the start.", "1. First step.|2. Not at the start.");
+    assert_sentences("999. The last. 2014. A year.", "999. The last.|2014.|A year.");
     assert_sentences("It was in 1914. The war began.", "It was in 1914.|The war began.");
     assert_sentences("Fig. 3 shows No. 5. Look.", "Fig. 3 shows No. 5.|Look.");
     assert_sentences("He said no. Then yes.", "He said no.|Then yes.");
