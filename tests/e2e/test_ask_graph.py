@@ -58,6 +58,7 @@ def test_the_account_adds_up(graph):
     assert [t["entity"] for t in a["trees"]] == ["Al Pacino", "Michael Mann"]
     assert sum(t["nodes"] for t in a["trees"]) == len(nodes)
     assert sum(t["tokens"] for t in a["trees"]) == sum(s["tokens"] for s in nodes)
+    assert sum(t["paths"] for t in a["trees"]) == len(a["paths"]) < len(nodes)
     assert sum(t["paths"] for t in a["trees"]) == len(a["paths"])
     assert "Michael Mann is directed by of Heat. Heat starred actors Al Pacino." in [p["text"] for p in a["paths"]]
 

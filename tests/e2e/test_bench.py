@@ -72,6 +72,8 @@ def test_the_accounts_add_up(model, tmp_path):
         assert r["bound"] == pytest.approx(prompt / (prompt - r["reused_tokens"]), abs=1e-2)
         if r["order"] == "same":
             assert r["reused_tokens"] == prompt - QUESTION
+    other, = only(rows, policy="prefix", order="shuffled", round=1)  # an order not seen before
+    assert other["reused_tokens"] < prompt - QUESTION
     for r in only(rows, policy="fusion"):
         known = chunks / 2 if r["order"] == "half-new" else chunks
         again = math.ceil(r["recompute"] * (chunks - 24))  # the first chunk follows the head, as its copy did: it is exact
@@ -84,8 +86,11 @@ def test_the_accounts_add_up(model, tmp_path):
 
 
 def test_every_policy_is_measured(model, tmp_path):
-    rows, _ = bench(model, tmp_path / "x.csv", "--alpha", "0.5", orders="shuffled", rounds=1,
-                    policies=",".join(choices("ask", "reuse")[1:]) + ",craft:alpha=1,focus=0")
+    rows, done = bench(model, tmp_path / "x.csv", "--alpha", "0.5", orders="shuffled", rounds=1,
+                       policies=",".join(choices("ask", "reuse")[1:]) + ",craft:alpha=1,focus=0")
+    table = [[cell.strip() for cell in line.split("|")] for line in done.stdout.splitlines() if line.endswith(" us |")]
+    for r, said in zip(rows, table, strict=True):
+        assert float(said[7].rstrip(" %")) == pytest.approx(100 * r["gain"] / r["bound"], abs=1)
     cells = [(r["policy"], r["recompute"]) for r in rows]
     alone = ["off", "prefix", "set", "full", "craft:alpha=0.5", "craft:alpha=1;focus=0"]  # alpha is craft's ratio
     selecting = [(p, r) for p in choices("ask", "reuse") if p not in (*alone, "craft") for r in (0, 0.3)]

@@ -35,6 +35,10 @@ def test_hits_by_hand(tmp_path):
     assert set(hits(sim(trace, "--memory", "32"))) == {*POLICIES.split(",")} - {"lfu+ghosts"}  # without --policy: all
     assert {p: r["evictions"] for (p, _), r in rows.items()}["lru"] == 2
     assert {p: r["evictions"] for (p, _), r in rows.items()}["belady"] == 0
+    assert all(r["copies"] == 2 and r["token_hit_rate"] == r["hit_rate"] for r in rows.values())  # of one size
+    both = sim(trace, "--memory", "32,16", "--policy", "lru,belady")
+    assert len(both) == 4 and all(r["of_belady"] == 1 for (p, _), r in both.items() if p == "belady")
+    assert next(r for (p, _), r in both.items() if p == "lru")["of_belady"] == pytest.approx(2 / 3, rel=1e-5)
 
 
 def test_frequency_and_its_past(tmp_path):
@@ -74,6 +78,9 @@ def test_looking_ahead(tmp_path):
     trace = write(tmp_path / "t.jsonl", "BACBD")
     assert hits(sim(trace, "--memory", "32", "--policy", "lacr"))["lacr"] == 0
     assert hits(sim(trace, "--memory", "32", "--policy", "lacr", "--lookahead", "2"))["lacr"] == 1
+    # When C comes, A is read next and B later: B goes, though it was read last.
+    trace = write(tmp_path / "t.jsonl", "ABCADBA")
+    assert hits(sim(trace, "--memory", "32", "--policy", "lacr", "--lookahead", "3"))["lacr"] == 2
 
 
 @pytest.mark.parametrize("kind", ["zipf", "temporal", "uniform", "novel"])
@@ -123,15 +130,51 @@ def test_planning():
     assert slow["computed_instead"] > 0 and slow["tiers"]["disk"] == 0
 
 
+def test_tiers_by_hand(tmp_path):
+    """Sizes have units of 1,024; hits are a share of documents; the slowest requests are cold ones."""
+    pairs = write(tmp_path / "p.jsonl", ["AB", "AB"])
+    for unit, kv in (("32K", 1 << 10), ("32M", 1 << 20), ("32G", 1 << 30), ("1T", 1 << 30)):
+        how = [pairs, "--policy", "lru", "--kv-bytes", kv, "--tiers", f"device:{unit}"]
+        row = json.loads(succeed("sim", *how, "--json"))
+        assert row["hit_rate"] == row["tiers"]["device"] == 0.5
+    trace = write(tmp_path / "t.jsonl", ["A", "B", "C", "DE", "FG", *"AAAAAAA"])
+    how = [trace, "--policy", "lru", "--tiers", "device:1G", "--prefill", "1000"]
+    row, said = json.loads(succeed("sim", *how, "--json")), succeed("sim", *how)
+    assert row["ttft_p99"] > row["ttft_cold"] > row["ttft"] == pytest.approx(0.5 * row["ttft_cold"], rel=1e-2)
+    assert f"TTFT {row['ttft']:.4g} s, p99 {row['ttft_p99']:.4g} s, without a cache {row['ttft_cold']:.4g} s" in said
+    fleet_row, = fleet(*how, "--replicas", "1", "--router", "least", "--rate", "0.001")
+    assert fleet_row["ttft_p50"] == 0 and fleet_row["ttft_p99"] == pytest.approx(row["ttft_p99"], rel=1e-4)
+    said = succeed("sim", *how, "--replicas", "1", "--router", "least", "--rate", "0.001")
+    assert f"p50 0 s, p99 {fleet_row['ttft_p99']:.4g} s" in said
+
+
+def test_what_is_generated_follows_its_options(tmp_path):
+    def of(*options):
+        args = ["--generate", "zipf", "--requests", "2000", "--docs", "1000", "--memory", "10%", "--policy", "lru"]
+        return hits(sim(*args, *options, "--trace-out", tmp_path / "t.jsonl"))["lru"]
+    assert of("--zipf", "0.2") < of() < of("--zipf", "2")
+    usual = of()
+    requests = map(json.loads, (tmp_path / "t.jsonl").read_text().splitlines())
+    sizes = {d: n for x in requests for d, n in zip(x["doc_ids"], x["sizes"])}
+    assert len(sizes) > 900 and 400 < sum(sizes.values()) / len(sizes) < 600
+    assert of("--drift", "100") != usual
+
+
 def test_files(tmp_path):
     args = ["--generate", "zipf", "--requests", "200", "--docs", "100", "--policy", "lru,lfu"]
-    succeed("sim", *args, "--csv", tmp_path / "r.csv")
-    assert len((tmp_path / "r.csv").read_text().splitlines()) == 7
+    rows = list(sim(*args, "--csv", tmp_path / "r.csv").values())
+    lines = [x.split(",") for x in (tmp_path / "r.csv").read_text().splitlines()]
+    assert len(lines) == 7 and lines[0][2:4] == ["hit_rate", "token_hit_rate"]
+    assert [(float(x[2]), float(x[3])) for x in lines[1:]] == [(r["hit_rate"], r["token_hit_rate"]) for r in rows]
     trace, chunks = tmp_path / "t.jsonl", tmp_path / "c.jsonl"
     trace.write_text('{"id": "1", "doc_ids": ["a", "b"]}\n')
     chunks.write_text('{"id": "a", "text": "%s"}\n{"id": "b", "tokens": 160}\n' % ("x" * 640))
     row = sim(trace, "--chunks", chunks, "--memory", "320", "--policy", "lru")[("lru", 1)]
     assert row["memory"] == 1  # 160 tokens each
+    chunks.write_text('{"id": "a", "text": "short"}\n')
+    trace.write_text('{"id": "1", "doc_ids": ["a", "b"], "sizes": [160, 160]}\n')
+    rows = sim(trace, "--chunks", chunks, "--memory", "320", "--policy", "lru")
+    assert ("lru", 1) in rows  # the trace's sizes count
 
 
 def test_damaged_lines_are_named(tmp_path):
@@ -225,7 +268,20 @@ def test_a_shared_tier_by_hand(tmp_path):
     assert shared["ttft"] == pytest.approx((c + 9 * 0.12) / 10) and shared["tiers"] == {"device": 0, "remote": 0.9}
     assert (shared["remote_bytes_written"], shared["remote_bytes_read"]) == (1e6, 9e6)
     slow, = fleet(*how, "--remote", "latency=20ms,bandwidth=0.5MB/s") # computing is sooner
-    assert slow["ttft"] == pytest.approx(c) and slow["remote_bytes_read"] == 0
+    assert slow["ttft"] == pytest.approx(c) and slow["remote_bytes_read"] == 0 and slow["remote_bytes_written"] == 1e6
+    in_us, = fleet(*how, "--remote", "latency=20000us,bandwidth=10MB/s")
+    assert in_us["ttft"] == shared["ttft"]
+    pairs = write(tmp_path / "p.jsonl", ["AB"] * 10, 1000)
+    both, = fleet(pairs, *how[1:], "--remote", "latency=20ms,bandwidth=10MB/s")  # the latency counts once
+    assert both["ttft"] == pytest.approx((both["ttft_cold"] + 9 * 0.22) / 10, rel=1e-5)
+    own, = fleet(*how[:1], "--replicas", "1", *how[3:-1], "device:1G", "--remote", "latency=20ms,bandwidth=10MB/s")
+    assert own["tiers"] == {"device": 0.9, "remote": 0} and own["remote_bytes_read"] == 0
+    two = write(tmp_path / "two.jsonl", "AABB", 1000)  # of 1,000 GB each: there is room for one
+    large, = fleet(two, *how[1:7], "--kv-bytes", "1000000000", "--tiers", "device:1",
+                   "--remote", "latency=0s,bandwidth=1000TB/s,size=1T")
+    assert large["tiers"]["remote"] == 0.5
+    usual, = fleet(*how[:5], *how[7:])  # without --rate
+    assert usual["rate"] == pytest.approx(0.7 * 3 / c, rel=1e-5)
 
 
 def test_requests_wait_for_the_one_before(tmp_path):
@@ -238,6 +294,7 @@ def test_requests_wait_for_the_one_before(tmp_path):
     assert at_once["ttft"] == pytest.approx(5.5 * c, rel=1e-3) and at_once["busy"] == pytest.approx(1, rel=1e-3)
     two, = fleet(*how[:2], "2", *how[3:], "--rate", "1e6")
     assert two["ttft"] == pytest.approx(3 * c, rel=1e-3) and two["busiest"] == 1
+    assert two["busy"] == pytest.approx(1, rel=1e-3)
 
 
 def test_a_hash_keeps_what_is_read_together(tmp_path):

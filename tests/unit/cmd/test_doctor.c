@@ -3,7 +3,10 @@
 
 #include <dlfcn.h>
 #include <jansson.h>
+#include <linux/magic.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -83,6 +86,28 @@ static void findings_are_lines(void **state)
     assert_non_null(strstr(said, "\n\nsettings\n  ok       config file    "));
     assert_null(strstr(said, "\nmodel\n"));
     assert_in_range(code, 0, 1);
+}
+
+/* Few open files, more threads than cores, and a store in memory. */
+static void what_is_slow_or_short_is_a_warning(void **state)
+{
+    char threads[] = "-t", many[] = "1000", one[] = "1", store[] = "--store", memory[] = "/dev/shm";
+    struct rlimit was, less;
+    struct statfs fs;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    for (int k = 0; k < 2 && was.rlim_max >= 2048; k++) {
+        less = (struct rlimit){k ? 2048 : 2047, was.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &less), 0);
+        assert_non_null(strstr(doctor(stdout, NULL, NULL), k ? "  ok       open files     at most 2048\n"
+                                                             : "  warning  open files     at most 2047\n"));
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    group = "/none"; /* no limits */
+    assert_non_null(strstr(doctor(stdout, threads, many), "-> more threads than cores are slower"));
+    assert_null(strstr(doctor(stdout, threads, one), "more threads than cores"));
+    group = NULL;
+    if (statfs(memory, &fs) == 0 && fs.f_type == TMPFS_MAGIC && fs.f_bavail * (size_t)fs.f_bsize > 1 << 30)
+        assert_non_null(strstr(doctor(stdout, store, memory), "-> the folder is in memory"));
 }
 
 static void other_words_are_refused(void **state)
@@ -191,6 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(findings_are_lines),
         cmocka_unit_test(the_cpu_is_described),
+        cmocka_unit_test(what_is_slow_or_short_is_a_warning),
         cmocka_unit_test(other_words_are_refused), /* from --json on, errors are JSON, too */
         cmocka_unit_test(findings_are_json),
         cmocka_unit_test(limits_of_a_control_group_count),
