@@ -272,6 +272,12 @@ static void a_graph_in_a_file_finds_the_same(void **state)
     assert_ok(sp_vectors_create(&(sp_vectors_opts){.kind = SP_VECTORS_HNSW, .n_dims = DIMS}, &y));
     assert_ok(sp_vectors_read(y, path));
     assert_int_equal(sp_vectors_count(y), N - 50);
+    assert_ok(sp_vectors_remove(y, ids, 50)); /* they are gone */
+    sp_vector_ids left = {0};
+    assert_ok(sp_vectors_ids(y, &left));
+    assert_int_equal(left.n, N - 50);
+    assert_memory_equal(left.v, ids + 50, (N - 50) * sizeof *ids);
+    sp_vec_fini(&left);
     for (int i = 0; i < N; i += 50) {
         const sp_vectors_query q = {.v = data[i], .k = 10};
         assert_ok(sp_vectors_search(x, &q, a, &n_a));

@@ -64,6 +64,9 @@ static void identifiers_give_their_parts(void **state)
 
 static void a_question_asks_for_words_and_grams(void **state)
 {
+    assert_query("read_lines store_open",
+                 "\"read\" OR \"lines\" OR \"read lines\" OR \"store\" OR \"open\" OR \"store open\"",
+                 "\"read\" OR \"lines\" OR \"store\" OR \"open\"");
     assert_query("Who digs tunnels?", "\"digs\" OR \"tunnels\"", "\"digs\" OR \"tunnels\"");
     assert_query("什么是人工智能？", "",
                  "\"什么\" OR \"么是\" OR \"是人\" OR \"人工\" OR \"工智\" OR \"智能\"");

@@ -202,6 +202,10 @@ static void short_paths_come_first(void **state)
     graph_make(f, "m.tsv", "Lee\tactor\tMoon\nMoon\tmaker\tNed\nLee\tguest\tSun\n");
     assert_string_equal(graph_paths(f, "Lee", (sp_graph_paths_opts){0}),
                         "Lee -guest-> Sun\nLee -actor-> Moon -maker-> Ned\n");
+    /* and of several relations some each */
+    graph_make(f, "n.tsv", "Joe\tactor\tMoon\nJoe\tactor\tStar\nJoe\tactor\tRain\nJoe\tguest\tSun\n");
+    assert_string_equal(graph_paths(f, "Joe", (sp_graph_paths_opts){.k = 2, .hops = 1}),
+                        "Joe -actor-> Moon\nJoe -guest-> Sun\n");
 }
 
 /* A path that goes through another entity of the question is better than one that does not. */

@@ -178,7 +178,8 @@ static int paths_of_heat(const char *const *replies, int hops, int max_degree, i
     return s.n_requests;
 }
 
-/* paths_with -- of "heat" over two hops: its year, and Heat -by-> Q2, which is in two more triples. */
+/* paths_with -- of "heat" over two hops: its year, and Heat -by-> Q2, which is the subject of two more triples and
+ * the object of one. */
 static void paths_with(int max_degree, int n_paths, int n_hubs)
 {
     static const char *const replies[] = {
@@ -188,7 +189,7 @@ static void paths_with(int max_degree, int n_paths, int n_hubs)
         ROWS(""),
         ROWS("{" IRI("s", "http://x/Q2") ", " IRI("p", "http://x/born") ", " TEXT("o", "1943") "}, "
              "{" IRI("s", "http://x/Q2") ", " IRI("p", "http://x/in") ", " IRI("o", "http://x/Q4") "}"),
-        ROWS(""),
+        ROWS("{" IRI("s", "http://x/Q2") ", " IRI("p", "http://x/made") ", " IRI("o", "http://x/Q5") "}"),
         NULL,
     };
     paths_of_heat(replies, 2, max_degree, n_paths, n_hubs);
@@ -197,7 +198,7 @@ static void paths_with(int max_degree, int n_paths, int n_hubs)
 static void a_hub_ends_paths(void **state)
 {
     paths_with(1, 2, 1);
-    paths_with(2, 3, 0);
+    paths_with(2, 4, 0);
 }
 
 /* searched -- the requests of a search, and what the last of them has. */
@@ -223,6 +224,7 @@ static void names_are_asked_for_as_labels_may_have_them(void **state)
     static const char *const none[] = {ROWS(""), NULL};
     searched("new york", found, 1, "%22New%20York%22%40en");
     searched("new york", found, 1, "%22new%20york%22%20");
+    searched("new\x01york", found, 1, "%22new%5Cu0001york%22%20"); /* as an escape */
     searched("new york", none, 2, "%22york%22");
     searched("abcd efgh", none, 2, "%22abcd%22");
     searched("abc", none, 2, "%22abc%22");
