@@ -281,7 +281,8 @@ static void whatever_writes_rows_makes_them_new(void **state)
     narrow.a[0].m = M;
     run_and_compare(d, &narrow);
     drop_products(&narrow);
-    for (int k = 0; k < p.n; k++) p.a[k].x += 32, p.a[k].m = 7; /* other rows of the same memory */
+    run_and_compare(d, &p);
+    for (int k = 0; k < p.n; k++) p.a[k].x += 32, p.a[k].m = 7; /* other rows of the memory that is held */
     run_and_compare(d, &p);
     drop_matrix(&square);
     drop_products(&p);
