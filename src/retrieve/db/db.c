@@ -70,6 +70,9 @@ sp_err sp_db_fail(sqlite3 *db, const char *path, const char *doing)
                                                                 : SP_E_IO;
     const char *why = db ? sqlite3_errmsg(db) : "out of memory";
     if (rc == SQLITE_BUSY) why = "another program is writing to it";
+    if (db && sqlite3_extended_errcode(db) == SQLITE_READONLY_ROLLBACK)
+        why = "a process was killed while it changed this file; reading it as a user who may write to it and to its "
+              "folder undoes that";
     bool system_knows = os && (rc == SQLITE_CANTOPEN || rc == SQLITE_IOERR);
     const char *advice = rc == SQLITE_CORRUPT  ? "; delete it and rebuild it with spolia index"
                          : rc == SQLITE_NOTADB ? "; spolia index makes one"
@@ -122,7 +125,8 @@ sp_err sp_db_open(const char *path, const char *doing, bool write, sqlite3 **out
 {
     if (!*path) return sp_fail(SP_E_ARG, "the index has an empty file name");
     sqlite3 *db = NULL;
-    int flags = write ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
+    /* a reader, too, undoes what a process that was killed had begun to change, if it may; it changes nothing else */
+    int flags = write ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READWRITE;
     if (write && !is_in_memory(path)) SP_TRY(check_folder(path));
     if (sqlite3_open_v2(path, &db, flags | SQLITE_OPEN_NOMUTEX, sp_db_vfs()) != SQLITE_OK) {
         sp_err err = sp_db_fail(db, path, doing);

@@ -14,9 +14,9 @@ sp_err sp_db_fail(sqlite3 *db, const char *path, const char *doing);
 typedef enum sp_db_place_kind { SP_DB_WRITABLE, SP_DB_FIXED, SP_DB_FIXED_AND_NONE } sp_db_place_kind;
 sp_err sp_db_place(const char *path, sp_db_place_kind *out) SP_MUST_CHECK;
 
-/* sp_db_open -- opens a connection that distrusts the file (no functions or tables that its schema
- * names beyond the harmless ones). Does not check its
- * content. doing: names the attempt in errors. */
+/* sp_db_open -- opens a connection that distrusts the file (no functions or tables that its schema names beyond the
+ * harmless ones). Does not check its content. write: creates the file, and may change it. doing: names the attempt in
+ * errors. */
 sp_err sp_db_open(const char *path, const char *doing, bool write, sqlite3 **out) SP_MUST_CHECK;
 
 /* sp_db_check -- checks that the file is an index of this version. `empty` (may be NULL) is set for an empty

@@ -1,5 +1,5 @@
-/* test_journals.c -- registered documents whose transactions fail at their end: the journal cannot be removed, and
- * later cannot be looked at. unlink and stat are the test's. */
+/* test_journals.c -- registered documents, and an index, whose transactions fail at their end: the journal cannot be
+ * removed, and later cannot be looked at. unlink and stat are the test's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "retrieve/shelf/shelf_int.h"
+#include "spolia.h"
+#include "support/folder.h"
 
 static bool stays, hidden; /* journals: they cannot be removed; they cannot be looked at */
 
@@ -114,12 +116,50 @@ static void a_file_with_the_longest_name_is_read(void **state)
     assert_int_equal(unlink(longest), 0);
 }
 
+static void write_page(const char *dir, const char *name)
+{
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("The boats leave at nine.", f);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* As after a kill while it was written to its end: whoever reads it next has the index of before. */
+static void an_index_is_read_after_a_build_that_failed_at_its_end(void **state)
+{
+    char dir[128], path[160];
+    make_folder(dir, sizeof dir);
+    snprintf(path, sizeof path, "%s.db", dir);
+    const char *const root[] = {dir};
+    write_page(dir, "a.txt");
+    assert_int_equal(sp_index_build(root, 1, path, NULL, NULL), SP_OK);
+    write_page(dir, "b.txt");
+    stays = true;
+    assert_int_equal(sp_index_build(root, 1, path, NULL, NULL), SP_E_IO);
+    stays = false;
+    sp_index *ix;
+    sp_hits hits;
+    assert_int_equal(sp_index_open(path, &ix), SP_OK);
+    assert_int_equal(sp_index_n_chunks(ix), 1);
+    assert_int_equal(sp_index_search(ix, "boats", 5, &hits), SP_OK);
+    assert_int_equal(hits.n, 1);
+    assert_string_equal(hits.v[0].file, "a.txt");
+    sp_hits_fini(&hits);
+    sp_index_close(ix);
+    assert_int_equal(sp_index_build(root, 1, path, NULL, NULL), SP_OK);
+    assert_int_equal(unlink(path), 0);
+    remove_folder(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_failed_deletion_wrote_is_not_taken_for_done),
         cmocka_unit_test(what_a_failed_registration_wrote_is_not_shown),
         cmocka_unit_test(a_file_with_the_longest_name_is_read),
+        cmocka_unit_test(an_index_is_read_after_a_build_that_failed_at_its_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
