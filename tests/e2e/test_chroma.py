@@ -133,6 +133,12 @@ def test_wrong_addresses_are_named(url, naming, tiny, docs, tmp_path):
     refuse("index", docs, "-o", tmp_path / "i.db", "--quiet", "--embedding", tiny, "--vectors", f"chroma:{url}", naming=(naming,))
 
 
+def test_a_token_is_sent_whole_or_refused(tiny, docs, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPOLIA_CHROMA_TOKEN", "t" * 5000)
+    refuse("index", docs, "-o", tmp_path / "i.db", "--quiet", "--embedding", tiny, "--vectors", "chroma:http://127.0.0.1:9/c",
+           naming=("SPOLIA_CHROMA_TOKEN is too long",))
+
+
 class Broken(http.server.BaseHTTPRequestHandler):
     """Answers with what the test says: a path's end -> status, body."""
 

@@ -200,6 +200,12 @@ def test_what_is_not_supported_is_named(tmp_path):
     refuse(*start(file.parent), naming=["classifier.weight", "its shape is not what"])
 
 
+@pytest.mark.parametrize("last", [-1, 2**31, 2**63 - 1])
+def test_positions_begin_after_that_of_padding(last, tmp_path):
+    folder = encoder.write_cross_encoder(tmp_path / "m", "xlm-roberta", pad_token_id=last)
+    refuse("serve", "-m", MODEL, "--port", "0", "--reranker", folder, naming=["pad_token_id", str(last)])
+
+
 def test_the_package_scores(folder, family, server):
     sys.path.insert(0, str(ROOT / os.environ.get("SPOLIA_BUILD", "build") / "python"))
     spolia = pytest.importorskip("spolia", reason="make python builds the package")

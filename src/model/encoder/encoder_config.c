@@ -145,7 +145,7 @@ static sp_err read_family(const source *s, sp_encoder *m)
     m->n_between = 1;
     if (strcmp(json_string_value(json_object_get(s->json, "model_type")), "bert") == 0) return SP_OK;
     const json_int_t last = json_is_integer(pad) ? json_integer_value(pad) : 1;
-    if (last < 0 || last + 1 >= m->size.n_ctx)
+    if (last < 0 || last >= m->size.n_ctx - 1)
         return sp_fail(SP_E_FORMAT, "%s: pad_token_id: %lld leaves no positions for tokens, of %d", s->path,
                        (long long)last, m->size.n_ctx);
     m->n_between = 2;

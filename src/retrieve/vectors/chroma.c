@@ -25,7 +25,7 @@ enum {
 
 struct sp_chroma {
     sp_bytes server, path; /* strings: "http://HOST:PORT", "/api/v2/tenants/T/databases/D/collections" */
-    char name[513], id[65], token[300];
+    char name[513], id[65], token[4096];
     int64_t mark;
     int n_dims;
     size_t n; /* records; the caller's changes are counted */
@@ -181,8 +181,9 @@ sp_err sp_chroma_open(const sp_vectors_opts *o, sp_chroma **out)
     pthread_mutex_init(&c->lock, NULL);
     c->mark = o->mark;
     c->n_dims = o->n_dims;
-    if (token && *token) snprintf(c->token, sizeof c->token, "x-chroma-token: %s", token);
-    sp_err err = read_url(c, o->url ? o->url : "");
+    const int n = token && *token ? snprintf(c->token, sizeof c->token, "x-chroma-token: %s", token) : 0;
+    sp_err err = n < (int)sizeof c->token ? read_url(c, o->url ? o->url : "")
+                                          : sp_fail(SP_E_ARG, "SPOLIA_CHROMA_TOKEN is too long");
     if (err == SP_OK) err = find(c);
     if (err == SP_OK)
         *out = c;
