@@ -23,13 +23,6 @@ static sp_tier *open_at(const cluster *c, int node)
     return t;
 }
 
-static bool knows(sp_tier *t, uint32_t number, bool wanted)
-{
-    const sp_tier_key key = noise_key(number);
-    for (int i = 0; i < 15000 && sp_tier_knows(t, &key) != wanted; i++) usleep(20000);
-    return sp_tier_knows(t, &key) == wanted;
-}
-
 static int64_t keys_of(const cluster *c, int node)
 {
     redisReply *r = cluster_ask(c, node, "DBSIZE");
@@ -65,13 +58,13 @@ static void copies_are_spread_and_all_servers_lead_to_them(void **state)
     if (!cluster_start(&c)) skip();
     sp_tier *one = open_at(&c, 0), *two = open_at(&c, 1);
     for (uint32_t i = 0; i < COPIES; i++) assert_ok(noise_put(one, i * STEP, 1));
-    for (uint32_t i = 0; i < COPIES; i++) assert_true(knows(two, i * STEP, true));
+    for (uint32_t i = 0; i < COPIES; i++) assert_true(noise_known(two, i * STEP, true));
     for (uint32_t i = 0; i < COPIES; i++) assert_ok(noise_get(two, i * STEP, 1));
     for (int i = 0; i < N_MASTERS; i++) assert_true(keys_of(&c, i) > COPIES / 10);
     sp_tier *late = open_at(&c, 2); /* reads all parts of the index */
-    for (uint32_t i = 0; i < COPIES; i++) assert_true(knows(late, i * STEP, true));
+    for (uint32_t i = 0; i < COPIES; i++) assert_true(noise_known(late, i * STEP, true));
     assert_ok(noise_drop(late, 8));
-    assert_true(knows(one, 8, false) && knows(two, 8, false));
+    assert_true(noise_known(one, 8, false) && noise_known(two, 8, false));
     assert_int_equal(sp_tier_stats_of(two).n_failed, 0);
     sp_tier_close(one);
     sp_tier_close(two);
@@ -119,7 +112,7 @@ static void a_copy_on_its_way_is_found_at_each_step(void **state)
     sp_tier *one = open_at(&c, 0), *two = open_at(&c, 1);
     const int slot = slot_of_copy(3, key), from = node_of(slot), to = (from + 1) % N_MASTERS;
     assert_ok(noise_put(one, 3, 1));
-    assert_true(knows(two, 3, true));
+    assert_true(noise_known(two, 3, true));
     assert_ok(noise_get(two, 3, 1));
     cluster_do(&c, to, "CLUSTER SETSLOT %d IMPORTING %s", slot, c.id[from]);
     cluster_do(&c, from, "CLUSTER SETSLOT %d MIGRATING %s", slot, c.id[to]);
@@ -128,7 +121,7 @@ static void a_copy_on_its_way_is_found_at_each_step(void **state)
     for (int i = 0; i < 3; i++) assert_ok(noise_get(two, 3, 1)); /* ASK */
     assert_ok(noise_drop(one, 3));
     assert_ok(noise_put(one, 3, 1)); /* its keys are made at the new place */
-    assert_true(knows(two, 3, true));
+    assert_true(noise_known(two, 3, true));
     assert_ok(noise_get(two, 3, 1));
     for (redisReply *r = NULL;;) { /* the rest of the slot: the index */
         r = cluster_ask(&c, from, "CLUSTER GETKEYSINSLOT %d 1", slot);
@@ -157,7 +150,7 @@ static void a_server_that_dies_takes_its_copies_and_no_others(void **state)
     if (!cluster_start(&c)) skip();
     sp_tier *t = open_at(&c, 1), *other = open_at(&c, 2); /* t: by the address of the one that dies */
     for (uint32_t i = 0; i < COPIES; i++) assert_ok(noise_put(t, i * STEP, 1));
-    for (uint32_t i = 0; i < COPIES; i++) assert_true(knows(other, i * STEP, true));
+    for (uint32_t i = 0; i < COPIES; i++) assert_true(noise_known(other, i * STEP, true));
     redis_stop(&c.node[1]);
     for (int round = 0; round < 3; round++)
         for (uint32_t i = 0; i < COPIES; i++) {
@@ -168,11 +161,11 @@ static void a_server_that_dies_takes_its_copies_and_no_others(void **state)
     for (uint32_t i = 64; i < 64 + COPIES; i++) { /* new ones */
         const bool gone = node_of(slot_of_copy(i * STEP, key)) == 1;
         assert_int_equal(noise_put(t, i * STEP, 1), gone ? SP_E_IO : SP_OK);
-        if (!gone) assert_true(knows(other, i * STEP, true)); /* whom it listens to */
+        if (!gone) assert_true(noise_known(other, i * STEP, true)); /* whom it listens to */
     }
     sp_tier *late = open_at(&c, 0); /* reads the parts that are there */
     for (uint32_t i = 0; i < COPIES; i++)
-        if (node_of(slot_of_copy(i * STEP, key)) != 1) assert_true(knows(late, i * STEP, true));
+        if (node_of(slot_of_copy(i * STEP, key)) != 1) assert_true(noise_known(late, i * STEP, true));
     sp_tier_close(t);
     sp_tier_close(other);
     sp_tier_close(late);

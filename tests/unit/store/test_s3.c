@@ -563,19 +563,12 @@ static sp_tier *open_tier(const char *url, const char *key, int64_t ttl_s)
 }
 
 /* knows -- the bucket is listed every five seconds. */
-static bool knows(sp_tier *t, uint32_t number)
-{
-    const sp_tier_key key = noise_key(number);
-    for (int i = 0; i < 15000 && !sp_tier_knows(t, &key); i++) usleep(20000);
-    return sp_tier_knows(t, &key);
-}
-
 static void what_one_puts_the_others_have(void **state)
 {
     if (!s3_start()) skip();
     sp_tier *one = open_tier("s3://first/news", NULL, 0), *two = open_tier("s3://first/news", NULL, 0);
     for (uint32_t i = 0; i < 4; i++) assert_ok(noise_put(one, i, 1));
-    for (uint32_t i = 0; i < 4; i++) assert_true(knows(two, i));
+    for (uint32_t i = 0; i < 4; i++) assert_true(noise_known(two, i, true));
     for (uint32_t i = 0; i < 4; i++) assert_ok(noise_get(two, i, 1));
     assert_ok(noise_put(two, 1, 2)); /* as if it had computed another one */
     assert_int_equal(sp_tier_stats_of(two).n_put, 0);
@@ -586,7 +579,7 @@ static void what_one_puts_the_others_have(void **state)
         assert_int_equal(noise_get(one, 1, 1), SP_E_NOTFOUND);
         assert_ok(noise_put(one, 1, 3));
     }
-    assert_true(knows(two, 1));
+    assert_true(noise_known(two, 1, true));
     assert_ok(noise_get(two, 1, 3));
     sp_tier_close(one);
     sp_tier_close(two);
@@ -602,7 +595,7 @@ static void a_compressed_copy_is_read_by_others(void **state)
     assert_ok(sp_remote_tier_open(&o, &one));
     assert_ok(sp_remote_tier_await(one, 30000000));
     assert_ok(noise_put(one, 1, 1));
-    assert_true(knows(two, 1));
+    assert_true(noise_known(two, 1, true));
     for (int first = 0; first < NOISE_LAYERS; first += NOISE_LAYERS / 2) {
         noise c;
         noise_init(&c, 1, 1);

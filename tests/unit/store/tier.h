@@ -152,6 +152,14 @@ static inline sp_tier_key noise_key(uint32_t number)
     return sp_tier_key_of(&c.record);
 }
 
+/* noise_known -- waits for the news that a copy is there, or gone; however slow the machine is. */
+static inline bool noise_known(sp_tier *t, uint32_t number, bool wanted)
+{
+    const sp_tier_key key = noise_key(number);
+    for (int i = 0; i < 15000 && sp_tier_knows(t, &key) != wanted; i++) usleep(20000);
+    return sp_tier_knows(t, &key) == wanted;
+}
+
 static inline sp_err noise_put(sp_tier *t, uint32_t number, uint32_t version)
 {
     noise c;
