@@ -231,6 +231,18 @@ def test_echo(server, ids):
     assert again["token_logprobs"][1:] == pytest.approx(told["token_logprobs"][1:], abs=0.3)  # other kernels
 
 
+def test_nul_does_not_end_an_answer(server):
+    """A model may write it: it becomes U+FFFD, in answers, streams and echoes alike, and is named by its byte."""
+    nul = next(i for i in range(400) if server.call("/detokenize", {"tokens": [i]})[1]["content"] == "\0")
+    ask = {**TEXT, "logit_bias": {str(nul): 100}, "logprobs": 1}
+    choice = server.call("/v1/completions", ask)[1]["choices"][0]
+    assert choice["text"] == "\ufffd" * 6 and choice["logprobs"]["tokens"] == ["bytes:\\x00"] * 6
+    assert all(top["bytes:\\x00"] < 0 for top in choice["logprobs"]["top_logprobs"])
+    assert "".join(e["choices"][0]["text"] for e in events(server, "/v1/completions", ask)) == choice["text"]
+    told = server.call("/v1/completions", {"prompt": [nul, nul], "echo": True, "max_tokens": 0})[1]["choices"][0]
+    assert told["text"] == "\ufffd\ufffd"
+
+
 def test_several_prompts(server):
     """Each has n choices, in order; usage counts each prompt once."""
     ids = server.call("/tokenize", {"content": "A boat"})[1]["tokens"]

@@ -1,7 +1,8 @@
 /* text_stream.c -- turns tokens, which may end inside a character, into whole characters.
  *
  * held[0..n_held) is always the beginning of a valid character: at most three bytes. Invalid bytes
- * become one U+FFFD for each maximal subpart, as in other decoders (Unicode 3.9).
+ * become one U+FFFD for each maximal subpart, as in other decoders (Unicode 3.9); so does NUL, which
+ * would end a C string.
  */
 #include <string.h>
 
@@ -15,13 +16,19 @@ void sp_text_stream_init(sp_text_stream *s, const sp_tokenizer *t)
     *s = (sp_text_stream){.tok = t};
 }
 
+/* step -- bytes of the character at `bytes`; -k: k bytes are none that a text can have; 0: it is incomplete. */
+static int step(const uint8_t *bytes, size_t n)
+{
+    return *bytes ? sp_utf8_step(bytes, n) : -1;
+}
+
 /* Appends the complete characters of bytes[0..n) to `out`; the last *rest bytes are incomplete. */
 static sp_err push_bytes(const uint8_t *bytes, size_t n, sp_bytes *out, size_t *rest)
 {
     size_t good = 0, i = 0; /* bytes[good..i) are valid and not yet appended */
     int k = 1;
     while (i < n && k != 0) {
-        k = sp_utf8_step(bytes + i, n - i);
+        k = step(bytes + i, n - i);
         if (k > 0) i += (size_t)k;
         if (k >= 0) continue;
         SP_TRY(sp_bytes_add(out, bytes + good, i - good));

@@ -61,7 +61,7 @@ typedef struct sp_text_stream {
 /* sp_text_stream_init -- starts a text: a SentencePiece dummy space at its start is dropped. To
  * continue the text of a prompt, set `started` afterwards: the first space is then kept. */
 void sp_text_stream_init(sp_text_stream *s, const sp_tokenizer *t);
-/* sp_text_stream_push -- appends the characters that `id` completes; invalid bytes become
+/* sp_text_stream_push -- appends the characters that `id` completes; invalid bytes and NUL become
  * U+FFFD. */
 sp_err sp_text_stream_push(sp_text_stream *s, int32_t id, sp_bytes *out) SP_MUST_CHECK;
 /* sp_text_stream_flush -- ends the text: an incomplete character becomes U+FFFD. */

@@ -30,6 +30,8 @@ static char *text_of(const srv_call *call, const json_t *prompt)
     size_t n;
     if (json_is_string(prompt)) return strdup(json_string_value(prompt));
     char *text = srv_pieces(call->s, prompt, &n);
+    for (size_t i = 0; text && i < n; i++)
+        if (!text[i]) text[i] = '\xff'; /* becomes U+FFFD, as NUL does in an answer */
     json_t *clean = text ? srv_text_json(text, n) : NULL;
     free(text);
     text = clean ? strdup(json_string_value(clean)) : NULL;

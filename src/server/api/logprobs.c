@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/http/memory.h"
 #include "server/http/reply.h"
@@ -72,12 +73,13 @@ static json_t *chat_logprobs(const srv_choice *c, size_t from, size_t to)
 
 /* -- completions ------------------------------------------------------------------------------ */
 
-/* name_json -- a token by its text; as OpenAI does, one that is a part of a character by its bytes, so that
- * different tokens have different names. */
+/* name_json -- a token by its text; as OpenAI does, one that is a part of a character by its bytes, so that different
+ * tokens have different names. So is one with NUL, which would end a name. */
 static json_t *name_json(const piece *p)
 {
     char name[7 + 4 * 64] = "bytes:";
-    json_t *text = json_stringn(p->s ? p->s : "", p->n);
+    const bool has_nul = p->n && memchr(p->s, '\0', p->n);
+    json_t *text = has_nul ? NULL : json_stringn(p->s ? p->s : "", p->n);
     if (text) return text;
     for (size_t i = 0; i < p->n && i < 64; i++)
         snprintf(name + 6 + 4 * i, 5, "\\x%02x", (unsigned char)p->s[i]);

@@ -76,11 +76,12 @@ static bool is_text(const cli_view *v, const char *text)
     return v->n == strlen(text) && memcmp(v->s, text, v->n) == 0;
 }
 
-/* scan_call -- name (with its quotes) and arguments of the object at v, as they are written; *open: the
- * arguments are not complete. false: one of them is not there yet, or it is no such object. */
+/* scan_call -- name (with its quotes) and arguments of the object at v, as they are written; *open: the text
+ * ends within the object. false: one of them is not there yet, or it is no such object. */
 static bool scan_call(cli_view v, cli_view *name, cli_view *arguments, bool *open)
 {
     *name = *arguments = (cli_view){0};
+    *open = false;
     if (!cli_view_take(&v, "{")) return false;
     for (;;) {
         cli_view_skip_space(&v);
@@ -94,13 +95,14 @@ static bool scan_call(cli_view v, cli_view *name, cli_view *arguments, bool *ope
         bool complete = v.n && srv_calls_scan(&v);
         value.n -= v.n;
         bool is_arguments = is_text(&key, "\"arguments\"") || is_text(&key, "\"parameters\"");
-        if (is_arguments) *arguments = value, *open = !complete;
+        if (is_arguments) *arguments = value;
         if (complete && (is_text(&key, "\"name\"") || is_text(&key, "\"tool_name\"")))
             *name = value;
         if (!complete) break;
         cli_view_skip_space(&v);
         if (!cli_view_take(&v, ",")) break;
     }
+    *open = v.n == 0;
     return name->n > 2 && arguments->n && *arguments->s == '{';
 }
 
@@ -109,7 +111,7 @@ json_t *srv_calls_begun(const char *name, const cli_view *arguments)
     return json_pack("{s:s, s:s%}", "name", name, "arguments", arguments->s, arguments->n);
 }
 
-/* open_object -- a call whose arguments have begun; NULL: none. */
+/* open_object -- a call whose arguments have begun, and which is not complete; NULL: none. */
 static json_t *open_object(const srv_tools *t, cli_view v)
 {
     cli_view name, arguments;

@@ -69,6 +69,8 @@ static void bad_bytes_are_replaced(void **state)
     assert_string_equal(STREAM("\xED\xA0\x80"), "|" BAD BAD "|" BAD "||"); /* surrogate */
     assert_string_equal(STREAM("\xF4\x90\x80\x80"),
                         "|" BAD BAD "|" BAD "|" BAD "||"); /* over U+10FFFF */
+    assert_string_equal(STREAM("a\0b"), "a|" BAD "|b||"); /* an answer is a C string */
+    assert_string_equal(STREAM("\xC3\0b"), "|" BAD BAD "|b||");
 }
 
 static void the_end_of_a_stream(void **state)

@@ -316,6 +316,9 @@ static void a_call_that_is_cut_is_open(void **state)
         size_t n_text, n_must;
     } cut[] = {
         {"<tool_call>\n{\"name\": \"boats\", \"arguments\": {\"n\": 3", "{\"n\": 3", 0, 0},
+        {"<tool_call>\n{\"name\": \"boats\", \"arguments\": {\"n\": 3}", "{\"n\": 3}", 0, 0},
+        {"{\"name\": \"boats\", \"parameters\": {\"n\": 3} ", "{\"n\": 3}", 0, 0},
+        {"{\"name\": \"boats\", \"parameters\": {\"n\": 3}, \"id\"", "{\"n\": 3}", 0, 0},
         {"See <tool_call>\n{\"name\": \"boats\", \"arguments\": {", "{", 3, 3},
         {"<tool_call>\n{\"na", NULL, 16, 0},
         {"<tool_c", NULL, 7, 0},

@@ -149,6 +149,25 @@ static void of_tokens_with_one_text_the_likelier_counts(void **state)
     sp_vocab_close(t.vocab);
 }
 
+/* NUL would end the name of a member. */
+static void a_token_with_nul_is_named_by_its_bytes(void **state)
+{
+    told t;
+    int32_t *ids;
+    size_t n;
+    open_told(&t, false);
+    assert_ok(sp_vocab_encode(t.vocab, "\0", 1, false, &ids, &n));
+    assert_int_equal(n, 1);
+    t.tokens[0].id = t.tokens[1].id = *ids;
+    json_t *o = srv_logprobs(&t.job.choices[0], 0, 1, 0);
+    const json_t *top = json_array_get(json_object_get(o, "top_logprobs"), 0);
+    assert_string_equal(json_string_value(json_array_get(json_object_get(o, "tokens"), 0)), "bytes:\\x00");
+    assert_true(json_number_value(json_object_get(top, "bytes:\\x00")) == -0.5);
+    sp_buffer_free(ids);
+    json_decref(o);
+    sp_vocab_close(t.vocab);
+}
+
 /* -- an echoed prompt ---------------------------------------------------------------------------------------- */
 
 typedef struct scores {
@@ -206,6 +225,7 @@ int main(void)
         cmocka_unit_test(impossible_tokens_have_the_least_number),
         cmocka_unit_test(a_token_after_nothing_has_null),
         cmocka_unit_test(of_tokens_with_one_text_the_likelier_counts),
+        cmocka_unit_test(a_token_with_nul_is_named_by_its_bytes),
         cmocka_unit_test(an_echo_has_the_likeliest_tokens_at_each_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
