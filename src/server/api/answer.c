@@ -9,9 +9,10 @@
 #include "server/api/logprobs.h"
 #include "server/http/reply.h"
 
-const char *srv_answer_finish(sp_finish f)
+const char *srv_answer_finish(sp_finish f, bool calls)
 {
-    return f == SP_FINISH_LENGTH ? "length" : "stop";
+    if (f == SP_FINISH_LENGTH) return "length"; /* more calls may have followed */
+    return calls ? "tool_calls" : "stop";
 }
 
 const sp_result *srv_answer_failure(const srv_job *j)
@@ -184,13 +185,13 @@ json_t *srv_answer_call(const srv_job *j, int choice, size_t k, const json_t *ca
     return o;
 }
 
-/* message_json -- the message of a chat's choice; *calls: it has calls, and all are complete. */
+/* message_json -- the message of a chat's choice; *calls: it has complete calls. */
 static json_t *message_json(const srv_job *j, int i, bool *calls)
 {
     srv_said said;
     srv_said_of(j, i, &said);
     json_t *v = said.calls.v;
-    *calls = json_array_size(v) > 0 && !said.calls.open;
+    *calls = json_array_size(v) > 0;
     if (said.calls.open) json_array_append(v, said.calls.open);
     const bool any = json_array_size(v) > 0 || j->task.tools.must;
     const char *echo = srv_job_echo(j, i);
@@ -219,8 +220,7 @@ static json_t *choice_json(const srv_job *j, int i)
                                                : text_json(r->text));
     const srv_choice *choice = &j->choices[i];
     json_object_set_new(c, "logprobs", srv_logprobs(choice, 0, choice->n_tokens, 0));
-    json_object_set_new(c, "finish_reason",
-                        json_string(calls ? "tool_calls" : srv_answer_finish(r->finish)));
+    json_object_set_new(c, "finish_reason", json_string(srv_answer_finish(r->finish, calls)));
     srv_citations_add(j, i, c);
     return c;
 }

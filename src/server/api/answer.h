@@ -16,8 +16,8 @@ json_t *srv_answer_account(const srv_job *j);
 json_t *srv_answer_explanation(const srv_job *j);
 /* srv_answer_frame -- id, object, created, model, and the choices (consumed). */
 json_t *srv_answer_frame(const srv_job *j, const char *object, json_t *choices);
-/* srv_answer_finish -- as OpenAI names the reasons. */
-const char *srv_answer_finish(sp_finish f);
+/* srv_answer_finish -- as OpenAI names the reasons; calls: the answer has complete calls. */
+const char *srv_answer_finish(sp_finish f, bool calls);
 /* srv_answer_call -- the k-th call of a choice in OpenAI's form, with its index if streamed. */
 json_t *srv_answer_call(const srv_job *j, int choice, size_t k, const json_t *call, bool streamed);
 /* srv_answer_failure -- the first choice that ended in an error; NULL: none. */

@@ -98,8 +98,7 @@ static bool write_end(srv_job *j, srv_choice *c)
     const sp_result *r = sp_request_result(c->request);
     c->ended = true;
     if (r->finish == SP_FINISH_ERROR) return write_error(j, r);
-    json_t *o = piece(j, c, NULL,
-                      c->n_calls && !c->call_open ? "tool_calls" : srv_answer_finish(r->finish));
+    json_t *o = piece(j, c, NULL, srv_answer_finish(r->finish, c->n_calls && !c->call_open));
     srv_citations_add(j, c->index, json_array_get(json_object_get(o, "choices"), 0));
     if (n_open(j) == 0) {
         json_object_set_new(o, "timings", srv_answer_timings(r));

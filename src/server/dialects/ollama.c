@@ -44,7 +44,7 @@ static void add_end(const srv_job *j, json_t *o)
 {
     const sp_result *r = srv_job_result(j, 0);
     int64_t total = (r->ttft_us + r->decode_us) * 1000, prompt = (r->ttft_us - r->queue_us) * 1000;
-    json_object_set_new(o, "done_reason", json_string(srv_answer_finish(r->finish)));
+    json_object_set_new(o, "done_reason", json_string(srv_answer_finish(r->finish, false)));
     json_object_set_new(o, "total_duration", json_integer(total));
     json_object_set_new(o, "load_duration", json_integer(0));
     json_object_set_new(o, "prompt_eval_count", json_integer(r->n_prompt));

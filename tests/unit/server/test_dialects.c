@@ -585,6 +585,12 @@ static void an_answer_says_why_it_ended(void **state)
     json_t *o = whole_of(&srv_openai, CALL("boats", BOATS) "\n" CUT_CALL, SP_FINISH_LENGTH, true);
     assert_string_equal(text_at(o, "choices.0.finish_reason"), "length"); /* its last call cannot be run */
     json_decref(o);
+    o = whole_of(&srv_openai, CALL("boats", BOATS), SP_FINISH_LENGTH, true);
+    assert_string_equal(text_at(o, "choices.0.finish_reason"), "length"); /* another call may have followed */
+    json_decref(o);
+    o = stream_of(&srv_openai, CALL("boats", BOATS), SP_FINISH_LENGTH, true, 3);
+    assert_string_equal(text_at(json_array_get(o, json_array_size(o) - 1), "choices.0.finish_reason"), "length");
+    json_decref(o);
 }
 
 /* -- Ollama ------------------------------------------------------------------------------------------------- */
