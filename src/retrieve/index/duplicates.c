@@ -39,11 +39,17 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* hash_word -- of s[from, to) without the punctuation around it; *name: it may be a name or a number. */
+static bool is_minus(const char *s, size_t at, size_t to)
+{
+    return s[at] == '-' && at + 1 < to && is_digit(s[at + 1]);
+}
+
+/* hash_word -- of s[from, to) without the punctuation around it, but with a number's minus; *name: it may be a name or
+ * a number. */
 static uint64_t hash_word(const char *s, size_t from, size_t to, bool *name)
 {
     uint64_t h = 0xcbf29ce484222325u;
-    while (from < to && !is_word_byte((unsigned char)s[from])) from++;
+    while (from < to && !is_word_byte((unsigned char)s[from]) && !is_minus(s, from, to)) from++;
     while (to > from && !is_word_byte((unsigned char)s[to - 1])) to--;
     *name = from < to && ((s[from] >= 'A' && s[from] <= 'Z') || (unsigned char)s[from] >= 0x80);
     for (; from < to; from++) {

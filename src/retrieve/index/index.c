@@ -88,7 +88,8 @@ static sp_err add_file(sp_builder *b, const sp_known_file *f)
     sp_err err = sp_documents_read(&r, sp_document_format(b->file), b->content.v, b->content.n);
     if (err == SP_E_UNSUPPORTED || err == SP_E_LIMIT) {
         SP_TRY(skip(b));
-        return sp_rows_run(b, SP_REMOVE_FILE, b->file_id, 0);
+        b->stats->n_chunks = before;
+        return sp_rows_remove_file(b, b->file_id); /* with the chunks of sheets before a damaged one */
     }
     SP_TRY(err);
     b->stats->n_bad_lines += r.n_bad_lines;

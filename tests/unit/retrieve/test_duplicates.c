@@ -35,6 +35,8 @@ static void copies_leave_their_places_to_others(void **state)
     leaves(hits + 3, 3, 8, "456", 0);
     leaves(hits, 0, 8, "", 0);
     leaves(hits, 6, 0, "", 0);
+    const sp_hit later[] = {hits[3], hits[0], hits[5], {.id = 7, .title = "g", .text = LEASE " " LEASE}};
+    leaves(later, 4, 8, "41", 2); /* of the second; also where it is there twice */
 }
 
 static void another_name_or_number_is_no_duplicate(void **state)
@@ -47,8 +49,10 @@ static void another_name_or_number_is_no_duplicate(void **state)
     const sp_hit hits[] = {{.id = 1, .title = "", .text = FORM("Anna", "900")},
                            {.id = 2, .title = "", .text = FORM("Berta", "900")},
                            {.id = 3, .title = "", .text = FORM("Anna", "950")},
-                           {.id = 4, .title = "", .text = FORM("Anna,", "900")}};
-    leaves(hits, 4, 8, "123", 1);
+                           {.id = 4, .title = "", .text = FORM("Anna,", "900")},
+                           {.id = 5, .title = "", .text = FORM("Anna", "(-900)")},
+                           {.id = 6, .title = "", .text = FORM("Anna", "-900")}};
+    leaves(hits, 6, 8, "1235", 2);
 }
 
 static void a_short_chunk_means_what_its_title_says(void **state)

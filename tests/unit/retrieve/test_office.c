@@ -447,6 +447,28 @@ static void damaged_files_of_opendocument_are_refused(void **state)
     }
 }
 
+/* What was read of a workbook before its damaged sheet is not found as a part of the next file. */
+static void a_damaged_sheet_leaves_nothing_in_the_index(void **state)
+{
+    folder *f = *state;
+    sp_bytes data = packed(
+        f, (entry[]){{"xl/workbook.xml", "<w xmlns:r='urn:r'><sheets><sheet name='A' r:id='r1'/>"
+                                         "<sheet name='B' r:id='r2'/></sheets></w>"},
+                     {"xl/_rels/workbook.xml.rels", "<R><Relationship Id='r1' Target='worksheets/sheet1.xml'/>"
+                                                    "<Relationship Id='r2' Target='worksheets/sheet2.xml'/></R>"},
+                     {"xl/worksheets/sheet1.xml", "<w><sheetData><row><c t='str'><v>salaries</v></c></row>"
+                                                  "</sheetData></w>"},
+                     {"xl/worksheets/sheet2.xml", "<w><sheetData><row>"},
+                     {0}});
+    folder_write_n(f, "a.xlsx", data.v, data.n);
+    folder_write(f, "b.txt", "The harbour opens at nine.");
+    sp_index_stats s = folder_index(f);
+    assert_true(s.n_files == 1 && s.n_chunks == 1 && s.n_all_chunks == 1 && s.n_skipped == 1);
+    assert_string_equal(folder_ask(f, "salaries", 9), "");
+    assert_string_equal(folder_ask(f, "harbour", 9), "b.txt:b.txt:The harbour opens at nine.\n");
+    sp_vec_fini(&data);
+}
+
 /* Files are numbered as slides were made; a slide that was taken out may still be in the archive. */
 static void slides_are_in_the_order_of_the_presentation(void **state)
 {
@@ -507,6 +529,7 @@ int main(void)
         FOLDER_TEST(sheets_of_ods_are_tables),
         FOLDER_TEST(cells_of_ods_are_fields),
         FOLDER_TEST(damaged_files_of_opendocument_are_refused),
+        FOLDER_TEST(a_damaged_sheet_leaves_nothing_in_the_index),
         FOLDER_TEST(slides_are_in_the_order_of_the_presentation),
         FOLDER_TEST(headers_footers_and_notes_are_read_once),
     };
