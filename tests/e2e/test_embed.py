@@ -118,6 +118,13 @@ def test_what_is_not_supported_is_named(tmp_path):
     refuse("embed", "-m", altered("config.json", hidden_size=96), "a", naming=["embeddings.word_embeddings.weight"])
     refuse("embed", "-m", altered("1_Pooling/config.json", pooling_mode_max_tokens=True), "a",
            naming=["1_Pooling", "pooling_mode_max_tokens"])
+    refuse("embed", "-m", altered("1_Pooling/config.json", pooling_mode_cls_token=True), "a", naming=["1_Pooling", "two at the same time"])
+    refuse("embed", "-m", altered("1_Pooling/config.json", pooling_mode_mean_tokens=False), "a", naming=["1_Pooling", "none is set"])
+    folder = encoder.write_folder(tmp_path / "m")
+    rules = json.loads((folder / "tokenizer.json").read_text())
+    rules["model"]["vocab"]["quay"] = len(rules["model"]["vocab"])  # a token without a row of the embedding
+    (folder / "tokenizer.json").write_text(json.dumps(rules))
+    refuse("embed", "-m", folder, "quay", naming=["tokens, the embedding has"])
     folder = encoder.write_folder(tmp_path / "m")
     modules = json.loads((folder / "modules.json").read_text())
     (folder / "modules.json").write_text(json.dumps(modules + [{"idx": 3, "path": "3_Dense", "type": "x.Dense"}]))

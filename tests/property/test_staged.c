@@ -182,11 +182,54 @@ static void the_last_stage_is_the_search_without_stages(void **state)
             int n_true;
             int n = check_query(x, q, i < 60 ? ids[0] : ids[N / 3], &n_true);
             if (q.breadth == 0 && i % 2) found += n, n_all += n_true;
-            /* with a filter all clusters are visited */
-            if (kind == SP_VECTORS_FLAT || (kind == SP_VECTORS_IVF && q.allowed)) assert_int_equal(n, n_true);
+            /* with a filter all clusters are visited, and without a breadth all that it allows */
+            if (kind == SP_VECTORS_FLAT || (q.allowed && (kind == SP_VECTORS_IVF || !q.breadth)))
+                assert_int_equal(n, n_true);
         }
         printf("%s: %d of %d nearest\n", names[kind], found, n_all);
         assert_true(found * 10 >= n_all * 8);
+        sp_vectors_destroy(x);
+    }
+}
+
+/* So many are allowed that the graph is searched, which leads through what is hidden. */
+static void a_filter_of_many_hides_the_others(void **state)
+{
+    int64_t allowed[N];
+    sp_near out[10];
+    sp_vectors *x = make(SP_VECTORS_HNSW);
+    for (int far = 0; far < 2; far++) {
+        size_t n_allowed = 0;
+        for (int i = 0; i < N; i++)
+            if (far ? i % GROUPS >= GROUPS / 2 : i % 2) allowed[n_allowed++] = ids[i];
+        for (int i = 0; i < N; i += 7)
+            for (int stages = 0; stages < 4; stages += 3) {
+                int n;
+                const sp_vectors_query q = {.v = data[i],
+                                            .k = 10,
+                                            .breadth = 10,
+                                            .allowed = allowed,
+                                            .n_allowed = n_allowed,
+                                            .n_stages = stages};
+                assert_ok(sp_vectors_search(x, &q, out, &n));
+                assert_int_equal(n, 10);
+                for (int k = 0; k < n; k++) assert_true(sp_is_allowed(&q, out[k].id));
+            }
+    }
+    sp_vectors_destroy(x);
+}
+
+static void of_equal_vectors_the_first_is_found(void **state)
+{
+    for (sp_vectors_kind kind = SP_VECTORS_FLAT; kind <= SP_VECTORS_HNSW; kind++) {
+        sp_vectors *x = make(kind);
+        for (int i = 0; i < N; i += 100) {
+            sp_near out[1];
+            int n;
+            assert_ok(sp_vectors_search(x, &(sp_vectors_query){.v = data[i], .k = 1, .breadth = 200}, out, &n));
+            assert_int_equal(n, 1);
+            assert_int_equal(out[0].id, ids[i]); /* not ids[i + 9] */
+        }
         sp_vectors_destroy(x);
     }
 }
@@ -376,6 +419,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_distance_has_the_bits_of_its_definition),
         cmocka_unit_test(the_last_stage_is_the_search_without_stages),
+        cmocka_unit_test(a_filter_of_many_hides_the_others),
+        cmocka_unit_test(of_equal_vectors_the_first_is_found),
         cmocka_unit_test(all_clusters_are_all_vectors),
         cmocka_unit_test(ids_that_are_far_apart_are_told_apart),
         cmocka_unit_test(a_search_can_end_at_a_stage),

@@ -77,6 +77,8 @@ static void words_of_several_steps(void **state)
 static void thousands_are_counted_from_the_right(void **state)
 {
     assert_string_equal(words(SP_PRE_SUPERBPE, "of 1234567 to 12 1"), "of |1|234|567| to |12| |1|");
+    assert_string_equal(words(SP_PRE_SUPERBPE, "\xD9\xA1\xD9\xA2\xD9\xA3\xD9\xA4"), /* of two bytes each */
+                        "\xD9\xA1|\xD9\xA2\xD9\xA3\xD9\xA4|");
     char *text = malloc(300001);
     memset(text, '7', 300001);
     words_limited(SP_PRE_SUPERBPE, text, 300001, 0); /* in linear time */
@@ -208,6 +210,38 @@ static void first_of_equal_merges(void **state)
     tv_merge(&v, "a b", made[2]);
     sp_tokenizer *t = tv_create(&v);
     tv_expect(t, "abc", 0, (int32_t[]){ab, 'c'}, 2);
+    sp_tokenizer_destroy(t);
+}
+
+/* Of tokens of one text, the first is the one that texts get. */
+static void first_of_equal_tokens(void **state)
+{
+    static char made[8][32];
+    tiny_vocab v;
+    tv_begin(&v, false);
+    tv_bytes(&v);
+    tv_add(&v, "a", SP_TOKEN_NORMAL, 0);
+    int32_t ab = tv_merge(&v, "a b", made[0]);
+    tv_add(&v, "ab", SP_TOKEN_NORMAL, 0);
+    for (int whole = 0; whole < 2; whole++) {
+        v.spec.ignore_merges = whole;
+        sp_tokenizer *t = tv_create(&v);
+        tv_expect(t, "a!ab", 0, (int32_t[]){'a', '!', ab}, 3);
+        sp_tokenizer_destroy(t);
+    }
+}
+
+/* What a user writes is text, even if the vocabulary can merge it to a control token. */
+static void no_merge_makes_a_control_token(void **state)
+{
+    static char made[8][32];
+    tiny_vocab v;
+    tv_begin(&v, false);
+    tv_bytes(&v);
+    v.types[tv_merge(&v, "< |", made[0])] = SP_TOKEN_CONTROL;
+    sp_tokenizer *t = tv_create(&v);
+    tv_expect(t, "<|", 0, (int32_t[]){'<', '|'}, 2);
+    tv_expect(t, "<|", SP_TOK_SPECIAL, (int32_t[]){256}, 1);
     sp_tokenizer_destroy(t);
 }
 
@@ -384,6 +418,8 @@ int main(void)
         cmocka_unit_test(lowest_rank_first),
         cmocka_unit_test(leftmost_of_equals),
         cmocka_unit_test(first_of_equal_merges),
+        cmocka_unit_test(first_of_equal_tokens),
+        cmocka_unit_test(no_merge_makes_a_control_token),
         cmocka_unit_test(merges_stay_in_words),
         cmocka_unit_test(whole_words_before_merges),
         cmocka_unit_test(random_merges_as_defined),

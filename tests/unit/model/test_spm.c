@@ -254,6 +254,10 @@ static void bad_files(void **state)
     assert_int_equal(sp_tokenizer_create(&v.spec, &t), SP_E_FORMAT);
     assert_non_null(strstr(sp_error_detail(), "tiny: tokens[10] is a byte token"));
     fill(&v);
+    v.tokens[BYTE0 + 8] = (sp_text_view){"<0x08)", 6};
+    assert_int_equal(sp_tokenizer_create(&v.spec, &t), SP_E_FORMAT);
+    assert_non_null(strstr(sp_error_detail(), "tiny: tokens[11] is a byte token"));
+    fill(&v);
     v.scores[5] = (float)(0.0 / 0.0);
     assert_int_equal(sp_tokenizer_create(&v.spec, &t), SP_E_FORMAT);
     assert_non_null(strstr(sp_error_detail(), "tiny: scores[5]"));

@@ -58,6 +58,20 @@ static void special_tokens_in_text(void **state)
     sp_tokenizer_destroy(t);
 }
 
+/* DeepSeek's are written with U+FF5C. */
+static void special_tokens_of_other_letters(void **state)
+{
+    tiny_vocab v;
+    tv_begin(&v, false);
+    tv_bytes(&v);
+    tv_add(&v, "<\xEF\xBD\x9C" "end\xEF\xBD\x9C>", SP_TOKEN_CONTROL, 0);
+    tv_add(&v, "<|end|>", SP_TOKEN_CONTROL, 0);
+    sp_tokenizer *t = tv_create(&v);
+    assert_string_equal(tv_ids(t, "a<\xEF\xBD\x9C" "end\xEF\xBD\x9C>", SP_TOK_SPECIAL), "97 256");
+    assert_string_equal(tv_ids(t, "a<|end|>", SP_TOK_SPECIAL), "97 257");
+    sp_tokenizer_destroy(t);
+}
+
 static void a_vocabulary_without_bos(void **state)
 {
     tiny_vocab v;
@@ -337,7 +351,8 @@ static void many_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(special_tokens_in_text), cmocka_unit_test(a_vocabulary_without_bos),
+        cmocka_unit_test(special_tokens_in_text), cmocka_unit_test(special_tokens_of_other_letters),
+        cmocka_unit_test(a_vocabulary_without_bos),
         cmocka_unit_test(many_special_tokens),    cmocka_unit_test(decode_bytes),
         cmocka_unit_test(decode_sentencepiece),   cmocka_unit_test(ids_out_of_range),
         cmocka_unit_test(what_ends_a_generation), cmocka_unit_test(no_types),
