@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#include "store/remote/s3/http.h"
+#include "store/remote/s3/list.h"
 #include "support/redis.h"
 
 static pid_t s3_pid; /* 0: none */
@@ -84,6 +84,24 @@ static inline bool s3_start(void)
     s3_use(port);
     atexit(s3_stop);
     return s3_run_at(port);
+}
+
+static inline sp_err s3_count_row(void *user, const sp_s3_row *row)
+{
+    SP_UNUSED(row);
+    ++*(int *)user;
+    return SP_OK;
+}
+
+/* s3_count -- objects, or uploads under way, below the site's address. */
+static inline int s3_count(const sp_remote_site *site, bool uploads)
+{
+    int n = 0;
+    sp_s3_http *h;
+    assert_ok(sp_s3_http_open(site, &h));
+    assert_ok(sp_s3_list(h, &(sp_s3_which){.prefix = sp_s3_http_prefix(h), .uploads = uploads}, s3_count_row, &n));
+    sp_s3_http_close(h);
+    return n;
 }
 
 #endif

@@ -49,6 +49,7 @@ typedef struct sp_remote_ask {
 typedef struct sp_remote_ears {
     sp_err (*learn)(void *user, const char *name, const char *says); /* an error ends the call */
     void (*forget)(void *user, const char *name);
+    sp_err (*suspect)(void *user, const char *name, const char *says); /* one that may be there: recall */
     void *user;
 } sp_remote_ears;
 
@@ -84,8 +85,9 @@ typedef struct sp_remote_kind {
     /* hear -- the first call reads the index; later calls wait a fraction of a second for news. */
     sp_err (*hear)(sp_remote_link *l, const sp_remote_ears *ears) SP_MUST_CHECK;
 
-    /* recall -- calls learn for copies that a put or a drop which did not end may have left, and that the index need
-     * not name. NULL: there are none. */
+    /* recall -- before a deletion: calls suspect for copies that a put or a drop which did not end may have left, and
+     * that the index need not name, then learn for what is new in the index. NULL: there are none, and news come at
+     * once. */
     sp_err (*recall)(sp_remote_link *l, const sp_remote_ears *ears) SP_MUST_CHECK;
 
     /* The store as a whole: store/remote/server.h. */

@@ -18,6 +18,7 @@
 enum {
     SP_REMOTE_FIELD = 12,
     SP_REMOTE_EXPIRY_BYTES = 8, /* after a header: seconds since 1970, little-endian */
+    SP_REMOTE_DOUBTFUL = 0x40,  /* one of an entry's facts: the copy is not used; if it is there, a sweep drops it */
 };
 
 /* The store, as one thread of the tier sees it. */

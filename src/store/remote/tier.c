@@ -66,7 +66,8 @@ void sp_remote_forget(sp_remote_tier *t, const sp_tier_key *key)
 static bool is_known(const sp_remote_tier *t, const sp_tier_key *key, const sp_disk_place *place)
 {
     uint32_t i = sp_table_find(&t->table, key);
-    return i != SP_NO_ENTRY && sp_disk_place_eq(&t->table.entries.v[i].place, place);
+    if (i == SP_NO_ENTRY || t->table.entries.v[i].place.facts & SP_REMOTE_DOUBTFUL) return false;
+    return sp_disk_place_eq(&t->table.entries.v[i].place, place);
 }
 
 sp_err sp_remote_learn(sp_remote_tier *t, const sp_remote_notice *n, bool tell)
@@ -77,7 +78,7 @@ sp_err sp_remote_learn(sp_remote_tier *t, const sp_remote_notice *n, bool tell)
                                  .head_pages = (uint32_t)n->head_bytes,
                                  .n = n->n,
                                  .n_layers = (uint32_t)n->n_layers,
-                                 .facts = n->facts & 0xff,
+                                 .facts = n->facts & 0xff & ~SP_REMOTE_DOUBTFUL,
                                  .cost_us = n->cost_us};
     if (is_known(t, &n->key, &place)) return SP_OK;
     SP_TRY(sp_table_reserve(&t->table, 1));
@@ -131,6 +132,62 @@ sp_err sp_remote_connect(sp_remote_tier *t, sp_remote_line *l)
     return err;
 }
 
+/* -- what the store says of copies ---------------------------------------------------------------------- */
+
+static bool has_expired(const sp_remote_notice *n)
+{
+    return n->expires_s && n->expires_s <= (int64_t)time(NULL);
+}
+
+static sp_err learn_name(void *user, const char *name, const char *says)
+{
+    sp_remote_tier *t = user;
+    sp_remote_notice n;
+    if (t->stop) return sp_fail(SP_E_CANCELED, "the remote tier is being closed");
+    if (!says || !sp_remote_read_notice(name, says, &n)) return SP_OK;
+    if (has_expired(&n)) return SP_OK;
+    pthread_mutex_lock(&t->lock);
+    sp_err err = sp_remote_learn(t, &n, true);
+    pthread_mutex_unlock(&t->lock);
+    return err;
+}
+
+/* suspect -- a copy that may be there. */
+static sp_err suspect(void *user, const char *name, const char *says)
+{
+    sp_remote_tier *t = user;
+    sp_remote_notice n;
+    sp_err err = SP_OK;
+    if (t->stop) return sp_fail(SP_E_CANCELED, "the remote tier is being closed");
+    if (!sp_remote_read_notice(name, says, &n)) return SP_OK;
+    pthread_mutex_lock(&t->lock);
+    if (sp_table_find(&t->table, &n.key) == SP_NO_ENTRY) {
+        err = sp_remote_learn(t, &n, false);
+        const uint32_t i = sp_table_find(&t->table, &n.key);
+        if (i != SP_NO_ENTRY) t->table.entries.v[i].place.facts |= SP_REMOTE_DOUBTFUL;
+    }
+    pthread_mutex_unlock(&t->lock);
+    return err;
+}
+
+/* learn_any -- one that has expired may still be there. */
+static sp_err learn_any(void *user, const char *name, const char *says)
+{
+    sp_remote_notice n;
+    const bool reads = says && sp_remote_read_notice(name, says, &n);
+    return reads && has_expired(&n) ? suspect(user, name, says) : learn_name(user, name, says);
+}
+
+static void forget_name(void *user, const char *name)
+{
+    sp_remote_tier *t = user;
+    sp_tier_key key;
+    if (!sp_remote_read_name(name, &key)) return;
+    pthread_mutex_lock(&t->lock);
+    sp_remote_forget(t, &key);
+    pthread_mutex_unlock(&t->lock);
+}
+
 /* -- drop, list, sync ----------------------------------------------------------------------------------- */
 
 /* run_drop -- the index has the copy until the store has dropped it: a sweep that is tried again finds it. */
@@ -150,23 +207,11 @@ static sp_err run_drop(sp_remote_tier *t, const sp_tier_op *op)
     return SP_OK;
 }
 
-/* learn_quietly -- of a copy that may be there. */
-static sp_err learn_quietly(void *user, const char *name, const char *says)
-{
-    sp_remote_tier *t = user;
-    sp_remote_notice n;
-    if (!sp_remote_read_notice(name, says, &n)) return SP_OK;
-    pthread_mutex_lock(&t->lock);
-    sp_err err = sp_table_find(&t->table, &n.key) == SP_NO_ENTRY ? sp_remote_learn(t, &n, false) : SP_OK;
-    pthread_mutex_unlock(&t->lock);
-    return err;
-}
-
 /* run_sync -- operations end in order. A sweep, which begins so, is to fail while the index may lack copies of the
- * store, and is to find what a server that was lost has left. */
+ * store, and is to find what other servers have just put, or have left when they were lost. */
 static sp_err run_sync(sp_remote_tier *t)
 {
-    const sp_remote_ears ears = {.learn = learn_quietly, .user = t};
+    const sp_remote_ears ears = {.learn = learn_any, .suspect = suspect, .user = t};
     SP_TRY(sp_remote_connect(t, &t->out));
     return t->kind->recall ? t->kind->recall(t->out.link, &ears) : SP_OK;
 }
@@ -182,7 +227,7 @@ static sp_err run_list(sp_remote_tier *t, const sp_tier_op *op)
         all.v[all.n++] = (sp_tier_info){.key = e->key,
                                         .n = e->place.n,
                                         .bytes = entry_bytes(e),
-                                        .facts = e->place.facts,
+                                        .facts = e->place.facts & ~(unsigned)SP_REMOTE_DOUBTFUL,
                                         .cost_us = e->place.cost_us};
     }
     pthread_mutex_unlock(&t->lock);
@@ -225,30 +270,7 @@ static void *write_copies(void *arg)
     return NULL;
 }
 
-/* -- what others say -------------------------------------------------------------------------------------- */
-
-static sp_err learn_name(void *user, const char *name, const char *says)
-{
-    sp_remote_tier *t = user;
-    sp_remote_notice n;
-    if (t->stop) return sp_fail(SP_E_CANCELED, "the remote tier is being closed");
-    if (!says || !sp_remote_read_notice(name, says, &n)) return SP_OK;
-    if (n.expires_s && n.expires_s <= (int64_t)time(NULL)) return SP_OK;
-    pthread_mutex_lock(&t->lock);
-    sp_err err = sp_remote_learn(t, &n, true);
-    pthread_mutex_unlock(&t->lock);
-    return err;
-}
-
-static void forget_name(void *user, const char *name)
-{
-    sp_remote_tier *t = user;
-    sp_tier_key key;
-    if (!sp_remote_read_name(name, &key)) return;
-    pthread_mutex_lock(&t->lock);
-    sp_remote_forget(t, &key);
-    pthread_mutex_unlock(&t->lock);
-}
+/* -- the listener ----------------------------------------------------------------------------------------- */
 
 /* tell_heard -- wakes the threads that wait for the index. */
 static void tell_heard(sp_remote_tier *t, sp_err err)
@@ -312,7 +334,8 @@ static bool knows(sp_tier *tier, const sp_tier_key *key)
 {
     sp_remote_tier *t = remote_of(tier);
     pthread_mutex_lock(&t->lock);
-    bool known = sp_table_find(&t->table, key) != SP_NO_ENTRY;
+    const uint32_t i = sp_table_find(&t->table, key);
+    const bool known = i != SP_NO_ENTRY && !(t->table.entries.v[i].place.facts & SP_REMOTE_DOUBTFUL);
     pthread_mutex_unlock(&t->lock);
     return known;
 }

@@ -7,8 +7,6 @@
 #include "store/remote/s3/change.h"
 #include "store/remote/s3/list.h"
 #include "store/remote/s3/table.h"
-#include "store/remote/tier.h"
-#include "store/sweep.h"
 #include "support/s3.h"
 #include "tier.h"
 
@@ -339,22 +337,6 @@ static void get_all_ranges(sp_remote_link *l, int n_groups)
     }
 }
 
-static sp_err count_row(void *user, const sp_s3_row *row)
-{
-    ++*(int *)user;
-    return SP_OK;
-}
-
-static int count_objects(const sp_remote_site *site, bool uploads)
-{
-    int n = 0;
-    sp_s3_http *h;
-    assert_ok(sp_s3_http_open(site, &h));
-    assert_ok(sp_s3_list(h, &(sp_s3_which){.prefix = sp_s3_http_prefix(h), .uploads = uploads}, count_row, &n));
-    sp_s3_http_close(h);
-    return n;
-}
-
 static void come_back_in_any_range(const char *url)
 {
     bool taken;
@@ -369,7 +351,7 @@ static void come_back_in_any_range(const char *url)
         put(l, n_groups, &taken);
         assert_true(taken);
         assert_ok(sp_remote_s3.drop(l, name_of_all));
-        assert_int_equal(count_objects(&site, false), 0); /* its notice is gone, too */
+        assert_int_equal(s3_count(&site, false), 0); /* its notice is gone, too */
         assert_ok(sp_remote_s3.drop(l, name_of_all));
         taking t = {.n_groups = n_groups};
         const sp_remote_ask ask = ask_of(&t, 1, 1);
@@ -432,7 +414,7 @@ static void the_first_of_two_writers_wins(void **state)
         assert_ok(add_part(two, SP_PART_HEAD, n_groups));
         assert_ok(sp_remote_s3.finish(two, &late));
         assert_true(late);
-        assert_int_equal(count_objects(&site, true), 0); /* its parts are gone */
+        assert_int_equal(s3_count(&site, true), 0); /* its parts are gone */
         get_all_ranges(two, n_groups);
         assert_ok(sp_remote_s3.drop(one, name_of_all));
         sp_remote_s3.close(one);
@@ -449,9 +431,9 @@ static void a_put_that_is_abandoned_leaves_nothing(void **state)
     const sp_remote_shape shape = shape_of(GROUPS);
     assert_ok(sp_remote_s3.begin(l, name_of_all, "1 2 3 0 4 5000 0", &shape, &taken));
     for (int i = 0; i < GROUPS; i++) assert_ok(add_part(l, i, GROUPS));
-    assert_int_equal(count_objects(&site, true), 1);
+    assert_int_equal(s3_count(&site, true), 1);
     sp_remote_s3.abandon(l);
-    assert_true(count_objects(&site, true) == 0 && count_objects(&site, false) == 0);
+    assert_true(s3_count(&site, true) == 0 && s3_count(&site, false) == 0);
     sp_remote_s3.close(l);
 }
 
@@ -533,218 +515,17 @@ static void an_upload_of_a_lost_server_is_found_and_stopped(void **state)
     const sp_remote_site site = s3_site("s3://first/lost");
     sp_remote_link *l = open_at(&site);
     const sp_remote_shape shape = shape_of(GROUPS);
-    const sp_remote_ears ears = {.learn = count_name, .user = &n};
+    const sp_remote_ears ears = {.learn = count_name, .suspect = count_name, .user = &n};
     assert_ok(sp_remote_s3.begin(l, name_of_all, "1 2 3 0 4 5000 0", &shape, &taken));
     for (int i = 0; i < GROUPS; i++) assert_ok(add_part(l, i, GROUPS));
     sp_remote_s3.close(l);
-    assert_int_equal(count_objects(&site, true), 1);
+    assert_int_equal(s3_count(&site, true), 1);
     l = open_at(&site);
     assert_ok(sp_remote_s3.recall(l, &ears));
     assert_int_equal(n, 1);
     assert_ok(sp_remote_s3.drop(l, name_of_all));
-    assert_true(count_objects(&site, true) == 0 && count_objects(&site, false) == 0);
+    assert_true(s3_count(&site, true) == 0 && s3_count(&site, false) == 0);
     sp_remote_s3.close(l);
-}
-
-/* -- the tier ----------------------------------------------------------------------------------------- */
-
-static sp_tier *open_tier(const char *url, const char *key, int64_t ttl_s)
-{
-    sp_tier *t;
-    assert_ok(sp_remote_tier_open(&(sp_remote_tier_opts){.url = url,
-                                                         .space = &noise_space,
-                                                         .mac_key = key,
-                                                         .n_mac_key = key ? strlen(key) : 0,
-                                                         .ttl_s = ttl_s,
-                                                         .timeout_us = 30000000},
-                                  &t));
-    assert_ok(sp_remote_tier_await(t, 30000000));
-    return t;
-}
-
-/* knows -- the bucket is listed every five seconds. */
-static void what_one_puts_the_others_have(void **state)
-{
-    if (!s3_start()) skip();
-    sp_tier *one = open_tier("s3://first/news", NULL, 0), *two = open_tier("s3://first/news", NULL, 0);
-    for (uint32_t i = 0; i < 4; i++) assert_ok(noise_put(one, i, 1));
-    for (uint32_t i = 0; i < 4; i++) assert_true(noise_known(two, i, true));
-    for (uint32_t i = 0; i < 4; i++) assert_ok(noise_get(two, i, 1));
-    assert_ok(noise_put(two, 1, 2)); /* as if it had computed another one */
-    assert_int_equal(sp_tier_stats_of(two).n_put, 0);
-    assert_ok(noise_drop(two, 1));
-    /* A list that was asked for before the drop may arrive now, and name the copy: then nothing is put. */
-    const int64_t n_put = sp_tier_stats_of(one).n_put;
-    for (int i = 0; i < 1000 && sp_tier_stats_of(one).n_put == n_put; i++) {
-        assert_int_equal(noise_get(one, 1, 1), SP_E_NOTFOUND);
-        assert_ok(noise_put(one, 1, 3));
-    }
-    assert_true(noise_known(two, 1, true));
-    assert_ok(noise_get(two, 1, 3));
-    sp_tier_close(one);
-    sp_tier_close(two);
-}
-
-/* The layers of a compressed copy are as long as they are: who hears of it knows that. */
-static void a_compressed_copy_is_read_by_others(void **state)
-{
-    if (!s3_start()) skip();
-    const sp_remote_tier_opts o = {
-        .url = "s3://first/compressed", .space = &noise_space, .timeout_us = 30000000, .compress = 3};
-    sp_tier *one, *two = open_tier(o.url, NULL, 0);
-    assert_ok(sp_remote_tier_open(&o, &one));
-    assert_ok(sp_remote_tier_await(one, 30000000));
-    assert_ok(noise_put(one, 1, 1));
-    assert_true(noise_known(two, 1, true));
-    for (int first = 0; first < NOISE_LAYERS; first += NOISE_LAYERS / 2) {
-        noise c;
-        noise_init(&c, 1, 1);
-        const sp_tier_job job = noise_get_job(&c, first, NOISE_LAYERS - first);
-        assert_ok(sp_tier_run(two, &job));
-        assert_int_equal(c.n_layers, NOISE_LAYERS - first);
-    }
-    sp_tier_close(one);
-    sp_tier_close(two);
-}
-
-static sp_err take_entry(void *user, const sp_s3_row *row)
-{
-    if (strstr(row->key, "/index/")) snprintf(user, sizeof row->key, "%s", row->key);
-    return SP_OK;
-}
-
-/* lose_its_notice -- of the one copy below the address: as if its server had been lost before it wrote that. */
-static void lose_its_notice(const char *url)
-{
-    char index[sizeof ((sp_s3_row){0}).key], change[SP_S3_KEY], note[SP_S3_NOTE], prefix[64], space[33];
-    sp_s3_names names;
-    sp_s3_entry e;
-    sp_s3_http *h;
-    const sp_remote_site site = s3_site(url);
-    assert_ok(sp_s3_http_open(&site, &h));
-    assert_ok(sp_s3_list(h, &(sp_s3_which){.prefix = sp_s3_http_prefix(h)}, take_entry, index));
-    snprintf(prefix, sizeof prefix, "%s", sp_s3_http_prefix(h));
-    snprintf(space, sizeof space, "%s", index + strlen(prefix));
-    sp_s3_names_init(&names, prefix, space);
-    assert_true(sp_s3_read_index_key(&names, index, &e));
-    sp_s3_note(e.time_ms, e.says, note);
-    sp_s3_change_key(&names, e.name, note, change);
-    assert_ok(s3_ask(url, "PUT", change, NULL, 0));
-    assert_ok(s3_ask(url, "DELETE", index, NULL, 0));
-    sp_s3_http_close(h);
-}
-
-static void a_sweep_drops_what_a_lost_server_has_put(void **state)
-{
-    static const char url[] = "s3://first/orphan";
-    int64_t n_gone = 0;
-    if (!s3_start()) skip();
-    const sp_remote_site site = s3_site(url);
-    sp_tier *t = open_tier(url, NULL, 0);
-    assert_ok(noise_put(t, 1, 1));
-    sp_tier_close(t);
-    lose_its_notice(url);
-    t = open_tier(url, NULL, 0);
-    const sp_tier_key key = noise_key(1);
-    assert_false(sp_tier_knows(t, &key));
-    assert_ok(sp_sweep_run(t, &(sp_sweep_opts){.ids = &key.id, .n = 1}, &n_gone));
-    assert_true(n_gone == 1 && count_objects(&site, false) == 0);
-    sp_tier_close(t);
-}
-
-static void a_copy_of_somebody_without_the_key_is_a_miss(void **state)
-{
-    static const char ours[] = "0123456789abcdef0123456789abcdef", theirs[] = "ffffffffffffffffffffffffffffffff";
-    if (!s3_start()) skip();
-    sp_tier *stranger = open_tier("s3://first/keys", theirs, 0), *keyless = open_tier("s3://first/keys", NULL, 0);
-    sp_tier *also = open_tier("s3://first/keys", ours, 0);
-    assert_ok(noise_put(stranger, 1, 1));
-    assert_ok(noise_put(keyless, 2, 1));
-    assert_ok(noise_put(also, 3, 1));
-    sp_tier *t = open_tier("s3://first/keys", ours, 0);
-    assert_fails(noise_get(t, 1, 1), SP_E_FORMAT, "not authentic");
-    assert_int_equal(noise_get(t, 2, 1), SP_E_FORMAT);
-    assert_ok(noise_get(t, 3, 1));
-    assert_int_equal(sp_tier_stats_of(t).n_damaged, 2);
-    sp_tier_close(stranger);
-    sp_tier_close(keyless);
-    sp_tier_close(also);
-    sp_tier_close(t);
-}
-
-static void a_copy_whose_time_is_over_is_not_found(void **state)
-{
-    if (!s3_start()) skip();
-    sp_tier *t = open_tier("s3://first/times", NULL, 2), *later = NULL;
-    assert_ok(noise_put(t, 1, 1));
-    assert_ok(noise_put(t, 2, 1));
-    for (int i = 0; i < 600 && noise_get(t, 1, 1) == SP_OK; i++) usleep(500000);
-    assert_int_equal(noise_get(t, 1, 1), SP_E_NOTFOUND);
-    for (int i = 0; i < 600; i++, sp_tier_close(later)) { /* the second one was put a little later */
-        later = open_tier("s3://first/times", NULL, 0);
-        if (sp_tier_stats_of(later).n_copies == 0) break;
-        usleep(100000);
-    }
-    assert_int_equal(sp_tier_stats_of(later).n_copies, 0);
-    for (uint32_t i = 1; i < 3; i++) { /* for good: one that was found to be over, one that nobody asked for */
-        assert_ok(noise_put(later, i, 1));
-        assert_ok(noise_get(later, i, 1));
-    }
-    sp_tier_close(t);
-    sp_tier_close(later);
-}
-
-/* A get that ends itself at its first layer. */
-typedef struct ending {
-    noise copy;
-    sp_tier_op *_Atomic op;
-    void (*how)(sp_tier_op *op);
-} ending;
-
-static sp_err end_at_once(void *user, int layer, const void *from)
-{
-    ending *e = user;
-    SP_UNUSED(layer);
-    SP_UNUSED(from);
-    while (!e->op) usleep(100);
-    e->how(e->op);
-    return SP_OK;
-}
-
-static sp_err take_any_head(void *user, const sp_record *r)
-{
-    SP_UNUSED(user);
-    SP_UNUSED(r);
-    return SP_OK;
-}
-
-/* What nobody waits for is received whole: how long it takes is the store's speed. Withdrawn, it may end before. */
-static void a_cancelled_get_is_received_to_its_end(void **state)
-{
-    void (*const ways[])(sp_tier_op *) = {sp_tier_op_cancel, sp_tier_op_withdraw};
-    if (!s3_start()) skip();
-    sp_tier *t = open_tier("s3://first/cancelled", NULL, 0);
-    assert_ok(noise_put(t, 1, 1));
-    assert_ok(noise_get(t, 1, 1));
-    const int64_t whole = sp_tier_stats_of(t).bytes_read;
-    assert_true(whole > 0);
-    for (int i = 0; i < 2; i++) {
-        ending e = {.how = ways[i]};
-        sp_tier_op *op;
-        noise_init(&e.copy, 1, 1);
-        sp_tier_job job = noise_get_job(&e.copy, 0, NOISE_LAYERS);
-        job.head = take_any_head;
-        job.sink = end_at_once;
-        job.user = &e;
-        assert_ok(sp_tier_submit(t, &job, &op));
-        e.op = op;
-        assert_true(sp_tier_op_wait(op, -1));
-        assert_int_equal(sp_tier_op_result(op), SP_E_CANCELED);
-        sp_tier_op_release(op);
-        if (i == 0) assert_int_equal(sp_tier_stats_of(t).bytes_read, 2 * whole);
-    }
-    assert_int_equal(sp_tier_stats_of(t).n_got, 1);
-    sp_tier_close(t);
 }
 
 int main(void)
@@ -768,12 +549,6 @@ int main(void)
         cmocka_unit_test(an_ask_that_nobody_wants_ends),
         cmocka_unit_test(a_store_that_hangs_is_given_up),
         cmocka_unit_test(an_upload_of_a_lost_server_is_found_and_stopped),
-        cmocka_unit_test(what_one_puts_the_others_have),
-        cmocka_unit_test(a_compressed_copy_is_read_by_others),
-        cmocka_unit_test(a_sweep_drops_what_a_lost_server_has_put),
-        cmocka_unit_test(a_copy_of_somebody_without_the_key_is_a_miss),
-        cmocka_unit_test(a_copy_whose_time_is_over_is_not_found),
-        cmocka_unit_test(a_cancelled_get_is_received_to_its_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

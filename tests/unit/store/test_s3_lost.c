@@ -23,6 +23,7 @@ static enum how {
     N_WAYS
 } how;
 static bool has_failed;
+static int ends_at; /* at which of the next lists a put under way has ended; 0: at none */
 
 static struct object *find(const char *key)
 {
@@ -61,9 +62,24 @@ static const char *delete(const char *key)
     return "204 Gone";
 }
 
+/* end_put -- the index has the copy, and its change is over. */
+static void end_put(void)
+{
+    for (int i = 0; i < n_objects; i++) {
+        sp_s3_names names;
+        sp_s3_entry e;
+        char note[SP_S3_NOTE];
+        sp_s3_names_init(&names, "", s3_site("").space);
+        if (!sp_s3_read_change_key(&names, objects[i].key, &e)) continue;
+        sp_s3_note(e.time_ms, e.says, note);
+        assert_true(sp_s3_index_key(&names, e.name, note, objects[i].key));
+    }
+}
+
 static void list(const char *request, char *body, size_t size)
 {
     char prefix[LINE];
+    if (ends_at && --ends_at == 0) end_put();
     read_field(request, "prefix=", "& ", prefix);
     const bool folders = strstr(request, "delimiter=") != NULL;
     size_t n = (size_t)snprintf(body, size, "<L>");
@@ -154,7 +170,7 @@ static void sweep(void)
 {
     int n = 0;
     sp_remote_link *l = open_link();
-    const sp_remote_ears ears = {.learn = count, .user = &n};
+    const sp_remote_ears ears = {.learn = count, .suspect = count, .user = &n};
     assert_ok(sp_remote_s3.hear(l, &ears));
     assert_ok(sp_remote_s3.recall(l, &ears));
     if (n) assert_ok(sp_remote_s3.drop(l, name));
@@ -199,6 +215,25 @@ static void a_lost_drop_leaves_nothing_that_is_not_found(void **state)
 {
     begin();
     for (enum how which = 0; which < N_WAYS; which++) assert_true(try_all(drop_copy, true, which) >= 3);
+    canned_stop(&store);
+}
+
+/* A sweep lists changes and the index one after the other. */
+static void a_put_that_ends_amid_a_sweep_is_found(void **state)
+{
+    begin();
+    for (int at = 1; at < 3; at++) {
+        n_objects = 0;
+        assert_true(fail_amid(put_copy, 3, LOST)); /* the index does not name the copy */
+        assert_int_equal(n_objects, 2);
+        int n = 0;
+        sp_remote_link *l = open_link();
+        const sp_remote_ears ears = {.learn = count, .suspect = count, .user = &n};
+        ends_at = at;
+        assert_ok(sp_remote_s3.recall(l, &ears));
+        assert_true(ends_at == 0 && n > 0);
+        sp_remote_s3.close(l);
+    }
     canned_stop(&store);
 }
 
@@ -256,6 +291,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lost_put_leaves_nothing_that_is_not_found),
         cmocka_unit_test(a_lost_drop_leaves_nothing_that_is_not_found),
+        cmocka_unit_test(a_put_that_ends_amid_a_sweep_is_found),
         cmocka_unit_test(a_put_leaves_a_copy_and_its_notice),
         cmocka_unit_test(changes_of_more_than_a_day_are_cleaned_up),
     };

@@ -588,14 +588,16 @@ static sp_err hear(sp_remote_link *base, const sp_remote_ears *ears)
 static sp_err take_change(void *user, const sp_s3_entry *e)
 {
     const sp_remote_ears *ears = user;
-    return ears->learn(ears->user, e->name, e->says);
+    return ears->suspect(ears->user, e->name, e->says);
 }
 
+/* recall -- a put that ends meanwhile is in one of the two: its change ends after the index has it. */
 static sp_err recall(sp_remote_link *base, const sp_remote_ears *ears)
 {
     s3_link *l = link_of(base);
     sp_remote_ears to = *ears;
-    return noted(l, sp_s3_each_change(l->http, &l->names, take_change, &to));
+    SP_TRY(noted(l, sp_s3_each_change(l->http, &l->names, take_change, &to)));
+    return list_index(l, ears);
 }
 
 const sp_remote_kind sp_remote_s3 = {.check = check,
