@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -100,6 +102,64 @@ sp_err sp_file_read(const char *path, size_t max_bytes, sp_bytes *out)
     if (err != SP_OK) out->n = before;
     close(fd);
     return err;
+}
+
+/* write_all -- and closes fd; errno is the first failure's. mode: of a file that is to be durable, or 0. */
+static bool write_all(int fd, const uint8_t *data, size_t n, mode_t mode)
+{
+    bool good = fd >= 0;
+    while (good && n) {
+        const ssize_t done = write(fd, data, n);
+        if (done < 0 && errno == EINTR) continue;
+        good = done >= 0;
+        data += good ? done : 0;
+        n -= good ? (size_t)done : 0;
+    }
+    if (good && mode) good = fchmod(fd, mode) == 0 && fsync(fd) == 0;
+    const int why = errno;
+    if (fd >= 0 && close(fd) != 0 && good) return false;
+    errno = why;
+    return good;
+}
+
+static bool replace(const char *path, mode_t mode, char *draft, const void *data, size_t n)
+{
+    const int fd = mkstemp(draft);
+    if (fd < 0) return false;
+    if (write_all(fd, data, n, mode) && rename(draft, path) == 0) return true;
+    const int why = errno;
+    unlink(draft);
+    errno = why;
+    return false;
+}
+
+/* replace_target -- of a symbolic link the file it leads to. */
+static bool replace_target(const char *path, mode_t mode, const void *data, size_t n)
+{
+    char *target = realpath(path, NULL), *draft = NULL;
+    const char *to = target ? target : path;
+    bool good = false;
+    if (asprintf(&draft, "%s.XXXXXX", to) < 0) {
+        draft = NULL;
+        errno = ENOMEM;
+    } else {
+        good = replace(to, mode, draft, data, n);
+    }
+    const int why = errno;
+    free(target);
+    free(draft);
+    errno = why;
+    return good;
+}
+
+sp_err sp_file_write(const char *path, const void *data, size_t n)
+{
+    struct stat st;
+    const bool exists = stat(path, &st) == 0;
+    const bool good = exists && !S_ISREG(st.st_mode)
+                          ? write_all(open(path, O_WRONLY | O_CLOEXEC), data, n, 0)
+                          : replace_target(path, exists ? st.st_mode & 0777 : 0644, data, n);
+    return good ? SP_OK : sp_fail(SP_E_IO, "%s: cannot be written: %s", path, strerror(errno));
 }
 
 bool sp_file_is_dir(const char *path)

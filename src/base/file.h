@@ -34,6 +34,10 @@ void sp_file_map_populate(const sp_file_map *map, const void *p, size_t n);
 /* sp_file_read -- appends the whole file to `out`. Errors: SP_E_IO; SP_E_LIMIT over max_bytes. */
 sp_err sp_file_read(const char *path, size_t max_bytes, sp_bytes *out) SP_MUST_CHECK;
 
+/* sp_file_write -- replaces a file as a whole, through a temporary file in the same folder: after an error it is as it
+ * was. What is no regular file, as a device, is written to. Errors: SP_E_IO names the path and the reason. */
+sp_err sp_file_write(const char *path, const void *data, size_t n) SP_MUST_CHECK;
+
 bool sp_file_is_dir(const char *path);
 
 #endif

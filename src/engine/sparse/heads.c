@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "compute/summary.h"
@@ -117,11 +118,9 @@ sp_err sp_heads_write(const char *path, const sp_heads *h)
     char *text = sp_json_dump(root, JSON_COMPACT | JSON_REAL_PRECISION(5), before);
     json_decref(root);
     if (!text) return sp_fail_nomem("heads");
-    FILE *f = fopen(path, "w");
-    bool good = f && fputs(text, f) >= 0;
-    if (f && fclose(f) != 0) good = false;
+    const sp_err err = sp_file_write(path, text, strlen(text));
     free(text);
-    return good ? SP_OK : sp_fail(SP_E_IO, "%s: cannot be written: %s", path, strerror(errno));
+    return err;
 }
 
 /* -- thresholds ------------------------------------------------------------------------------ */

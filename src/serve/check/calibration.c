@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/need.h"
@@ -195,25 +195,6 @@ sp_err sp_calibration_of_quality(const char *quality, const char *model, sp_cali
 
 /* -- writing -------------------------------------------------------------------------------- */
 
-/* replace -- writes the file atomically, through a temporary file in the same folder. */
-static sp_err replace(const char *path, const char *text)
-{
-    char *draft = joined(path, strlen(path), ".XXXXXX");
-    if (!draft) return sp_fail_nomem("a path");
-    const size_t n = strlen(text);
-    const int f = mkstemp(draft);
-    bool good = f >= 0 && write(f, text, n) == (ssize_t)n && fchmod(f, 0644) == 0 && fsync(f) == 0;
-    int why = errno;
-    if (f >= 0 && close(f) != 0) good = false;
-    if (good && rename(draft, path) != 0) {
-        why = errno;
-        good = false;
-    }
-    if (f >= 0 && !good) unlink(draft);
-    sp_free(draft);
-    return good ? SP_OK : sp_fail(SP_E_IO, "%s: cannot be written: %s", path, strerror(why));
-}
-
 /* add -- the entry in the object that the file has, or in a new one. */
 static json_t *add(json_t *root, const char *section, const char *name, json_t *entry)
 {
@@ -233,7 +214,7 @@ sp_err sp_calibration_write(const char *model, const char *section, const char *
         root = add(root, section, name, entry);
         body = sp_json_dump(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6) | JSON_SORT_KEYS, before);
         char *text = body ? joined(body, strlen(body), "\n") : NULL;
-        err = text ? replace(path, text) : sp_fail_nomem("a calibration");
+        err = text ? sp_file_write(path, text, strlen(text)) : sp_fail_nomem("a calibration");
         sp_free(text);
     }
     json_decref(entry);

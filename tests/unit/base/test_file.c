@@ -1,6 +1,7 @@
-/* test_file.c -- reading files, mapped and copied. */
+/* test_file.c -- reading files, mapped and copied, and replacing them. */
 #include "support/check.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +25,41 @@ ssize_t read(int fd, void *to, size_t n)
     if (until_error-- > 0) return next(fd, to, SP_MIN(n, (size_t)4));
     errno = error;
     return -1;
+}
+
+static int until_failure = -1; /* writes, syncs, closes and renamings; -1: none fails */
+
+/* fails -- the next of these calls. */
+static bool fails(void)
+{
+    if (until_failure < 0) return false;
+    if (until_failure-- > 0) return false;
+    errno = ENOSPC;
+    return true;
+}
+
+/* write -- of the whole program: at most 4 bytes while a failure is to come. */
+ssize_t write(int fd, const void *from, size_t n)
+{
+    typedef ssize_t writer(int, const void *, size_t);
+    static writer *next;
+    if (!next) next = (writer *)dlsym(RTLD_NEXT, "write");
+    if (until_failure < 0) return next(fd, from, n);
+    return fails() ? -1 : next(fd, from, SP_MIN(n, (size_t)4));
+}
+
+int fsync(int fd)
+{
+    typedef int syncer(int);
+    syncer *next = (syncer *)dlsym(RTLD_NEXT, "fsync");
+    return fails() ? -1 : next(fd);
+}
+
+int rename(const char *from, const char *to)
+{
+    typedef int renamer(const char *, const char *);
+    renamer *next = (renamer *)dlsym(RTLD_NEXT, "rename");
+    return fails() ? -1 : next(from, to);
 }
 
 static int make_folder(void **state)
@@ -232,6 +268,70 @@ static void folders_are_told_from_files(void **state)
     assert_false(sp_file_is_dir(temp_folder_file(&folder, "absent")));
 }
 
+/* -- replacing ---------------------------------------------------------------------------------- */
+
+static void has_text(const char *path, const char *text)
+{
+    sp_bytes b = {0};
+    assert_ok(sp_file_read(path, 100, &b));
+    assert_true(b.n == strlen(text) && memcmp(b.v, text, b.n) == 0);
+    sp_vec_fini(&b);
+}
+
+static mode_t mode_of(const char *path)
+{
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_mode & 0777;
+}
+
+static int n_files(void)
+{
+    int n = 0;
+    DIR *d = opendir(folder.path);
+    while (readdir(d)) n++;
+    closedir(d);
+    return n;
+}
+
+static void a_file_is_made_or_replaced(void **state)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s", temp_folder_file(&folder, "kept"));
+    assert_ok(sp_file_write(path, "first", 5));
+    has_text(path, "first");
+    assert_int_equal(mode_of(path), 0644);
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_ok(sp_file_write(path, "another", 7));
+    has_text(path, "another");
+    assert_int_equal(mode_of(path), 0600);
+    assert_int_equal(symlink(path, temp_folder_file(&folder, "link")), 0);
+    assert_ok(sp_file_write(temp_folder_file(&folder, "link"), "", 0));
+    has_text(path, "");
+    assert_fails(sp_file_write("/nowhere/file", "x", 1), SP_E_IO, "/nowhere/file: cannot be written: No such");
+    assert_fails(sp_file_write("/dev/full", "x", 1), SP_E_IO, "/dev/full: cannot be written: No space left");
+    assert_ok(sp_file_write("/dev/null", "x", 1));
+}
+
+static void a_file_that_cannot_be_replaced_is_as_it_was(void **state)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s", temp_folder_file(&folder, "old"));
+    assert_ok(sp_file_write(path, "as it was", 9));
+    const int n = n_files();
+    int n_failures = 0;
+    for (bool again = true; again; n_failures += again) {
+        until_failure = n_failures;
+        sp_err err = sp_file_write(path, "what is new", 11);
+        again = until_failure < 0;
+        until_failure = -1;
+        has_text(path, again ? "as it was" : "what is new");
+        assert_int_equal(n_files(), n);
+        if (again) assert_fails(err, SP_E_IO, "No space left");
+    }
+    assert_int_equal(n_failures, 5); /* three writes, the sync and the renaming */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +346,8 @@ int main(void)
         cmocka_unit_test(pages_let_go_come_back),
         cmocka_unit_test(all_pages_may_be_let_go),
         cmocka_unit_test(folders_are_told_from_files),
+        cmocka_unit_test(a_file_is_made_or_replaced),
+        cmocka_unit_test(a_file_that_cannot_be_replaced_is_as_it_was),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
