@@ -20,6 +20,8 @@ SP_API sp_err sp_vocab_encode(const sp_vocab *v, const char *text, size_t n, boo
 /* sp_vocab_piece -- the bytes of one token, NUL-terminated after n bytes; free with
  * sp_buffer_free. */
 SP_API sp_err sp_vocab_piece(const sp_vocab *v, int32_t id, char **text, size_t *n);
+/* sp_vocab_shows -- whether the text of an answer has the token: control tokens are not in it. */
+SP_API bool sp_vocab_shows(const sp_vocab *v, int32_t id);
 
 /* sp_vocab_template -- the model's chat template, in Jinja; borrowed. NULL if it has none. */
 SP_API const char *sp_vocab_template(const sp_vocab *v);

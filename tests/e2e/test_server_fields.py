@@ -6,7 +6,8 @@ import re
 import pytest
 
 from conftest import ROOT, random_model, succeed
-from reference import vocab
+from reference import gguf_writer, vocab
+from reference.gguf import read
 from serving import LONG, MODEL, Server, chat
 
 SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", "boats"],
@@ -229,6 +230,25 @@ def test_echo(server, ids):
     again = server.call("/v1/completions", {**ask, "prompt": again, "max_tokens": 0, "min_tokens": 0})[1]["choices"][0]["logprobs"]
     assert again["tokens"] == told["tokens"]
     assert again["token_logprobs"][1:] == pytest.approx(told["token_logprobs"][1:], abs=0.3)  # other kernels
+
+
+def test_offsets_are_those_of_the_text(tmp_path):
+    """Also after BOS, which the echo of a text lacks, and after control tokens, which an answer lacks."""
+    f = read(MODEL)
+    f.metadata.update({"tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.bos_token_id": f.metadata["tokenizer.ggml.eos_token_id"]})
+    gguf_writer.write(tmp_path / "bos.gguf", f.metadata, [gguf_writer.Source(t.name, t.type, t.shape, lambda t=t: [t.data])
+                                                          for t in f.tensors.values()])
+    with Server(model=tmp_path / "bos.gguf") as s:
+        ask = {"prompt": "The harbour", "max_tokens": 30, "ignore_eos": True, "temperature": 0, "logprobs": 0}
+        for echo in (True, False):
+            choice = s.call("/v1/completions", {**ask, "echo": echo})[1]["choices"][0]
+            told = choice["logprobs"]
+            shown = [(t, at) for t, at in zip(told["tokens"], told["text_offset"]) if t not in ("<|im_end|>", "<|im_start|>")]
+            assert len(told["tokens"]) > len(shown) > 5
+            assert all(choice["text"].startswith(t, at) for t, at in shown)
+            assert [at for _, at in shown] == [len("".join(t for t, _ in shown[:i])) for i in range(len(shown))]
+            pieces = [e["choices"][0]["logprobs"] for e in events(s, "/v1/completions", {**ask, "echo": echo})]
+            assert sum((p["text_offset"] for p in pieces if p), []) == told["text_offset"]
 
 
 def test_nul_does_not_end_an_answer(server):

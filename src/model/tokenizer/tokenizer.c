@@ -235,6 +235,11 @@ sp_err sp_tokenizer_piece(const sp_tokenizer *t, int32_t id, bool special, sp_by
     return sp_bytes_add(out, t->pieces[id].s, t->pieces[id].n);
 }
 
+bool sp_tokenizer_shows(const sp_tokenizer *t, int32_t id)
+{
+    return id >= 0 && (size_t)id < t->n_tokens && sp_token_printed(t, id);
+}
+
 sp_err sp_tokenizer_decode(const sp_tokenizer *t, const int32_t *ids, size_t n, bool special,
                            sp_bytes *out)
 {

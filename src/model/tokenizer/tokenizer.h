@@ -28,6 +28,9 @@ sp_err sp_tokenizer_encode(const sp_tokenizer *t, const char *text, size_t n, un
 sp_err sp_tokenizer_piece(const sp_tokenizer *t, int32_t id, bool special,
                           sp_bytes *out) SP_MUST_CHECK;
 
+/* sp_tokenizer_shows -- whether a text stream has the token: it is no control token, and in range. */
+bool sp_tokenizer_shows(const sp_tokenizer *t, int32_t id);
+
 /* sp_tokenizer_decode -- the text of a list of ids; a SentencePiece dummy space at the very start
  * is dropped. */
 sp_err sp_tokenizer_decode(const sp_tokenizer *t, const int32_t *ids, size_t n, bool special,

@@ -83,6 +83,11 @@ sp_err sp_vocab_piece(const sp_vocab *v, int32_t id, char **text, size_t *n)
     return SP_OK;
 }
 
+bool sp_vocab_shows(const sp_vocab *v, int32_t id)
+{
+    return v && v->tokenizer && sp_tokenizer_shows(v->tokenizer, id);
+}
+
 sp_err sp_model_describe(const char *path, char **json)
 {
     SP_NEED(path);

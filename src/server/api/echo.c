@@ -111,6 +111,15 @@ static sp_err score(const srv_call *call, const srv_task *t, const json_t *promp
     return err;
 }
 
+/* n_added -- characters that the tokens have and the text lacks: the tokenizer puts them before it. */
+static size_t n_added(const srv_call *call, const srv_task *t, const srv_echo *e)
+{
+    const size_t n_each = (size_t)t->reply.top_logprobs + 1, n_text = srv_n_chars(e->text, strlen(e->text));
+    size_t n = 0;
+    for (size_t i = 0; i < e->n; i++) n += srv_token_chars(call->s, e->tokens[i * n_each].id);
+    return n > n_text ? n - n_text : 0;
+}
+
 bool srv_echo_read(const srv_call *call, const srv_task *t, srv_fields *f, int i, srv_echo *out)
 {
     *out = (srv_echo){0};
@@ -124,6 +133,7 @@ bool srv_echo_read(const srv_call *call, const srv_task *t, srv_fields *f, int i
     if (!out->text) srv_fields_refuse(f, "echo", "out of memory for the echo");
     if (!out->text || !t->reply.logprobs) return !f->failed;
     const sp_err err = score(call, t, prompt, out);
+    if (err == SP_OK) out->n_added = n_added(call, t, out);
     if (err != SP_OK) srv_fields_fail(f, "echo", "echo", err);
     return !f->failed;
 }

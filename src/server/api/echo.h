@@ -11,7 +11,7 @@ typedef struct srv_echo {
     sp_token_logprob
         *tokens; /* [n, 1 + top_logprobs], where the task asks for them; the first token has
                                  no probability: NaN */
-    size_t n;
+    size_t n, n_added; /* tokens; characters of theirs before the text: BOS, a first blank */
 } srv_echo;
 
 /* srv_echo_read -- the echo of the i-th prompt, if the task asks for it; false after an error in *f. The probabilities

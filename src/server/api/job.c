@@ -129,7 +129,8 @@ static bool begin_tokens(srv_choice *c, const srv_job *j)
     c->tokens = reallocarray(NULL, e->n, size);
     if (!c->tokens) return false;
     memcpy(c->tokens, e->tokens, e->n * size);
-    c->n_tokens = c->cap_tokens = e->n;
+    c->n_tokens = c->cap_tokens = c->n_echoed = e->n;
+    c->n_added = e->n_added;
     return true;
 }
 

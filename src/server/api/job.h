@@ -27,12 +27,13 @@ typedef struct srv_choice {
     size_t thought_taken; /* bytes of its thoughts that have been sent; then `taken` counts only its text */
     sp_token_logprob *tokens; /* [n_tokens, 1 + top_logprobs], where the task asks for them */
     size_t n_tokens, cap_tokens, taken_tokens;
+    size_t n_echoed, n_added; /* of an echo: its tokens, and characters of theirs before its text */
     size_t n_calls; /* calls whose name has been sent */
     size_t n_sent;  /* bytes of the last call's arguments that have been sent */
     bool call_open; /* the last call is incomplete */
     json_t *call;   /* /v1/responses: the last call as it was sent; or NULL. Owned */
     _Atomic bool has_begun; /* its prompt is computed, or it is done: no longer counted in n_prefilling */
-    size_t text_at; /* characters of the sent tokens, with the prompt if it is echoed */
+    size_t text_at; /* characters of the sent tokens, with the prompt and n_added if it is echoed */
     int n_prompt;   /* tokens */
     bool begun, done, ended; /* ended: the stream has its last event */
 } srv_choice;

@@ -16,20 +16,35 @@ typedef struct piece {
     size_t n;
 } piece;
 
-/* n_chars -- characters that begin in it. */
-static size_t n_chars(const piece *p)
+size_t srv_n_chars(const char *s, size_t n)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < p->n; i++) n += ((unsigned char)p->s[i] & 0xC0) != 0x80;
+    size_t n_chars = 0;
+    for (size_t i = 0; i < n; i++) n_chars += ((unsigned char)s[i] & 0xC0) != 0x80;
+    return n_chars;
+}
+
+static piece piece_of(const srv_server *s, int32_t id)
+{
+    piece p = {0};
+    const sp_err err = sp_vocab_piece(s->vocab, id, &p.s, &p.n);
+    if (err == SP_E_NOMEM) srv_memory_lost();
+    return err == SP_OK ? p : (piece){0};
+}
+
+size_t srv_token_chars(const srv_server *s, int32_t id)
+{
+    piece p = piece_of(s, id);
+    const size_t n = srv_n_chars(p.s, p.n);
+    sp_buffer_free(p.s);
     return n;
 }
 
-static piece piece_of(const srv_job *j, int32_t id)
+/* n_chars -- characters that token i adds to the text. An echo shows control tokens, an answer does not. */
+static size_t n_chars(const srv_choice *c, size_t i)
 {
-    piece p = {0};
-    const sp_err err = sp_vocab_piece(j->s->vocab, id, &p.s, &p.n);
-    if (err == SP_E_NOMEM) srv_memory_lost();
-    return err == SP_OK ? p : (piece){0};
+    const srv_server *s = c->job->s;
+    const int32_t id = c->tokens[i * ((size_t)c->job->task.reply.top_logprobs + 1)].id;
+    return i < c->n_echoed || sp_vocab_shows(s->vocab, id) ? srv_token_chars(s, id) : 0;
 }
 
 static json_t *piece_json(const piece *p)
@@ -46,7 +61,7 @@ static double bounded(float logprob)
 
 static json_t *chat_token(const srv_job *j, const sp_token_logprob *t)
 {
-    piece p = piece_of(j, t->id);
+    piece p = piece_of(j->s, t->id);
     json_t *bytes = json_array();
     for (size_t i = 0; i < p.n; i++)
         json_array_append_new(bytes, json_integer((unsigned char)p.s[i]));
@@ -92,7 +107,7 @@ static json_t *top_of(const srv_job *j, const sp_token_logprob *v, size_t n)
     json_t *top = json_object();
     for (size_t i = 1; i <= n + 1; i++) {
         const size_t k = i <= n ? i : 0;
-        piece p = piece_of(j, v[k].id);
+        piece p = piece_of(j->s, v[k].id);
         json_t *name = name_json(&p);
         if (name && (k == 0 || !json_object_get(top, json_string_value(name))))
             json_object_set_new(top, json_string_value(name), json_real(bounded(v[k].logprob)));
@@ -110,13 +125,13 @@ static json_t *text_logprobs(const srv_choice *c, size_t from, size_t to, size_t
            *offsets = json_array();
     for (size_t i = from; i < to; i++) {
         const sp_token_logprob *v = c->tokens + i * (n_top + 1);
-        piece p = piece_of(j, v->id);
+        piece p = piece_of(j->s, v->id);
         json_array_append_new(texts, name_json(&p));
         bool first = isnan(v->logprob); /* of an echoed prompt: nothing precedes it */
         json_array_append_new(values, first ? json_null() : json_real(bounded(v->logprob)));
         json_array_append_new(tops, first ? json_null() : top_of(j, v, n_top));
-        json_array_append_new(offsets, json_integer((json_int_t)at));
-        at += n_chars(&p);
+        json_array_append_new(offsets, json_integer((json_int_t)(at > c->n_added ? at - c->n_added : 0)));
+        at += n_chars(c, i);
         sp_buffer_free(p.s);
     }
     return json_pack("{s:o, s:o, s:o, s:o}", "tokens", texts, "token_logprobs", values,
@@ -132,13 +147,9 @@ json_t *srv_logprobs(const srv_choice *c, size_t from, size_t to, size_t text_at
 
 json_t *srv_logprobs_new(srv_choice *c)
 {
-    size_t from = c->taken_tokens, at = c->text_at, n_each = (size_t)c->job->task.reply.top_logprobs + 1;
+    size_t from = c->taken_tokens, at = c->text_at;
     c->taken_tokens = c->n_tokens;
     if (!c->job->task.reply.logprobs || from == c->n_tokens) return json_null();
-    for (size_t i = from; i < c->n_tokens; i++) {
-        piece p = piece_of(c->job, c->tokens[i * n_each].id);
-        c->text_at += n_chars(&p);
-        sp_buffer_free(p.s);
-    }
+    for (size_t i = from; i < c->n_tokens; i++) c->text_at += n_chars(c, i);
     return srv_logprobs(c, from, c->n_tokens, at);
 }

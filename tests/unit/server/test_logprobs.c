@@ -67,6 +67,37 @@ static void offsets_are_characters_of_the_text_before_a_token(void **state)
     sp_vocab_close(t.vocab);
 }
 
+/* Control tokens, which an answer does not show, and what a tokenizer puts before an echoed text add nothing. */
+static void offsets_count_what_the_text_has(void **state)
+{
+    told t;
+    int32_t *ids;
+    size_t n;
+    open_told(&t, false);
+    assert_ok(sp_vocab_encode(t.vocab, "<|im_end|>", 10, true, &ids, &n));
+    assert_int_equal(n, 1);
+    assert_true(sp_vocab_shows(t.vocab, t.tokens[0].id) && !sp_vocab_shows(t.vocab, *ids));
+    assert_true(!sp_vocab_shows(t.vocab, -1) && !sp_vocab_shows(NULL, 0));
+    t.tokens[EACH].id = *ids;
+    for (size_t echoed = 0; echoed <= 2; echoed += 2) {
+        srv_choice *c = &t.job.choices[0];
+        const size_t first = t.at[1], end = echoed ? 10 : 0, added = echoed;
+        c->n_echoed = echoed;
+        c->n_added = added;
+        c->taken_tokens = c->text_at = 0;
+        json_t *whole = srv_logprobs(c, 0, N, 0), *event = take_new(&t, N);
+        const json_t *offsets = json_object_get(whole, "text_offset");
+        assert_true(json_equal(whole, event));
+        assert_true(value_at(offsets, 0) == 0);
+        assert_true(value_at(offsets, 1) == (double)(first > added ? first - added : 0));
+        assert_true(value_at(offsets, 2) == (double)(first + end - added));
+        json_decref(event);
+        json_decref(whole);
+    }
+    sp_buffer_free(ids);
+    sp_vocab_close(t.vocab);
+}
+
 /* The events together are the whole: no token twice, no token left out, offsets that continue. */
 static void events_of_a_stream_have_the_tokens_since_the_last(void **state)
 {
@@ -221,6 +252,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(offsets_are_characters_of_the_text_before_a_token),
+        cmocka_unit_test(offsets_count_what_the_text_has),
         cmocka_unit_test(events_of_a_stream_have_the_tokens_since_the_last),
         cmocka_unit_test(impossible_tokens_have_the_least_number),
         cmocka_unit_test(a_token_after_nothing_has_null),
