@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/asked.h"
@@ -71,7 +72,41 @@ static sp_err find_like(search_options *o, sp_hits *hits)
     return err;
 }
 
-static sp_err find(const search_options *o, sp_hits *hits)
+/* has_files -- whether a file is called so, or is in a folder that is. */
+static sp_err has_files(sp_retriever *f, const char *name, bool *out)
+{
+    char *folder;
+    sp_file_list l = {0};
+    size_t n = strlen(name);
+    sp_err err = sp_retriever_files(f, &(sp_file_query){.name = name}, &l);
+    *out = err == SP_OK;
+    sp_file_list_fini(&l);
+    if (err != SP_E_NOTFOUND) return err;
+    while (n && name[n - 1] == '/') n--;
+    if (asprintf(&folder, "%.*s/", (int)n, name) < 0) return SP_E_NOMEM;
+    err = sp_retriever_files(f, &(sp_file_query){.after = folder, .limit = 1}, &l);
+    *out = err == SP_OK && l.n && strncmp(l.v[0].name, folder, n + 1) == 0;
+    sp_file_list_fini(&l);
+    free(folder);
+    return err;
+}
+
+/* check_files -- each --only names something. */
+static sp_err check_files(search_options *o, sp_retriever *f)
+{
+    bool found = true;
+    for (int i = 0; i < o->files.n && found; i++) {
+        sp_err err = has_files(f, o->files.v[i], &found);
+        if (err != SP_OK) return err;
+        if (!found)
+            cli_fail_with("--only %s: %s has no chunk of such a file or folder (its name is as search prints it)",
+                          o->files.v[i], o->path);
+    }
+    o->told = !found;
+    return found ? SP_OK : SP_E_ARG;
+}
+
+static sp_err find(search_options *o, sp_hits *hits)
 {
     sp_embedder *e = NULL;
     sp_retriever *f = NULL;
@@ -87,6 +122,7 @@ static sp_err find(const search_options *o, sp_hits *hits)
     if (err == SP_OK) err = sp_retriever_open(o->path, e, &f);
     if (err == SP_OK && e && !*sp_retriever_describe(f).kind)
         cli_warn("%s has no vectors: it is searched by words (spolia index --embedding)", o->path);
+    if (err == SP_OK) err = check_files(o, f);
     if (err == SP_OK) err = sp_retriever_search(f, &q, hits);
     sp_retriever_close(f);
     sp_embedder_close(e);

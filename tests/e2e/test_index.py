@@ -139,6 +139,23 @@ def test_no_hit_has_an_exit_code_of_its_own(docs, tmp_path):
     assert done.returncode == 3 and first["chunks"] == [] and "error" in first and second["chunks"]
 
 
+def test_only_names_a_file_or_a_folder_that_is_there(docs, tmp_path):
+    index = tmp_path / "x.db"
+    for name in "a/b.txt", "a+/c.txt", "a.b/d.txt":
+        (docs / name).parent.mkdir()
+        (docs / name).write_text(f"Apples of {name}\n")
+    build(docs, "-o", index)
+
+    def files(*names):
+        hits = json.loads(succeed("search", "-i", index, "--json", "apples", *(f"--only={n}" for n in names)))
+        return sorted(h["file"] for h in hits)
+
+    assert files("a") == files("a//") == files("a/b.txt") == ["a/b.txt"]
+    assert files("a.txt", "a.b/") == ["a.b/d.txt", "a.txt"]
+    for wrong in "b.txt", "a/b", "a/c.txt", "A", str(docs / "a.txt"), "", "/":
+        refuse("search", "-i", index, "apples", "--only", "a.txt", "--only", wrong, naming=[f"--only {wrong}:"])
+
+
 def test_an_older_index_says_how_to_rebuild_it(docs, tmp_path):
     import sqlite3
     index = tmp_path / "x.db"
