@@ -5,7 +5,8 @@
  * columns but not all that are needed, is an error. A caller who names columns has a header. The
  * separator is the one of , ; and tab that the first line has most of.
  *
- *   triples      subject, relation, object; or Gephi's Source, Target, Label
+ *   triples      subject, relation, object; or Gephi's Source, Target, Type, Label: of its own types, which tell
+ *                directions, the label is the relation
  *   neo4j-admin  nodes:  personId:ID(Person), name, :LABEL     edges:  :START_ID(Person), :END_ID, :TYPE
  *   APOC         _id, _labels, name, ..., _start, _end, _type: a record with _start is an edge
  *
@@ -36,6 +37,7 @@ typedef struct csv {
     int n_cells;
     int column[N_ROLES];     /* -1: none */
     const char *relation;    /* of all triples; NULL: there is a column */
+    bool gephi;              /* Type may tell the direction of an edge */
     char group[N_ROLES][32]; /* of ids */
     sp_bytes id[2];          /* group and id, for subject and object */
 } csv;
@@ -255,6 +257,7 @@ static sp_err read_header(csv *c)
     if (col[SUBJECT] < 0 && col[SOURCE] >= 0 && col[OBJECT] >= 0) { /* Gephi */
         col[SUBJECT] = col[SOURCE];
         col[SOURCE] = -1;
+        c->gephi = true;
     }
     if (col[SUBJECT] >= 0 && col[OBJECT] >= 0 && col[RELATION] < 0) {
         col[RELATION] = col[NAME];
@@ -280,6 +283,17 @@ static sp_err with_group(csv *c, int role, sp_bytes *room, sp_text *out)
     return SP_OK;
 }
 
+/* relation_of -- of a row; "related to" for an edge of Gephi that has no label. */
+static sp_text relation_of(const csv *c)
+{
+    static const char *const directions[] = {"Directed", "Undirected", "Mutual"};
+    if (c->relation) return sp_text_of(c->relation);
+    const sp_text type = cell_text(c, c->column[RELATION]), label = cell_text(c, c->column[NAME]);
+    for (size_t i = 0; c->gephi && i < SP_COUNT(directions); i++)
+        if (sp_text_is(type, directions[i])) return label.n ? label : sp_text_of("related to");
+    return type;
+}
+
 static sp_err read_row(csv *c, int64_t line)
 {
     sp_text subject, object, ident;
@@ -291,8 +305,7 @@ static sp_err read_row(csv *c, int64_t line)
         return sp_triples_give_name(ident, name.n ? name : ident, SP_NAME_MAIN, line, c->sink);
     }
     SP_TRY(with_group(c, OBJECT, &c->id[1], &object));
-    sp_text relation = c->relation ? sp_text_of(c->relation) : cell_text(c, c->column[RELATION]);
-    sp_triple t = {subject, relation, object, cell_text(c, c->column[SOURCE])};
+    sp_triple t = {subject, relation_of(c), object, cell_text(c, c->column[SOURCE])};
     return sp_triples_give(&t, line, c->sink);
 }
 

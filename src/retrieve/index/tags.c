@@ -97,6 +97,7 @@ static sp_err read_line(tags_file *t, char *line)
     if (strcmp(name, ".") == 0) name = "";
     bool known;
     SP_TRY(is_known(t, name, &known));
+    if (!known && t->b->root->is_file) return SP_OK; /* beside it */
     if (!known) return bad_line(t, "the index has no such file or folder");
     for (int i = 0; i < n; i++) SP_TRY(put(t, name, tags[i]));
     return SP_OK;
@@ -110,7 +111,8 @@ static sp_err read_text(tags_file *t, sp_bytes *text)
     SP_TRY(sp_db_exec(t->b->db, t->b->path, table_sql));
     SP_TRY(sp_db_prepare(t->b->db, t->b->path, put_sql, &t->put));
     sp_err err = sp_db_prepare(t->b->db, t->b->path, is_file_sql, &t->is_file);
-    for (char *line = text->v, *next; line && err == SP_OK; line = next) {
+    const size_t mark = strncmp(text->v, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0; /* of an editor */
+    for (char *line = text->v + mark, *next; line && err == SP_OK; line = next) {
         next = strchr(line, '\n');
         if (next) *next++ = '\0';
         t->line++;

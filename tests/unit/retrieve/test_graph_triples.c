@@ -104,7 +104,9 @@ static void csv(void **state)
     gives(SP_GRAPH_CSV, "a,r,b\n\"c, d\",\"say \"\"hi\"\"\",\"two\nlines\"\ne,r,f,doc\n",
           "a|r|b;c, d|say \"hi\"|two lines;e|r|f|doc;");
     gives(SP_GRAPH_CSV, "relation;tail;head;chunk\nr;b;a;7\n", "a|r|b|7;");
-    gives(SP_GRAPH_CSV, "Source,Target,Type,Label\na,b,Directed,likes\n", "a|Directed|b;");
+    gives(SP_GRAPH_CSV, "Source,Target,Type,Id,Label,Weight\na,b,Directed,0,likes,1.0\nb,c,Undirected,1,,1.0\n",
+          "a|likes|b;b|related to|c;"); /* Gephi's */
+    gives(SP_GRAPH_CSV, "source,target,type,label\na,b,owns,x\n", "a|owns|b;");
     gives(SP_GRAPH_CSV, "a,r,b\n\"open,r,b\nc,r,d\n", "a|r|b;!2 a quote is not closed;");
     gives(SP_GRAPH_CSV, "a,r,\"two\x01\nlines\"\nc,,d\n",
           "!1 the object has a control character;!3 the relation is empty;");
@@ -112,6 +114,8 @@ static void csv(void **state)
     gives(SP_GRAPH_CSV, "\xEF\xBB\xBFobject,relation,subject\nb,r,a\n", "a|r|b;");
     gives(SP_GRAPH_CSV, "subject,relation,object,x\ty\tz\na,r,b,c\n", "a|r|b;");
     gives(SP_GRAPH_CSV, "subject;relation;object;x\ty\tz\na;r;b;c\n", "a|r|b;");
+    gives(SP_GRAPH_CSV, "subject,relation,object,x;y;z;\na,r,b,c\n", "a|r|b;"); /* as many of both */
+    gives(SP_GRAPH_CSV, "subject,relation,type,object\na,r,t,b\n", "a|r|b;");  /* the first that is named so */
 }
 
 /* Line breaks and tabs are blanks, and one for several; other blanks stay. */
@@ -189,6 +193,12 @@ static void a_csv_header_with_too_many_columns_is_an_error(void **state)
     for (int i = 3; i < 256; i++) n += (size_t)sprintf(text + n, ",column %d", i);
     strcpy(text + n, "\na,r,b\n");
     gives(SP_GRAPH_CSV, text, "a|r|b;");
+    memset(text, ',', 300);
+    memcpy(text + sprintf(text, "subject,relation,object\na,r,b"), ",", 1);
+    strcpy(text + strlen("subject,relation,object\na,r,b") + 254, "\nc,r,d\n");
+    gives(SP_GRAPH_CSV, text, "!2 more than 256 columns;c|r|d;");
+    n = (size_t)sprintf(text, "subject,relation,object");
+    for (int i = 3; i < 256; i++) n += (size_t)sprintf(text + n, ",column %d", i);
     for (int i = 256; i < 1000; i++) n += (size_t)sprintf(text + n, ",column %d", i);
     strcpy(text + n, "\na,r,b\n");
     refuses(in, text, "neither a header that is known nor a triple");
@@ -309,8 +319,9 @@ static void lightrag(void **state)
           "A=A;A|knows|B|c1;");
     gives(SP_GRAPH_LIGHTRAG,
           "{\"nodes\": [{\"id\": \"1\", \"properties\": {\"entity_id\": \"A\"}}], \"edges\":"
-          " [{\"source\": \"1\", \"target\": \"2\", \"properties\": {\"description\": \"near\"}}]}",
-          "1=A;1|near|2;");
+          " [{\"source\": \"1\", \"target\": \"2\", \"properties\": {\"description\": \"near\","
+          " \"source_id\": \"c3\"}}]}",
+          "1=A;1|near|2|c3;");
     static seen s;
     assert_fails(read_text(SP_GRAPH_LIGHTRAG, "{}", 2, &s), SP_E_FORMAT, "no array");
     assert_fails(read_text(SP_GRAPH_LIGHTRAG, "{", 1, &s), SP_E_FORMAT, "f:1:");

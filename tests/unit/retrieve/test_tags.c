@@ -51,6 +51,8 @@ static void names_are_files_folders_or_all(void **state)
     assert_string_equal(tags_of(f), "a.txt=fruit,red,sweet, b.txt=fruit,long, old/c.txt=fruit,kept,");
     assert_int_equal(build(f, "old//: y\nold/c.txt/: z\n"), 0);
     assert_string_equal(tags_of(f), "a.txt= b.txt= old/c.txt=y,z,");
+    assert_int_equal(build(f, "\xEF\xBB\xBF" "a.txt: marked\n"), 0); /* as some editors begin a file */
+    assert_string_equal(tags_of(f), "a.txt=marked, b.txt= old/c.txt=");
 }
 
 static void a_name_that_the_index_does_not_have_is_a_bad_line(void **state)
@@ -66,6 +68,20 @@ static void a_name_that_the_index_does_not_have_is_a_bad_line(void **state)
     folder_write(f, "c.txt", "Cherries.");
     assert_int_equal(folder_index(f).n_bad_lines, 0);
     assert_string_equal(tags_of(f), "a.txt= b.txt= c.txt=late, old/c.txt=");
+}
+
+/* Lines of the other files of its folder are none of its own. */
+static void a_file_alone_has_the_tags_of_its_folder(void **state)
+{
+    folder *f = *state;
+    char path[400];
+    const char *root = path;
+    sp_index_stats stats;
+    folder_write(f, ".tags", "a.txt: red\nb.txt: long\nold: kept\nno colon\n");
+    snprintf(path, sizeof path, "%s", folder_path(f, "a.txt"));
+    assert_int_equal(sp_index_build(&root, 1, f->index, NULL, &stats), SP_OK);
+    assert_int_equal(stats.n_bad_lines, 1);
+    assert_string_equal(tags_of(f), "a.txt=red,");
 }
 
 static void the_last_build_counts(void **state)
@@ -242,6 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TAGS_TEST(names_are_files_folders_or_all),
         TAGS_TEST(a_name_that_the_index_does_not_have_is_a_bad_line),
+        TAGS_TEST(a_file_alone_has_the_tags_of_its_folder),
         TAGS_TEST(the_last_build_counts),
         TAGS_TEST(limits_are_those_of_uploaded_documents),
         TAGS_TEST(bad_lines_are_counted_or_errors),
