@@ -115,6 +115,7 @@ def test_what_is_not_supported_is_named(tmp_path):
     refuse("embed", "-m", altered("config.json", hidden_act="relu"), "a", naming=["config.json", "hidden_act", "relu"])
     refuse("embed", "-m", altered("config.json", model_type="roberta"), "a", naming=["config.json", "model_type", "roberta"])
     refuse("embed", "-m", altered("config.json", num_attention_heads=7), "a", naming=["config.json", "heads"])
+    refuse("embed", "-m", altered("config.json", layer_norm_eps=1), "a", naming=["config.json", "epsilon", "1"])
     refuse("embed", "-m", altered("config.json", hidden_size=96), "a", naming=["embeddings.word_embeddings.weight"])
     refuse("embed", "-m", altered("1_Pooling/config.json", pooling_mode_max_tokens=True), "a",
            naming=["1_Pooling", "pooling_mode_max_tokens"])

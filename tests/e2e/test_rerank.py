@@ -188,6 +188,7 @@ def test_what_is_not_supported_is_named(tmp_path):
         return ("serve", "-m", MODEL, "--port", "0", option, folder)
     refuse(*start(altered(id2label={"0": "a", "1": "b"})), naming=["config.json", "id2label", "2 labels"])
     refuse(*start(altered(activation="torch.nn.modules.activation.Tanh")), naming=["activation_fn", "Tanh"])
+    refuse(*start(altered(sentence_transformers={"activation_fn": "torch.nn.modules.activation.ReLU"})), naming=["activation_fn", "ReLU"])
     refuse(*start(altered(), "--embedding"), naming=["cross-encoder"])
     refuse(*start(encoder.write_folder(tmp_path / "v")), naming=["cross-encoder"])
     refuse("embed", "-m", altered(), "a", naming=["cross-encoder"])

@@ -166,6 +166,8 @@ def test_what_is_wrong_is_named(tiny, docs, tmp_path):
     index, other = tmp_path / "i.db", encoder.write_folder(tmp_path / "other", longest=16)
     build(tiny, index, docs / "a")
     refuse("search", "-i", index, "x", "--embedding", other, naming=("another encoder",))
+    pooled = encoder.write_folder(tmp_path / "pooled", prompts={"query": "key: "}, longest=32, pooling="cls_token")
+    refuse("search", "-i", index, "x", "--embedding", pooled, naming=("another encoder",))  # of the same weights
     refuse("search", "-i", index, "x", "--by", "vectors", naming=("no vectors",))
     refuse("search", "-i", index, "--like", "1", "--similar", "smell", naming=("smell", "vectors"))
     refuse("search", "-i", index, "x", "--by", "smell", naming=("smell", "hybrid"))

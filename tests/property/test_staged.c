@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "retrieve/vectors/vectors_int.h"
 #include "support/check.h"
 #include "support/folder.h"
@@ -395,6 +396,50 @@ static void a_damaged_graph_does_no_harm(void **state)
     remove_folder(folder);
 }
 
+static void write_file(const char *path, const void *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* A link of an upper layer to a node that is not there, or a byte after the end: the file of another program. */
+static void a_graph_with_a_link_to_nowhere_is_refused(void **state)
+{
+    enum { HEAD = 96, EACH_AT = 24 };
+    char folder[200], path[300];
+    sp_vectors *x = make(SP_VECTORS_HNSW);
+    sp_bytes file = {0};
+    uint64_t size_each;
+    uint32_t size, low = 0, linked = 0;
+    make_folder(folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/graph", folder);
+    assert_ok(sp_vectors_write(x, path));
+    assert_ok(sp_file_read(path, SIZE_MAX, &file));
+    memcpy(&size_each, file.v + EACH_AT, sizeof size_each);
+    char *at = file.v + HEAD + N * size_each;
+    for (uint32_t i = 0; i < N; i++, at += sizeof size + size) {
+        memcpy(&size, at, sizeof size);
+        if (!size)
+            low = i;
+        else if (at[4] && !linked)
+            linked = (uint32_t)(at + 8 - file.v); /* after the size and the count */
+    }
+    assert_true(linked && low);
+    assert_ptr_equal(at, file.v + file.n);
+    assert_ok(sp_vec_reserve(&file, 1));
+    file.v[file.n] = 0;
+    write_file(path, file.v, file.n + 1);
+    assert_int_equal(sp_vectors_read(x, path), SP_E_FORMAT);
+    memcpy(file.v + linked, &low, sizeof low);
+    write_file(path, file.v, file.n);
+    assert_int_equal(sp_vectors_read(x, path), SP_E_FORMAT);
+    sp_vec_fini(&file);
+    sp_vectors_destroy(x);
+    remove_folder(folder);
+}
+
 static void many_threads_add_what_one_adds(void **state)
 {
     sp_team *team;
@@ -428,6 +473,7 @@ int main(void)
         cmocka_unit_test(a_graph_in_a_file_finds_the_same),
         cmocka_unit_test(a_graph_that_is_not_written_whole_is_an_error),
         cmocka_unit_test(a_damaged_graph_does_no_harm),
+        cmocka_unit_test(a_graph_with_a_link_to_nowhere_is_refused),
         cmocka_unit_test(many_threads_add_what_one_adds),
     };
     make_data();

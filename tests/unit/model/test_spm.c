@@ -152,6 +152,11 @@ static void unknown_characters(void **state)
     v.spec.words.fuse_unk = true;
     t = tv_create(&v);
     EXPECT(t, "xyaz", 0, UNK, a, UNK);
+    EXPECT(t, "xy z", 0, UNK); /* the space, too */
+    sp_tokenizer_destroy(t);
+    v.spec.words.split_words = true;
+    t = tv_create(&v);
+    EXPECT(t, "xy z", 0, UNK, UNK); /* one a word */
     sp_tokenizer_destroy(t);
     v.spec.marks.unk = -1;
     t = tv_create(&v);

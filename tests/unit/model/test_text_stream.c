@@ -33,6 +33,7 @@ static const char *stream(const char *bytes, size_t n)
         sp_err err = i < n ? sp_text_stream_push(&s, (uint8_t)bytes[i], &out)
                            : sp_text_stream_flush(&s, &out);
         assert_int_equal(err, SP_OK);
+        if (i == n && out.n) assert_int_equal(sp_text_stream_flush(&s, &out), SP_OK); /* adds nothing */
         assert_in_range(s.n_held, 0, 3);
         assert_true(at + out.n + 2 < sizeof line);
         if (out.n) memcpy(line + at, out.v, out.n);

@@ -70,6 +70,10 @@ static void special_tokens_of_other_letters(void **state)
     assert_string_equal(tv_ids(t, "a<\xEF\xBD\x9C" "end\xEF\xBD\x9C>", SP_TOK_SPECIAL), "97 256");
     assert_string_equal(tv_ids(t, "a<|end|>", SP_TOK_SPECIAL), "97 257");
     sp_tokenizer_destroy(t);
+    v.spec.marks.unk = tv_add(&v, "<unk>", SP_TOKEN_UNKNOWN, 0);
+    t = tv_create(&v);
+    assert_string_equal(tv_ids(t, "a<unk>", SP_TOK_SPECIAL), "97 258");
+    sp_tokenizer_destroy(t);
 }
 
 static void a_vocabulary_without_bos(void **state)

@@ -293,6 +293,24 @@ static void an_older_graph_is_not_used(void **state)
     sp_vec_fini(&newer);
 }
 
+static sp_err embed_wide(const char *const *texts, int n, float *out, void *user)
+{
+    for (int i = 0; i < n; i++)
+        for (int half = 0; half < 2; half++) vector_of(texts[i], out + (ptrdiff_t)(2 * i + half) * DIMS);
+    return SP_OK;
+}
+
+/* Also of an encoder that calls itself the same. */
+static void vectors_of_another_width_replace_those_that_are_there(void **state)
+{
+    const char *index = build(*state, CHUNKS);
+    sp_index_embed_stats stats;
+    counts(index, "flat", CHUNKS, 0, 0);
+    const sp_embedding_build wide = {.id = "lengths", .n_dims = 2 * DIMS, .kind = "flat", .embed = embed_wide};
+    assert_int_equal(sp_embedding_update(index, &wide, &stats), SP_OK);
+    assert_true(stats.n_embedded == CHUNKS && stats.n_kept == 0);
+}
+
 /* What an index holds is checked before a search trusts it. */
 static void vectors_that_do_not_fit_are_refused(void **state)
 {
@@ -339,6 +357,7 @@ int main(void)
         FOLDER_TEST(vectors_follow_the_chunks),
         FOLDER_TEST(clusters_follow_the_number_of_vectors),
         FOLDER_TEST(an_older_graph_is_not_used),
+        FOLDER_TEST(vectors_of_another_width_replace_those_that_are_there),
         FOLDER_TEST(vectors_that_do_not_fit_are_refused),
         FOLDER_TEST(a_title_is_part_of_the_text),
         FOLDER_TEST(equal_texts_share_a_vector),

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <stdio.h>
 
 #include <string.h>
 
@@ -83,6 +84,18 @@ static void a_question_asks_for_words_and_grams(void **state)
     assert_query("", "", "");
 }
 
+static void of_a_long_question_256_words_are_asked_for(void **state)
+{
+    char text[4096];
+    size_t n = 0, n_or = 0;
+    sp_query q = {0};
+    for (int i = 0; i < 300; i++) n += (size_t)sprintf(text + n, "word%d ", i);
+    assert_int_equal(sp_query_make(text, &q), SP_OK);
+    for (const char *at = q.words.v; (at = strstr(at, " OR ")); at++) n_or++;
+    assert_int_equal(n_or, 255);
+    sp_query_fini(&q);
+}
+
 static void running_out_of_memory_is_an_error(void **state)
 {
     sp_err err = SP_E_NOMEM;
@@ -106,6 +119,7 @@ int main(void)
         cmocka_unit_test(prose_of_other_scripts_gives_none),
         cmocka_unit_test(identifiers_give_their_parts),
         cmocka_unit_test(a_question_asks_for_words_and_grams),
+        cmocka_unit_test(of_a_long_question_256_words_are_asked_for),
         cmocka_unit_test(running_out_of_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 #include "graph_fixture.h"
 
 #include <sqlite3.h>
+#include <utime.h>
 
 static int64_t query(folder *f, const char *sql)
 {
@@ -73,6 +74,10 @@ static void a_file_that_did_not_change_is_not_read_again(void **state)
     s = graph_make(f, "a.tsv", "A\tr\tB\nA\tr\tC\n");
     assert_int_equal(s.n_triples, 1);
     assert_int_equal(s.n_duplicates, 1);
+    folder_write(f, "a.tsv", "A\tr\tB\nA\tr\tD\n"); /* as long, at another time */
+    assert_int_equal(utime(folder_path(f, "a.tsv"), &(struct utimbuf){1000000000, 1000000000}), 0);
+    assert_ok(graph_import(f, "a.tsv", false, &s));
+    assert_int_equal(s.n_triples, 1);
 }
 
 /* Whoever asks for other columns, or another format, wants what the file then says. */
@@ -229,6 +234,22 @@ static void entities_with_one_name_are_kept_apart(void **state)
     assert_sound(f);
 }
 
+/* Letters of a name that an entity no longer has find nothing, though its new name has the old one's number. */
+static void a_replaced_name_is_not_found_by_its_letters(void **state)
+{
+    folder *f = *state;
+    sp_graph_answer a;
+    graph_make(f, "a.tsv", "Ann\tlikes\tzebra99\n");
+    folder_write(f, "b.jsonl", "{\"entity\": \"zebra99\", \"name\": \"Cup\"}\n");
+    sp_graph_stats s;
+    assert_ok(graph_import(f, "b.jsonl", true, &s));
+    sp_graph *g = graph_open(f);
+    assert_ok(sp_graph_search(g, "zebra", 5, &a));
+    assert_int_equal(a.n_entities, 0);
+    sp_graph_answer_fini(&a);
+    sp_graph_close(g);
+}
+
 static void aliases_find_their_entity(void **state)
 {
     folder *f = *state;
@@ -338,6 +359,7 @@ int main(void)
         FOLDER_TEST(an_interrupted_table_continues),
         FOLDER_TEST(an_import_of_graphml_can_be_canceled),
         FOLDER_TEST(entities_with_one_name_are_kept_apart),
+        FOLDER_TEST(a_replaced_name_is_not_found_by_its_letters),
         FOLDER_TEST(aliases_find_their_entity),
         FOLDER_TEST(a_graph_may_be_in_an_index_of_documents),
         FOLDER_TEST(other_files_are_refused),

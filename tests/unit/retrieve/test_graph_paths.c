@@ -79,6 +79,8 @@ static void words_of_relations_are_no_names(void **state)
     assert_string_equal(graph_names(f, "plays near Heat"), "plays=Plays:Plays:0 Heat=Heat:Heat:0");
     graph_make(f, "p.tsv", "Michael Mann\tplays\tCello\n"); /* now it is one of the film's director */
     assert_string_equal(graph_names(f, "plays near Heat"), heat);
+    graph_make(f, "q.tsv", "Maker\tpainter\tAnn\nPainter\tmaker\tBob\n"); /* each a relation of the other */
+    assert_string_equal(graph_names(f, "maker and painter"), "maker=Maker:Maker:0 painter=Painter:Painter:0");
     sp_graph *g = graph_open(f);
     sp_graph_answer a = {.n_paths = -7};
     assert_survives_faults(sp_graph_find_paths(g, "the director of Heat", NULL, &a),
@@ -104,6 +106,9 @@ static void search_lists_similar_names(void **state)
     assert_int_equal(a.entities[0].match, SP_GRAPH_EXACT);
     sp_graph_answer_fini(&a);
     assert_ok(sp_graph_search(g, "", 3, &a));
+    assert_int_equal(a.n_entities, 0);
+    sp_graph_answer_fini(&a);
+    assert_ok(sp_graph_search(g, "\"\"\"", 3, &a)); /* quotes alone */
     assert_int_equal(a.n_entities, 0);
     sp_graph_answer_fini(&a);
     assert_fails(sp_graph_search(g, "x", 0, &a), SP_E_ARG, "k: 0");
@@ -193,6 +198,9 @@ static void each_word_counts_once_and_names_do_not(void **state)
     /* of all relations of a path */
     graph_make(f, "c.tsv", "Lee\tguest\tMoon\nLee\tactor\tSun\nMoon\tmaker\tNed\nSun\tmaker\tOdo\n");
     assert_string_equal(graph_paths(f, "maker with Lee as actor", two), "Lee -actor-> Sun -maker-> Odo\n");
+    /* a word that is a third of a relation's is none of it */
+    graph_make(f, "d.tsv", "Kay\tmaker\tAnn\nKay\tbirthplace\tOslo\n");
+    assert_string_equal(graph_paths(f, "bird of Kay", one), "Kay -maker-> Ann\n");
 }
 
 /* Without a word of the question in any of them. */
@@ -206,6 +214,15 @@ static void short_paths_come_first(void **state)
     graph_make(f, "n.tsv", "Joe\tactor\tMoon\nJoe\tactor\tStar\nJoe\tactor\tRain\nJoe\tguest\tSun\n");
     assert_string_equal(graph_paths(f, "Joe", (sp_graph_paths_opts){.k = 2, .hops = 1}),
                         "Joe -actor-> Moon\nJoe -guest-> Sun\n");
+}
+
+/* A longer path that takes the place of a chosen one is as good. */
+static void a_path_that_is_extended_keeps_its_place(void **state)
+{
+    folder *f = *state;
+    graph_make(f, "m.tsv", "Cup\tauthor\tBob\nBob\tnear\tZed\nCup\tauthors\tEve\n");
+    assert_string_equal(graph_paths(f, "author of Cup", (sp_graph_paths_opts){0}),
+                        "Cup -author-> Bob -near-> Zed\nCup -authors-> Eve\n");
 }
 
 /* A path that goes through another entity of the question is better than one that does not. */
@@ -408,6 +425,10 @@ static void limits_are_checked(void **state)
                  "negative");
     assert_fails(sp_graph_find_paths(g, "x", &(sp_graph_paths_opts){.max_steps = 1 << 30}, &a),
                  SP_E_ARG, "max_steps");
+    assert_ok(sp_graph_find_paths(g, "Heat, Drama and Rock", &(sp_graph_paths_opts){.max_entities = 2}, &a));
+    assert_int_equal(a.n_entities, 2);
+    sp_graph_answer_fini(&a);
+    a = (sp_graph_answer){.n_paths = -7};
     sp_graph_paths_opts o = {.k = 5, .explain = true};
     assert_survives_faults(sp_graph_find_paths(g, "who directed Heat with Al Pacinno", &o, &a),
                            a.n_paths == -7);
@@ -428,6 +449,7 @@ int main(void)
         FOLDER_TEST(the_best_path_has_the_words_of_the_question),
         FOLDER_TEST(each_word_counts_once_and_names_do_not),
         FOLDER_TEST(short_paths_come_first),
+        FOLDER_TEST(a_path_that_is_extended_keeps_its_place),
         FOLDER_TEST(paths_through_other_entities_come_first),
         FOLDER_TEST(explanations_name_the_words),
         FOLDER_TEST(cycles_end),

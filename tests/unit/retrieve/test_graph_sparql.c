@@ -172,6 +172,7 @@ static int paths_of_heat(const char *const *replies, int hops, int max_degree, i
     assert_ok(sp_graph_find_paths(g, "heat", &(sp_graph_paths_opts){.hops = hops, .max_degree = max_degree}, &a));
     assert_int_equal(a.n_paths, n_paths);
     assert_int_equal(a.n_hubs, n_hubs);
+    for (int i = 0; n_hubs && i < a.n_paths; i++) assert_int_equal(a.paths[i].n_hops, 1); /* nothing goes through it */
     sp_graph_answer_fini(&a);
     sp_graph_close(g);
     stub_stop(&s);

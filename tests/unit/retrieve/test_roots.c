@@ -150,6 +150,47 @@ static void a_moved_folder_is_still_the_same(void **state)
     assert_int_equal(build(f, (sp_index_opts){.moved = true}, NULL, NULL), SP_E_ARG);
 }
 
+/* Of two folders that are gone, the one of that name; without one, none. */
+static void of_two_folders_that_are_gone_the_name_decides(void **state)
+{
+    folder *f = *state;
+    char to[256], third[256];
+    snprintf(to, sizeof to, "%s/new", f->root);
+    snprintf(third, sizeof third, "%s/third", f->root);
+    assert_built(f, (sp_index_opts){0}, f->docs, other);
+    assert_built(f, (sp_index_opts){.add = true}, notes, NULL);
+    assert_true(mkdir(to, 0755) == 0 && rename(other, third) == 0);
+    strcat(to, "/docs");
+    assert_int_equal(rename(f->docs, to), 0);
+    assert_int_equal(build(f, (sp_index_opts){.moved = true}, third, NULL), SP_E_ARG);
+    assert_non_null(strstr(sp_error_detail(), "which of its folders"));
+    assert_kept(f, to, 1);
+    assert_kept(f, third, 1); /* the only one now */
+}
+
+static void a_file_that_is_too_large_is_skipped(void **state)
+{
+    folder *f = *state;
+    sp_index_stats stats;
+    folder_write(f, "b.txt", "");
+    assert_int_equal(truncate(folder_path(f, "b.txt"), (off_t)INT32_MAX + 1), 0); /* takes no space */
+    assert_int_equal(folder_build(f, 20, &stats), SP_OK);
+    assert_int_equal(stats.n_skipped, 1);
+    assert_found(f, "a.txt ");
+}
+
+/* Chinese has no words, so its pairs of characters are in an index of their own. */
+static void a_text_that_is_replaced_is_not_found_by_its_characters(void **state)
+{
+    folder *f = *state;
+    folder_write(f, "a.txt", "人工智能");
+    folder_index(f);
+    assert_string_equal(folder_ask(f, "人工", 9), "a.txt:a.txt:人工智能\n");
+    folder_write(f, "a.txt", "Apples and pears.");
+    folder_index(f);
+    assert_string_equal(folder_ask(f, "人工", 9), "");
+}
+
 static void several_roots_are_built_at_once(void **state)
 {
     folder *f = *state;
@@ -280,6 +321,9 @@ int main(void)
         ROOTS_TEST(another_root_replaces_nothing),
         ROOTS_TEST(roots_are_added),
         ROOTS_TEST(other_files_of_all_roots_are_counted),
+        ROOTS_TEST(of_two_folders_that_are_gone_the_name_decides),
+        ROOTS_TEST(a_file_that_is_too_large_is_skipped),
+        ROOTS_TEST(a_text_that_is_replaced_is_not_found_by_its_characters),
         ROOTS_TEST(several_roots_are_built_at_once),
         ROOTS_TEST(a_root_may_be_a_file),
         ROOTS_TEST(a_root_that_is_not_named_stays_as_it_is),

@@ -56,6 +56,11 @@ static void words_match_after_stemming_and_folding(void **state)
 static void a_title_counts_more_than_the_text(void **state)
 {
     assert_string_equal(titles(*state, "badger", 9), "Badger Heron");
+    folder_write(*state, "b.jsonl", "{\"title\": \"Kiln\", \"text\": \"Clay is dried for days before it is fired "
+                                    "there, in stacks of a hundred and more.\"}\n"
+                                    "{\"title\": \"Brick\", \"text\": \"A kiln makes it.\"}\n");
+    folder_index(*state);
+    assert_string_equal(titles(*state, "kiln", 9), "Kiln Brick"); /* though its text is longer */
 }
 
 static void stop_words_count_when_nothing_else_is_there(void **state)
