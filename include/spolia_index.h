@@ -90,9 +90,9 @@ SP_API sp_err sp_index_search(sp_index *ix, const char *question, int k, sp_hits
 SP_API void sp_hits_fini(sp_hits *h);
 /* sp_hits_copy -- copies hits and their strings. Errors: SP_E_NOMEM. Owns: sp_hits_fini. */
 SP_API sp_err sp_hits_copy(const sp_hits *h, sp_hits *out);
-/* sp_hits_distinct -- keeps the k best hits without near-duplicates, which are hits whose words, names and numbers
- * occur in a better one that is kept. h is sorted, best first. *n_left_out (may be NULL): near-duplicates that were
- * skipped. Errors: SP_E_ARG, SP_E_NOMEM. */
+/* sp_hits_distinct -- keeps the k best hits without near-duplicates, which are hits whose words, names, numbers and
+ * negations occur in a better one that is kept. h is sorted, best first. *n_left_out (may be NULL): near-duplicates
+ * that were skipped. Errors: SP_E_ARG, SP_E_NOMEM. */
 SP_API sp_err sp_hits_distinct(sp_hits *h, int k, int *n_left_out);
 /* sp_index_chunk -- the chunk with the lowest id above `after` (0: the first), as a list of one;
  * an empty list at the end. */

@@ -1,6 +1,8 @@
 /* Near-duplicates among the hits of a question. */
 #include "support/check.h"
 
+#include <stdio.h>
+
 #include "retrieve/index/index.h"
 #include "spolia.h"
 
@@ -53,6 +55,35 @@ static void another_name_or_number_is_no_duplicate(void **state)
                            {.id = 5, .title = "", .text = FORM("Anna", "(-900)")},
                            {.id = 6, .title = "", .text = FORM("Anna", "-900")}};
     leaves(hits, 6, 8, "1235", 2);
+}
+
+/* What one version of a text allows another forbids. */
+static void a_negation_is_no_duplicate(void **state)
+{
+#define RULE(may)                                                                                  \
+    "a guest " may " bring a dog into the rooms of the house, provided that it is small and quiet " \
+    "and that the host has been asked before the day of arrival, and that it sleeps in its own "   \
+    "bed at night"
+    static const char *const negated[] = {"may not", "may never", "DOES NOT", "doesn't", "doesn\xe2\x80\x99t",
+                                          "darf nicht", "ne peut pas", "n\xc3\xa3o pode", "may (not)"};
+    for (size_t i = 0; i < SP_COUNT(negated); i++) {
+        char text[400];
+        snprintf(text, sizeof text, RULE("%s"), negated[i]);
+        const sp_hit hits[] = {{.id = 1, .title = "", .text = RULE("may")},
+                               {.id = 2, .title = "", .text = text},
+                               {.id = 3, .title = "", .text = RULE("may")},
+                               {.id = 4, .title = "", .text = text}};
+        const sp_hit turned[] = {hits[1], hits[0], hits[3]};
+        leaves(hits, 4, 8, "12", 2);
+        leaves(turned, 3, 8, "21", 1);
+    }
+    const sp_hit hits[] = {{.id = 1, .title = "", .text = RULE("may not") " and not on the sofa or in the kitchen"},
+                           {.id = 2, .title = "", .text = RULE("may not")},
+                           {.id = 3, .title = "", .text = RULE("will not")}};
+    leaves(hits, 3, 8, "123", 0);
+    const sp_hit parts[] = {{.id = 1, .title = "", .text = RULE("may not") ". " RULE("will not")},
+                            {.id = 2, .title = "", .text = RULE("may not")}};
+    leaves(parts, 2, 8, "1", 1); /* what the rest forbids is no matter */
 }
 
 static void a_short_chunk_means_what_its_title_says(void **state)
@@ -141,6 +172,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_leave_their_places_to_others),
         cmocka_unit_test(another_name_or_number_is_no_duplicate),
+        cmocka_unit_test(a_negation_is_no_duplicate),
         cmocka_unit_test(words_of_other_scripts_differ),
         cmocka_unit_test(four_fifths_of_the_runs_are_enough),
         cmocka_unit_test(a_part_is_a_duplicate_and_the_whole_is_not),
