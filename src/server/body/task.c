@@ -35,12 +35,13 @@ static void read_sampling(srv_task *t, srv_fields *f, const srv_options *o)
         .top_k = (int)srv_field_int(f, "top_k", d->top_k, -1, INT32_MAX),
         .frequency_penalty = number(f, "frequency_penalty", d->frequency_penalty, -2, 2),
         .presence_penalty = number(f, "presence_penalty", d->presence_penalty, -2, 2),
-        .repeat_last = (int)srv_field_int(f, "repeat_last_n", d->repeat_last, 0, MOST_TOKENS),
+        .repeat_last = (int)srv_field_int(f, "repeat_last_n", d->repeat_last, -1, MOST_TOKENS),
     };
     const char *penalty =
         srv_field(f, "repetition_penalty") ? "repetition_penalty" : "repeat_penalty";
     t->sampling.repeat_penalty = number(f, penalty, d->repeat_penalty, 0.01, 100);
     if (t->sampling.top_k < 0) t->sampling.top_k = 0; /* vLLM: all */
+    if (t->sampling.repeat_last < 0) t->sampling.repeat_last = MOST_TOKENS; /* llama.cpp, Ollama: all */
     json_int_t seed = srv_field_int(f, "seed", -1, INT64_MIN, INT64_MAX);
     if (seed != -1)
         t->sampling.seed = (uint64_t)seed;

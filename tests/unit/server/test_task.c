@@ -74,7 +74,7 @@ static void fields_have_values(void **state)
     json_t *body;
     srv_task t =
         good("{\"n\": 3, \"max_tokens\": 5, \"max_completion_tokens\": 7, \"temperature\": 0, "
-             "\"top_k\": -1,"
+             "\"top_k\": -1, \"repeat_last_n\": -1,"
              " \"seed\": 12, \"frequency_penalty\": 0.5, \"stop\": [\"a\", \"\", \"b\"], "
              "\"stream\": true,"
              " \"stream_options\": {\"include_usage\": true}, \"reuse\": {\"mode\": \"fusion\"}}",
@@ -83,6 +83,7 @@ static void fields_have_values(void **state)
     assert_int_equal(t.max_tokens, 7);
     assert_true(t.sampling.temperature == 0);
     assert_int_equal(t.sampling.top_k, 0);
+    assert_int_equal(t.sampling.repeat_last, 1000000);
     assert_int_equal(t.sampling.seed, 12);
     assert_true(t.sampling.frequency_penalty == 0.5f);
     assert_int_equal(t.stop.n, 2);
