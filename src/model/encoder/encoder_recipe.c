@@ -4,7 +4,7 @@
  *   1_Pooling/config.json               the mean, or the first token
  *   sentence_bert_config.json           the longest text, tokens
  *   config_sentence_transformers.json   prompts: what is put before queries and documents
- *   tokenizer_config.json               the longest text, if the others do not give it
+ *   tokenizer_config.json               the longest text; the least of the two holds
  */
 #include <stdio.h>
 #include <string.h>
