@@ -127,7 +127,7 @@ def test_both_rankings_are_fused(tiny, docs, tmp_path):
     assert np.abs([h["score"] - score[h["id"]] for h in fused]).max() < 1e-6
     assert search(index, question, "-k", 40) == search(index, question, "--embedding", tiny, "--by", "words", "-k", 40)
     for by in ("words", "vectors", "hybrid"):  # among no file at all
-        none = run("search", "-i", index, question, "--json", "--embedding", tiny, "--by", by, "--only", "none.txt")
+        none = run("search", "-i", index, question, "--json", "--embedding", tiny, "--by", by, "--tag", "none")
         assert (none.returncode, none.stdout) == (3, "[]\n"), none.stderr
 
 
