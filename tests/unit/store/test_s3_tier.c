@@ -24,6 +24,18 @@ static sp_tier *open_tier(const char *url, const char *key, int64_t ttl_s)
 }
 
 /* knows -- the bucket is listed every five seconds. */
+/* open_once_expired -- a tier that is opened when no copy below the address is in its time any more. */
+static sp_tier *open_once_expired(const char *url)
+{
+    sp_tier *t = open_tier(url, NULL, 0);
+    for (int i = 0; i < 600 && sp_tier_stats_of(t).n_copies; i++, t = open_tier(url, NULL, 0)) {
+        sp_tier_close(t);
+        usleep(100000);
+    }
+    assert_int_equal(sp_tier_stats_of(t).n_copies, 0);
+    return t;
+}
+
 static void what_one_puts_the_others_have(void **state)
 {
     if (!s3_start()) skip();
@@ -158,17 +170,12 @@ static void a_sweep_drops_what_another_has_just_put(void **state)
 static void a_sweep_drops_what_has_expired(void **state)
 {
     static const char url[] = "s3://first/expired";
-    sp_tier *later = NULL;
     if (!s3_start()) skip();
     const sp_remote_site site = s3_site(url);
     sp_tier *t = open_tier(url, NULL, 1);
     assert_ok(noise_put(t, 1, 1));
     sp_tier_close(t);
-    for (int i = 0; i < 600; i++, sp_tier_close(later)) {
-        later = open_tier(url, NULL, 0);
-        if (sp_tier_stats_of(later).n_copies == 0) break;
-        usleep(100000);
-    }
+    sp_tier *later = open_once_expired(url);
     const sp_tier_key key = noise_key(1);
     assert_int_equal(sweep(later, 2), 0); /* the first one has been seen now, and is not used */
     assert_false(sp_tier_knows(later, &key));
@@ -226,17 +233,12 @@ static void a_copy_of_somebody_without_the_key_is_a_miss(void **state)
 static void a_copy_whose_time_is_over_is_not_found(void **state)
 {
     if (!s3_start()) skip();
-    sp_tier *t = open_tier("s3://first/times", NULL, 2), *later = NULL;
+    sp_tier *t = open_tier("s3://first/times", NULL, 2);
     assert_ok(noise_put(t, 1, 1));
     assert_ok(noise_put(t, 2, 1));
     for (int i = 0; i < 600 && noise_get(t, 1, 1) == SP_OK; i++) usleep(500000);
     assert_int_equal(noise_get(t, 1, 1), SP_E_NOTFOUND);
-    for (int i = 0; i < 600; i++, sp_tier_close(later)) { /* the second one was put a little later */
-        later = open_tier("s3://first/times", NULL, 0);
-        if (sp_tier_stats_of(later).n_copies == 0) break;
-        usleep(100000);
-    }
-    assert_int_equal(sp_tier_stats_of(later).n_copies, 0);
+    sp_tier *later = open_once_expired("s3://first/times"); /* the second one was put a little later */
     for (uint32_t i = 1; i < 3; i++) { /* for good: one that was found to be over, one that nobody asked for */
         assert_ok(noise_put(later, i, 1));
         assert_ok(noise_get(later, i, 1));
