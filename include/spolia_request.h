@@ -143,9 +143,9 @@ typedef struct sp_segment_report {
     const char *missed; /* why there was no copy: "never seen", "edited" (begins like a known chunk), "evicted",
                            "other system prompt", "other model" (the store has it for another model or KV type),
                            "other policy" (the store has it, but the policy reuses prefixes only), "not measured"
-                           (the copy lacks statistics that the policy needs), "no room" (KV memory is reserved for
-                           other requests), "damaged" (in the store). "" if there was a copy, and for segments that
-                           are not chunks. A chunk of another tenant counts as never seen. */
+                           (the copy lacks statistics that the policy needs), "no room" (the rest of the prompt, or
+                           other requests, need the KV memory), "damaged" (in the store). "" if there was a copy,
+                           and for segments that are not chunks. A chunk of another tenant counts as never seen. */
     const char *copy;   /* kind of the copy, as sp_copy_info.kind; "" if there was none: the next two are then 0. With
                            n_reused 0 a fused one that became ready while this request computed the chunk, and served
                            it instead */

@@ -75,7 +75,7 @@ typedef enum sp_miss {
     SP_MISS_UNMEASURED,  /* it is cached after this head, without statistics that the policy needs */
     SP_MISS_OTHER_MODEL, /* the store has it for another model or KV type; only serve/ can tell */
     SP_MISS_POLICY,      /* the store has a copy of the chunk, but the policy reuses prefixes only */
-    SP_MISS_NO_ROOM,     /* a lower tier has it, but the device had no room to load it */
+    SP_MISS_NO_ROOM,     /* the device had no room to load it, or to keep it beside what the prompt computes */
     SP_MISS_DAMAGED,     /* a lower tier had it, but loading failed */
     SP_MISS_LATE,        /* a lower tier has it, but loading took longer than computing */
 } sp_miss;

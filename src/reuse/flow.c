@@ -64,5 +64,6 @@ const sp_reuse_policy sp_reuse_flow = {
     .anywhere = true,
     .find = sp_reuse_find_chunks,
     .next_plan = next_flow,
+    .room = sp_reuse_room,
     .keep = sp_reuse_keep_fill,
 };

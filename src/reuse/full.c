@@ -57,5 +57,6 @@ const sp_reuse_policy sp_reuse_random = {
     .anywhere = true,
     .find = sp_reuse_find_chunks,
     .next_plan = next_random,
+    .room = sp_reuse_room,
     .keep = sp_reuse_keep_fill,
 };

@@ -26,5 +26,6 @@ const sp_reuse_policy sp_reuse_fusion = {
     .anywhere = true,
     .find = sp_reuse_find_chunks,
     .next_plan = next_fusion,
+    .room = sp_reuse_room,
     .keep = sp_reuse_keep_fill,
 };

@@ -68,5 +68,6 @@ const sp_reuse_policy sp_reuse_h2o = {
     .own_statistics = true,
     .find = find_measured,
     .next_plan = next_h2o,
+    .room = sp_reuse_room,
     .keep = sp_reuse_keep_fill,
 };

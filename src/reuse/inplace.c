@@ -110,6 +110,15 @@ static sp_err next(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *role)
     return sp_reuse_next(&moved, &makers, plan, role);
 }
 
+/* room -- what this prompt computes in its place is not recomputed. */
+static int64_t room(const sp_reuse_input *in)
+{
+    int32_t n = 0;
+    if (in->recompute >= 1) return sp_reuse_room(in);
+    for (int i = 0; i < in->n_segs; i++) n += sp_reuse_is_chunk(in, i) ? in->segs[i].n : 0;
+    return sp_reuse_room_for(in, n);
+}
+
 /* n_before -- segments that chunk i was computed after, head first; *before [that many] in the plan's arena. */
 static int n_before(const sp_reuse_input *in, int i, sp_plan *plan, const sp_digest **before)
 {
@@ -183,5 +192,6 @@ const sp_reuse_policy sp_reuse_inplace = {
     .keeps_placed = true,
     .find = find,
     .next_plan = next,
+    .room = room,
     .keep = keep,
 };

@@ -29,5 +29,6 @@ const sp_reuse_policy sp_reuse_link = {
     .anywhere = true,
     .find = sp_reuse_find_chunks,
     .next_plan = next_link,
+    .room = sp_reuse_room,
     .keep = sp_reuse_keep_fill,
 };

@@ -72,6 +72,10 @@ sp_err sp_reuse_scores(const sp_reuse_input *in, sp_plan *plan, float **score) S
  * highest scores, of equal ones the earlier, are stale in their spans and recomputed in a private
  * one. NaN is lowest. score: as sp_reuse_scores has it; NULL: none is recomputed. */
 sp_err sp_reuse_answer(const sp_reuse_input *in, const float *score, sp_plan *plan) SP_MUST_CHECK;
+/* sp_reuse_room -- `room` of policies whose plans are fills, probes of the question and sp_reuse_answer. */
+int64_t sp_reuse_room(const sp_reuse_input *in);
+/* sp_reuse_room_for -- the same, if only n_chunk tokens are to be chosen from. */
+int64_t sp_reuse_room_for(const sp_reuse_input *in, int32_t n_chunk);
 
 /* -- ranking.c: which tokens score highest -------------------------------------------------- */
 

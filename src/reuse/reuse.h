@@ -104,7 +104,7 @@ typedef struct sp_reuse_policy {
     /* Adds to `out` after `plan` has run. NULL: keeps nothing. Errors: those of a copy that must
      * be kept; failures of others are ignored. */
     sp_err (*keep)(const sp_reuse_input *in, sp_plan *plan, sp_plan_role role, sp_kept_list *out);
-    /* A bound on the blocks that all plans of a request take, without its answer. NULL: segments
+    /* A bound on the blocks that all plans of a request take, without its answer, when it has several. NULL: segments
      * that are not found, and once the prompt if the policy recomputes. */
     int64_t (*room)(const sp_reuse_input *in);
 } sp_reuse_policy;

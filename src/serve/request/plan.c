@@ -1,5 +1,7 @@
 /* plan.c -- plans, and the KV memory that they take: reserved for the whole request before it
  * starts, and bound plan by plan. */
+#include <assert.h>
+
 #include "base/clock.h"
 #include "serve/request/request.h"
 
@@ -28,6 +30,7 @@ static void set_aside(sp_request *r, int64_t n)
 {
     r->plans.reserved += n;
     r->ctx->reserved += n;
+    assert(r->plans.reserved >= 0);
 }
 
 void sp_request_took_block(sp_request *r)
@@ -64,7 +67,7 @@ static int64_t blocks_needed(const sp_request *r)
     const sp_reuse_policy *p = r->reuse.policy;
     sp_reuse_input in = sp_request_input(r);
     int64_t answer = sp_blocks_for(r->answer.max_tokens);
-    if (r->plans.role == SP_PLAN_ANSWER && !p->room) return sp_plan_n_fresh(&r->plans.now) + answer;
+    if (r->plans.role == SP_PLAN_ANSWER) return sp_plan_n_fresh(&r->plans.now) + answer; /* its only plan */
     const bool recomputes = in.recompute > 0 || r->plans.role == SP_PLAN_PROBE;
     return answer + (p->room ? p->room(&in) : room_of(&in, recomputes));
 }
@@ -101,19 +104,48 @@ static sp_err fail_to_reserve(const sp_request *r, int64_t need)
                    (long long)need, (long long)sp_kv_pool_n_free(pool), (long long)all);
 }
 
+/* take_room -- reserves what the request needs and binds its first plan, if copies that nobody uses leave room. */
+static sp_err take_room(sp_request *r, bool *fits)
+{
+    sp_context *c = r->ctx;
+    const int64_t need = blocks_needed(r);
+    *fits = sp_ledger_free_up(c->ledger, c->reserved + need);
+    if (!*fits && sp_tiers_yield(c->tiers)) *fits = sp_ledger_free_up(c->ledger, c->reserved + need);
+    if (!*fits) return SP_OK;
+    set_aside(r, need);
+    return bind(r);
+}
+
+/* forgo -- plans to compute everything: the copies that were found, beside what is computed, do not fit. False: there
+ * were none. */
+static bool forgo(sp_request *r, sp_err *err)
+{
+    bool any = false;
+    for (int i = 0; i < r->prompt.n_segs; i++) {
+        sp_found *f = &r->look.found[i];
+        if (!f->copy) continue;
+        sp_ledger_unpin(r->ctx->ledger, f->copy);
+        *f = (sp_found){.miss = SP_MISS_NO_ROOM};
+        any = true;
+    }
+    if (!any) return false;
+    sp_plan_fini(&r->plans.now);
+    *err = make_plan(r);
+    return true;
+}
+
 sp_err sp_request_reserve(sp_request *r, bool *fits)
 {
     sp_context *c = r->ctx;
-    int64_t need = blocks_needed(r);
-    *fits = sp_ledger_free_up(c->ledger, c->reserved + need);
-    if (!*fits && sp_tiers_yield(c->tiers)) *fits = sp_ledger_free_up(c->ledger, c->reserved + need);
-    if (*fits) {
-        set_aside(r, need);
-        return bind(r);
+    sp_err err;
+    SP_TRY(take_room(r, fits));
+    const bool others_hold = c->n_running > 0 || sp_tiers_is_busy(c->tiers);
+    if (*fits || others_hold) return SP_OK;
+    if (forgo(r, &err)) {
+        SP_TRY(err);
+        SP_TRY(take_room(r, fits));
     }
-    bool others_hold = c->n_running > 0 || sp_tiers_is_busy(c->tiers);
-    if (others_hold) return SP_OK;
-    return fail_to_reserve(r, need);
+    return *fits ? SP_OK : fail_to_reserve(r, blocks_needed(r));
 }
 
 /* end_last -- sets aside again the blocks of the last plan that no copy has kept. */

@@ -453,12 +453,12 @@ static sp_context *open_blocks(const policy *p, int64_t n_blocks)
                                        .cache.kv_bytes = (size_t)n_blocks * block});
 }
 
-/* least_blocks -- of a pool in which the prompt can be answered. */
-static int64_t least_blocks(const policy *p, const char *order)
+/* least_blocks -- of a pool in which the prompt can be answered; 0 tokens: in which its copies can be made. */
+static int64_t least_blocks(const policy *p, const char *order, int max_tokens)
 {
     for (int64_t n = 2;; n++) {
         sp_context *c = open_blocks(p, n);
-        sp_request *r = submit_if_it_fits(c, order, "Which?", 18);
+        sp_request *r = submit_if_it_fits(c, order, max_tokens ? "Which?" : "", max_tokens);
         bool fits = r && sp_request_result(run(c, r))->finish == SP_FINISH_LENGTH;
         if (r && !fits) assert_refused(r);
         sp_request_destroy(r);
@@ -474,12 +474,42 @@ static void the_least_memory_is_enough_again(void **state)
     static const char *const orders[] = {"012", "012", "120", "33", "2", "012"};
     policy how;
     for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
-        sp_context *c = open_blocks(&how, least_blocks(&how, "012"));
+        sp_context *c = open_blocks(&how, least_blocks(&how, "012", 18));
         for (size_t k = 0; k < SP_COUNT(orders); k++) {
             sp_request_destroy(ask_as_alone(c, &how, orders[k], "Which?", 18));
         }
         close_clean(c);
     }
+}
+
+/* Recomputed tokens take memory beside those that they replace; where it is too little, nothing is reused. */
+static void what_fits_when_it_is_new_fits_when_it_is_known(void **state)
+{
+    static const policy inplace = {"inplace", 0.25f}, off = {"off", 0};
+    static const char *const orders[] = {"012", "210", "102", "21", "120"};
+    const int64_t n = least_blocks(&off, "012", 18);
+    assert_int_equal(least_blocks(&fusion, "012", 0), least_blocks(&full, "012", 0)); /* nothing is recomputed */
+    int n_new = 0;
+    assert_int_equal(least_blocks(&inplace, "012", 18), n);
+    sp_context *c = open_blocks(&inplace, n);
+    for (size_t k = 0; k < SP_COUNT(orders); k++) {
+        sp_request *r = ask(c, orders[k], "Which?", 18);
+        const sp_result *got = sp_request_result(r);
+        int n_missed = 0;
+        for (int i = 0; i < got->n_segments; i++) n_missed += strcmp(got->segments[i].missed, "no room") == 0;
+        if (n_missed) assert_true(got->n_reused == 0 && got->n_recomputed == 0);
+        n_new += n_missed > 0;
+        assert_adds_up(got);
+        sp_request_destroy(r);
+    }
+    assert_in_range(n_new, 1, 3); /* "21" is shorter */
+    close_clean(c);
+    c = open_blocks(&inplace, n + 3); /* room for a quarter of the chunks */
+    sp_request_destroy(ask(c, "012", "Which?", 18));
+    sp_request *r = ask(c, "210", "Which?", 18);
+    assert_true(sp_request_result(r)->n_recomputed > 0);
+    sp_request_destroy(r);
+    close_clean(c);
 }
 
 static void requests_share_little_memory(void **state)
@@ -488,7 +518,7 @@ static void requests_share_little_memory(void **state)
     enum { N = SP_COUNT(orders) };
     policy how;
     for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
-        sp_context *c = open_blocks(&how, least_blocks(&how, "02") + 3);
+        sp_context *c = open_blocks(&how, least_blocks(&how, "02", 18) + 3);
         sp_request *r[N];
         for (int k = 0; k < N; k++) r[k] = submit(c, orders[k], "Which?", 18);
         for (int k = 0; k < N; k++)
@@ -643,6 +673,7 @@ int main(void)
         cmocka_unit_test(a_warm_up_leaves_copies),
         cmocka_unit_test(together_equals_alone),
         cmocka_unit_test(the_least_memory_is_enough_again),
+        cmocka_unit_test(what_fits_when_it_is_new_fits_when_it_is_known),
         cmocka_unit_test(requests_share_little_memory),
         cmocka_unit_test(requests_may_leave_in_every_stage),
         cmocka_unit_test(every_allocation_may_fail),
