@@ -179,6 +179,8 @@ static const struct {
     {CALL("boats", BOATS) "\n" CALL("tides", TIDES), SP_FINISH_STOP, true},
     {"I look." CALL("tides", TIDES) "\n" CALL("boats", BOATS) "\n" CALL("tides", TIDES), SP_FINISH_STOP, true},
     {"I look." CALL("boats", BOATS), SP_FINISH_LENGTH, true},
+    {"I look." CALL("boats", BOATS) "\nThen I say.", SP_FINISH_STOP, true},
+    {CALL("boats", BOATS) "Then" CALL("tides", TIDES), SP_FINISH_STOP, true},
     {"<think>Two.</think>" CALL("boats", BOATS) "\n" CALL("tides", TIDES), SP_FINISH_STOP, true},
     {CUT_CALL, SP_FINISH_LENGTH, true},
     {"I look." CUT_CALL, SP_FINISH_LENGTH, true},
