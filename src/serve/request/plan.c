@@ -100,7 +100,9 @@ static sp_err fail_to_reserve(const sp_request *r, int64_t need)
     const sp_kv_pool *pool = r->ctx->pool;
     const int64_t all = sp_kv_pool_n_blocks(pool);
     if (need > all) return sp_request_fail_to_fit(r, need);
-    return sp_fail(SP_E_NOKV, "prompt and answer need %lld blocks of KV memory; %lld of %lld are available",
+    return sp_fail(SP_E_NOKV,
+                   "prompt and answer need %lld blocks of KV memory; %lld of %lld are available: pinned copies have "
+                   "the others",
                    (long long)need, (long long)sp_kv_pool_n_free(pool), (long long)all);
 }
 
