@@ -214,6 +214,21 @@ def test_copies_of_a_document_are_no_document(server):
     assert send(server, "GET", "/v1/documents/whole")[1] == before
 
 
+def test_a_document_may_have_the_name_of_a_path(server):
+    """In a collection, and outside all."""
+    assert send(server, "POST", "/v1/collections", {"name": "names"})[0] == 201
+    for path in ("/v1/documents", "/v1/collections/names/documents"):
+        assert send(server, "PUT", f"{path}/precompute", {"text": "The mill of Velm burnt down in 1902."})[0] == 201
+        assert send(server, "PATCH", f"{path}/precompute", {"pinned": True})[1]["pinned"]
+        assert send(server, "GET", f"{path}/precompute")[1]["id"] == "precompute"
+        assert send(server, "POST", f"{path}/precompute/precompute")[0] == 202
+        assert send(server, "GET", f"{path}/precompute/precompute")[0] == 200
+        status, gone = send(server, "DELETE", f"{path}/precompute")
+        assert status == 200 and gone["id"] == "precompute"
+        assert send(server, "GET", f"{path}/precompute")[0] == 404
+    assert send(server, "DELETE", "/v1/collections/names")[0] == 200
+
+
 def register_file(server, name, data):
     status, o = send(server, "POST", "/v1/documents", {"file": {"name": name, "data": base64.b64encode(data).decode()}})
     assert status == 201, o

@@ -55,18 +55,34 @@ static const char *argument(const query *q, const char *name)
     return MHD_lookup_connection_value(q->call->connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
+/* id_of -- the end of a path: of a document, or of its copies. NULL: there is none. */
+static const char *id_of(const char *path)
+{
+    if (strncmp(path, PREFIX, strlen(PREFIX)) == 0) return path + strlen(PREFIX);
+    if (strncmp(path, COLLECTIONS, strlen(COLLECTIONS)) != 0) return NULL;
+    const char *rest = strchrnul(path + strlen(COLLECTIONS), '/'); /* "/documents/ID" */
+    const char *slash = *rest ? strchr(rest + 1, '/') : NULL;
+    return slash && slash[1] ? slash + 1 : NULL;
+}
+
+/* is_of_copies -- not of the document itself, whose id may be "precompute". */
+static bool is_of_copies(const srv_call *call)
+{
+    const char *id = id_of(call->path);
+    const size_t n = id ? strlen(id) : 0, n_end = strlen(COMPUTE);
+    return n > n_end && strcmp(id + n - n_end, COMPUTE) == 0;
+}
+
 /* take_path -- "/v1/documents[/ID]", "/v1/collections/NAME/documents[/ID]". False: out of memory. */
 static bool take_path(query *q, const char *path)
 {
-    const char *end;
-    if (strncmp(path, PREFIX, strlen(PREFIX)) == 0) return (q->id = strdup(path + strlen(PREFIX)));
+    const char *id = id_of(path);
+    if (strncmp(path, PREFIX, strlen(PREFIX)) == 0) return (q->id = strdup(id));
     if (strncmp(path, COLLECTIONS, strlen(COLLECTIONS)) != 0) return true;
     path += strlen(COLLECTIONS);
-    end = strchrnul(path, '/');
-    q->collection = strndup(path, (size_t)(end - path));
-    path = *end ? strchr(end + 1, '/') : NULL; /* after "documents" */
-    if (!q->collection || !path || !path[1]) return q->collection;
-    return asprintf(&q->id, "%s%s", q->collection, path) >= 0;
+    q->collection = strndup(path, (size_t)(strchrnul(path, '/') - path));
+    if (!q->collection || !id) return q->collection;
+    return asprintf(&q->id, "%s/%s", q->collection, id) >= 0;
 }
 
 /* own_id -- without the collection. */
@@ -82,10 +98,8 @@ static bool open_query(query *q, srv_call *call)
     if (!call->cache_salt) call->cache_salt = argument(q, "cache_salt");
     if (!srv_salt_of(call, &q->salt)) return false;
     if (!take_path(q, call->path)) return false;
-    if (!q->id) return true;
-    size_t n = strlen(q->id), n_end = strlen(COMPUTE);
-    q->compute = n > n_end && strcmp(q->id + n - n_end, COMPUTE) == 0;
-    if (q->compute) q->id[n - n_end] = '\0';
+    q->compute = is_of_copies(call);
+    if (q->compute) q->id[strlen(q->id) - strlen(COMPUTE)] = '\0';
     return true;
 }
 
@@ -508,13 +522,6 @@ static srv_sent run_one(query *q)
     if (strcmp(method, "PATCH") == 0) return change(q);
     if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0) return reply_one(q, 200, q->id);
     return srv_reply_method(q->call, "GET, HEAD, PUT, PATCH, DELETE");
-}
-
-/* is_of_copies -- not of the document itself. */
-static bool is_of_copies(const srv_call *call)
-{
-    size_t n = strlen(call->path), n_end = strlen(COMPUTE);
-    return n > n_end && strcmp(call->path + n - n_end, COMPUTE) == 0;
 }
 
 static bool is_change(const srv_call *call)
