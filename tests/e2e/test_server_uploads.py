@@ -322,6 +322,24 @@ def test_what_is_read_to_rank_passages_serves_the_answer_and_is_deleted(start, t
     assert set(stored(tmp_path)) <= {"path"}  # of the text before all documents
 
 
+def test_passages_that_a_ranking_keeps_are_counted(server):
+    """Not those that the search alone has first."""
+    make(server, "kept", {name: (f"{text} So it was.", []) for name, (text, _) in TEXTS.items()})  # no other collection has them
+    asked, differ = dict.fromkeys(TEXTS, 0), 0
+    for question in ("Who keeps the lighthouse of Velm?", "When does the ferry to Torin leave Velm?", "Is a hotel of Torin open?",
+                     "Has the harbour room for boats?", "boats in summer, of the town"):
+        best = told(server, question, collection={"name": "kept", "top_k": 1, "rerank": True})["documents"][0]["id"]
+        asked[best] += 1
+        differ += found(server, question, collection="kept", top_k=1) != [best]
+    assert differ, "ranking changes nothing"
+    assert of(server, "kept")["retrieved"] == 5
+    for name, n in asked.items():
+        before = of(server, "kept")["retrieved"]
+        assert send(server, "DELETE", f"/v1/collections/kept/documents/{name}")[0] == 200
+        assert of(server, "kept")["retrieved"] == before - n, name
+    assert send(server, "DELETE", "/v1/collections/kept")[0] == 200
+
+
 def test_a_deletion_waits_for_passages_that_are_being_ranked(start, tmp_path):
     """The ranking of a chat submits one request after another: the last passage has none yet."""
     s = start("--reuse", "full", "--store", tmp_path, "--parallel", "1")

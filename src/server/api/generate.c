@@ -352,6 +352,7 @@ static bool begin_ranked(ahead *a, const sp_hits *h)
     r->n_found = best.n;
     r->rank_us = srv_now_us() - from;
     r->now = &best;
+    if (good) srv_collection_count(a->call, &r->from, &best);
     good = good && begin(a);
     r->now = h;
     free(pairs);

@@ -197,7 +197,7 @@ bool srv_retrieval_search(const srv_call *call, srv_fields *f, const char *quest
     const sp_err found = srv_collection_search(call, &r->from, &q, &hits);
     r->search_us = srv_now_us() - t.from_us - t.us;
     if (found == SP_OK) {
-        srv_collection_count(call, &r->from, &(sp_hits){.v = hits.v, .n = hits.n < r->k ? hits.n : r->k});
+        if (!r->rerank) srv_collection_count(call, &r->from, &hits); /* else the caller counts what it keeps */
         srv_idle_note(call, &r->from);
     }
     sp_hits_fini(&hits);
