@@ -75,7 +75,8 @@ typedef struct sp_document_info {
     int64_t n_tokens;             /* of its chunks as a prompt has them */
     const char *file, *tags;      /* of a document in a collection: its file name, and its tags, one a line */
     bool pinned;
-    int64_t n_device, n_store; /* chunks with a copy there; set by sp_documents_get only */
+    int64_t n_device, n_store; /* chunks with a copy there, twice if one with the title and one of the text alone are
+                                  there; set by sp_documents_get only */
 } sp_document_info;
 
 typedef struct sp_document_list {

@@ -132,7 +132,8 @@ static const char list_sql[] =
     "  coalesce(sum(m.n_bytes), 0), coalesce(sum(CASE m.encoder WHEN ?3 THEN m.n_chunks ELSE 0 END), 0),"
     "  (SELECT coalesce(sum(n), 0) FROM retrieved WHERE place = c.tenant || '/' || c.name)"
     " FROM collections AS c LEFT JOIN documents AS d ON d.tenant = c.tenant AND d.doomed = 0"
-    "  AND d.id > c.name || '/' AND d.id < c.name || '0' LEFT JOIN members AS m ON m.document = d.row"
+    "  AND d.id > c.name || '/' AND d.id < c.name || '0' AND (d.expires = 0 OR d.expires >= ?4)"
+    " LEFT JOIN members AS m ON m.document = d.row"
     " WHERE (?1 IS NULL OR c.tenant = ?1) AND (?2 IS NULL OR c.name = ?2) GROUP BY c.tenant, c.name"
     " ORDER BY c.name, c.tenant";
 
@@ -159,12 +160,15 @@ static void bind_or_null(sqlite3_stmt *q, int at, const char *text)
     if (text) sqlite3_bind_text(q, at, text, -1, SQLITE_STATIC);
 }
 
-static sp_err run_list(sp_shelf *s, const char *const given[3], sp_arena *arena, info_list *out)
+static sp_err run_list(sp_shelf *s, const sp_collections_query *query, sp_arena *arena, info_list *out)
 {
     sqlite3_stmt *q;
     int rc = SQLITE_DONE;
     SP_TRY(sp_shelf_prepare(s, list_sql, &q));
-    for (int i = 0; i < 3; i++) bind_or_null(q, i + 1, given[i]);
+    bind_or_null(q, 1, query->tenant);
+    bind_or_null(q, 2, query->name);
+    bind_or_null(q, 3, query->encoder);
+    sqlite3_bind_int64(q, 4, query->now_s);
     sp_err err = SP_OK;
     while (err == SP_OK && (rc = sqlite3_step(q)) == SQLITE_ROW) err = take_info(q, arena, out);
     if (err == SP_OK && rc != SQLITE_DONE) err = sp_shelf_failed(s);
@@ -172,16 +176,15 @@ static sp_err run_list(sp_shelf *s, const char *const given[3], sp_arena *arena,
     return err;
 }
 
-sp_err sp_shelf_collections(sp_shelf *s, const char *tenant, const char *name, const char *encoder,
-                            sp_collection_list *out)
+sp_err sp_shelf_collections(sp_shelf *s, const sp_collections_query *q, sp_collection_list *out)
 {
     info_list list = {0};
     sp_arena *arena = SP_NEW(sp_arena);
     if (!arena) return sp_fail_nomem("collections");
     sp_shelf_enter(s);
-    sp_err err = run_list(s, (const char *const[3]){tenant, name, encoder}, arena, &list);
+    sp_err err = run_list(s, q, arena, &list);
     sp_shelf_leave(s);
-    if (err == SP_OK && name && list.n == 0) err = no_collection(name, (int)strnlen(name, 64));
+    if (err == SP_OK && q->name && list.n == 0) err = no_collection(q->name, (int)strnlen(q->name, 64));
     sp_collection_list result = {.v = list.v, .n = (int)list.n, .strings = arena};
     if (err == SP_OK)
         *out = result;
@@ -203,11 +206,11 @@ void sp_collection_list_fini(sp_collection_list *l)
 
 #define PASSAGES(where)                                                                                               \
     "SELECT c.document, c.at, substr(d.id, instr(d.id, '/') + 1), c.title, c.text, d.tenant,"                         \
-    "  coalesce(m.file, ''), coalesce(m.tags, ''), v.v"                                                               \
+    "  coalesce(m.file, ''), coalesce(m.tags, ''), v.v, d.expires"                                                    \
     " FROM documents AS d CROSS JOIN chunks AS c ON c.document = d.row"                                               \
     " LEFT JOIN members AS m ON m.document = d.row"                                                                   \
     " LEFT JOIN vectors AS v ON v.document = d.row AND v.at = c.at AND v.encoder = ?3"                                \
-    " WHERE " where " ORDER BY d.id, c.at"
+    " WHERE " where " AND (d.expires = 0 OR d.expires >= ?4) ORDER BY d.id, c.at"
 
 /* take_more -- takes what a passage has besides its chunk. */
 static sp_err take_more(sqlite3_stmt *q, int n_dims, sp_arena *arena, sp_shelf_passages *out)
@@ -218,6 +221,8 @@ static sp_err take_more(sqlite3_stmt *q, int n_dims, sp_arena *arena, sp_shelf_p
     float *copy = v ? sp_arena_take(arena, (size_t)n_dims, sizeof *copy) : NULL;
     if (!p.file || !p.tags || (v && !copy)) return sp_fail_nomem("a passage");
     if (v) p.v = memcpy(copy, v, n_bytes);
+    const int64_t expires_s = sqlite3_column_int64(q, 9);
+    if (expires_s && (!out->until_s || expires_s < out->until_s)) out->until_s = expires_s;
     SP_TRY(sp_vec_reserve(&out->v, 1));
     out->v.v[out->v.n++] = p;
     return SP_OK;
@@ -236,20 +241,21 @@ static sp_err take_passages(sp_shelf *s, sqlite3_stmt *q, int n_dims, sp_shelf_p
     return sp_shelf_hits_end(&h, err, &out->chunks);
 }
 
-sp_err sp_shelf_passages_read(sp_shelf *s, const char *tenant, const char *collection, const sp_shelf_encoder *e,
-                              sp_shelf_passages *out)
+sp_err sp_shelf_passages_read(sp_shelf *s, const sp_passages_query *query, sp_shelf_passages *out)
 {
     sqlite3_stmt *q;
+    const sp_shelf_encoder *e = &query->encoder;
     sp_shelf_passages p = {0};
     sp_shelf_enter(s);
     sp_err err = sp_shelf_prepare(s,
-                                  *collection ? PASSAGES(OF_COLLECTION)
+                                  *query->collection ? PASSAGES(OF_COLLECTION)
                                               : PASSAGES("tenant = ?1 AND doomed = 0 AND instr(id, '/') = 0"),
                                   &q);
     if (err == SP_OK) {
-        sp_shelf_bind_text(q, 1, tenant);
-        if (*collection) sp_shelf_bind_text(q, 2, collection);
+        sp_shelf_bind_text(q, 1, query->tenant);
+        if (*query->collection) sp_shelf_bind_text(q, 2, query->collection);
         sp_shelf_bind_text(q, 3, e->id);
+        sqlite3_bind_int64(q, 4, query->now_s);
         err = take_passages(s, q, e->id ? e->n_dims : 0, &p);
         sqlite3_finalize(q);
     }

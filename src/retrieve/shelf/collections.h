@@ -19,10 +19,14 @@ enum { SP_PLACE_BYTES = 2 * sizeof(sp_digest) + 72 }; /* of a tenant's name, a s
 sp_err sp_shelf_add_collection(sp_shelf *s, const char *tenant, const char *name, int64_t now_s) SP_MUST_CHECK;
 /* sp_shelf_drop_collection -- its documents become doomed. Errors: SP_E_NOTFOUND. */
 sp_err sp_shelf_drop_collection(sp_shelf *s, const char *tenant, const char *name) SP_MUST_CHECK;
-/* sp_shelf_collections -- the collections of a tenant (NULL: of all), by name, or only `name`. encoder: whose vectors
- * are counted. Owns: sp_collection_list_fini. Errors: SP_E_NOTFOUND (name). */
-sp_err sp_shelf_collections(sp_shelf *s, const char *tenant, const char *name, const char *encoder,
-                            sp_collection_list *out) SP_MUST_CHECK;
+/* sp_shelf_collections -- the collections of a tenant (NULL: of all), by name, or only `name` (NULL: all). encoder:
+ * whose vectors are counted. Expired documents are not counted. Owns: sp_collection_list_fini. Errors:
+ * SP_E_NOTFOUND (name). */
+typedef struct sp_collections_query {
+    const char *tenant, *name, *encoder;
+    int64_t now_s;
+} sp_collections_query;
+sp_err sp_shelf_collections(sp_shelf *s, const sp_collections_query *q, sp_collection_list *out) SP_MUST_CHECK;
 
 /* The passages of a collection in the order of their documents' ids. */
 typedef struct sp_shelf_passage {
@@ -33,6 +37,7 @@ typedef struct sp_shelf_passage {
 typedef struct sp_shelf_passages {
     sp_hits chunks; /* `file` is the id of the document, without the collection; `id` the number in it */
     SP_VEC(sp_shelf_passage) v; /* [chunks.n] */
+    int64_t until_s; /* when the first of its documents expires; 0: none does */
 } sp_shelf_passages;
 
 /* The encoder whose vectors are meant. */
@@ -41,9 +46,13 @@ typedef struct sp_shelf_encoder {
     int n_dims;
 } sp_shelf_encoder;
 
-/* sp_shelf_passages_read -- collection "": documents outside all. Owns: sp_shelf_passages_fini. */
-sp_err sp_shelf_passages_read(sp_shelf *s, const char *tenant, const char *collection, const sp_shelf_encoder *e,
-                              sp_shelf_passages *out) SP_MUST_CHECK;
+/* sp_shelf_passages_read -- of documents that have not expired. Owns: sp_shelf_passages_fini. */
+typedef struct sp_passages_query {
+    const char *tenant, *collection; /* "": documents outside all */
+    sp_shelf_encoder encoder;
+    int64_t now_s;
+} sp_passages_query;
+sp_err sp_shelf_passages_read(sp_shelf *s, const sp_passages_query *query, sp_shelf_passages *out) SP_MUST_CHECK;
 void sp_shelf_passages_fini(sp_shelf_passages *p);
 
 /* sp_shelf_unembedded -- a document in a collection that lacks vectors of an encoder: the tenant's with this id, or

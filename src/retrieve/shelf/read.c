@@ -185,7 +185,7 @@ static sp_err take_all(sp_shelf *s, sqlite3_stmt *q, sp_hits *out)
     return sp_shelf_hits_end(&h, err, out);
 }
 
-sp_err sp_shelf_chunks(sp_shelf *s, const char *tenant, const char *id, sp_hits *out)
+sp_err sp_shelf_chunks(sp_shelf *s, const char *tenant, const char *id, int64_t now_s, sp_hits *out)
 {
     sqlite3_stmt *q;
     sp_shelf_enter(s);
@@ -194,12 +194,13 @@ sp_err sp_shelf_chunks(sp_shelf *s, const char *tenant, const char *id, sp_hits 
         "SELECT " SP_SHELF_CHUNK_COLUMNS
         " FROM documents AS d CROSS JOIN chunks AS c ON c.document = d.row"
         " WHERE tenant = ?1 AND doomed = 0 AND d.id >= ?2 AND CASE ?3 WHEN 0 THEN " OUTSIDE " ELSE d.id = ?2 END"
-        " ORDER BY d.id, c.at",
+        " AND (expires = 0 OR expires >= ?4) ORDER BY d.id, c.at",
         &q);
     if (err == SP_OK) {
         sp_shelf_bind_text(q, 1, tenant);
         sp_shelf_bind_text(q, 2, id);
         sqlite3_bind_int(q, 3, id != NULL);
+        sqlite3_bind_int64(q, 4, now_s);
         err = take_all(s, q, out);
     }
     sp_shelf_leave(s);

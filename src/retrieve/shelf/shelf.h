@@ -77,8 +77,9 @@ typedef struct sp_shelf_query {
     int64_t now_s;
 } sp_shelf_query;
 sp_err sp_shelf_list(sp_shelf *s, const sp_shelf_query *q, sp_document_list *out) SP_MUST_CHECK;
-/* sp_shelf_chunks -- id NULL: of all documents of the tenant outside collections. Owns: sp_hits_fini. */
-sp_err sp_shelf_chunks(sp_shelf *s, const char *tenant, const char *id, sp_hits *out) SP_MUST_CHECK;
+/* sp_shelf_chunks -- id NULL: of all documents of the tenant outside collections. Expired ones are left out. Owns:
+ * sp_hits_fini. */
+sp_err sp_shelf_chunks(sp_shelf *s, const char *tenant, const char *id, int64_t now_s, sp_hits *out) SP_MUST_CHECK;
 
 /* sp_shelf_live -- the chunks of all live documents, with the tenant in `root`. Owns: sp_hits_fini. */
 sp_err sp_shelf_live(sp_shelf *s, sp_hits *out) SP_MUST_CHECK;

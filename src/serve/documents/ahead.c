@@ -71,12 +71,12 @@ sp_err sp_collection_ahead(sp_documents *d, const char *salt, const char *name, 
     snprintf(place, sizeof place, "%s/%.64s", tenant, name);
     sp_counts_try(d); /* else the order alone suffers */
     choice c = {.counts = &counts, .most = most, .strings = SP_NEW(sp_arena)};
+    const sp_searched in = {tenant, name, sp_documents_due_s(d)};
     sp_err err = c.strings ? SP_OK : sp_fail_nomem("passages");
     if (err == SP_OK) err = sp_shelf_counted(d->shelf, place, most, &counts);
     if (counts.n) qsort(counts.v, counts.n, sizeof *counts.v, by_chunk);
     if (err == SP_OK)
-        err = of ? sp_retriever_each(of, MOST_READ, consider, &c)
-                 : sp_searches_each(d->searches, tenant, name, consider, &c);
+        err = of ? sp_retriever_each(of, MOST_READ, consider, &c) : sp_searches_each(d->searches, &in, consider, &c);
     sp_vec_fini(&counts);
     if (c.chosen.n) qsort(c.chosen.v, c.chosen.n, sizeof *c.chosen.v, by_count);
     sp_hits hits = {.v = c.chosen.v, .n = (int)SP_MIN(c.chosen.n, (size_t)most), .strings = c.strings};

@@ -118,7 +118,8 @@ sp_err sp_collections(sp_documents *d, const char *salt, const char *name, sp_co
     SP_TRY(sp_tenant_name(salt, tenant));
     sp_counts_try(d);
     if (d->embedder) info = sp_embedder_describe(d->embedder);
-    SP_TRY(sp_shelf_collections(d->shelf, tenant, name, info.id, out));
+    const sp_collections_query q = {tenant, name, info.id, sp_documents_due_s(d)};
+    SP_TRY(sp_shelf_collections(d->shelf, &q, out));
     for (int i = 0; i < out->n; i++) {
         char place[SP_PLACE_BYTES];
         snprintf(place, sizeof place, "%s/%.*s", tenant, MOST_NAME, out->v[i].name);

@@ -143,7 +143,7 @@ static sp_err plain(computing *k, const sp_hit *chunk, bool bare)
 /* open_index -- over all chunks of the tenant. */
 static sp_err open_index(computing *k, const char *tenant)
 {
-    SP_TRY(sp_shelf_chunks(k->d->shelf, tenant, NULL, &k->all));
+    SP_TRY(sp_shelf_chunks(k->d->shelf, tenant, NULL, sp_documents_due_s(k->d), &k->all));
     sp_index_text *v = sp_alloc((size_t)k->all.n + 1, sizeof *v);
     if (!v) return sp_fail_nomem("chunks");
     for (int i = 0; i < k->all.n; i++)
@@ -240,7 +240,7 @@ sp_err sp_documents_precompute(sp_documents *d, const char *salt, const char *id
     computing k = {.d = d, .salt = salt, .o = o ? o : &defaults};
     if (k.o->n_fuse < 0) return sp_fail(SP_E_ARG, "n_fuse: %d is negative", k.o->n_fuse);
     SP_TRY(sp_tenant_name(salt, tenant));
-    SP_TRY(sp_shelf_chunks(d->shelf, tenant, id, &k.chunks));
+    SP_TRY(sp_shelf_chunks(d->shelf, tenant, id, sp_documents_due_s(d), &k.chunks));
     sp_err err = k.o->n_fuse ? open_index(&k, tenant) : SP_OK;
     if (err == SP_OK) err = compute_all(&k);
     sp_index_close(k.index);

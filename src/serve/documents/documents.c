@@ -82,8 +82,8 @@ static int64_t now_s(const sp_documents *d)
     return d->opened_s + elapsed_s(d);
 }
 
-/* due_s -- what ended before this has ended: a clock that is a year ahead of the file is not believed at once. */
-static int64_t due_s(const sp_documents *d)
+/* A clock that is a year ahead of the file is not believed at once. */
+int64_t sp_documents_due_s(const sp_documents *d)
 {
     return now_s(d) - (elapsed_s(d) < DOUBT_S ? d->doubt_s : 0);
 }
@@ -91,7 +91,7 @@ static int64_t due_s(const sp_documents *d)
 /* close_clock -- the file says until when it was in use, by this clock: the next process compares its own with it. */
 static void close_clock(sp_documents *d, bool writes)
 {
-    const struct timespec until[2] = {{.tv_sec = (time_t)due_s(d)}, {.tv_sec = (time_t)due_s(d)}};
+    const struct timespec due = {.tv_sec = (time_t)sp_documents_due_s(d)}, until[2] = {due, due};
     if (d->path && writes && utimensat(AT_FDCWD, d->path, until, 0) != 0)
         sp_log(SP_LOG_DEBUG, "%s: %s", d->path, strerror(errno));
     sp_free(d->path);
@@ -334,6 +334,7 @@ static sp_err enter(putting *p, const char *tenant, const sp_document_new *n, sp
                               .file = n->text ? NULL : n->file,
                               .tags = tags.v,
                               .arrival = n->arrival};
+    if (err == SP_OK) err = sp_shelf_doom_expired(p->d->shelf, sp_documents_due_s(p->d));
     if (err == SP_OK) err = sp_shelf_put(p->d->shelf, &row, p->chunks.v, (int)p->chunks.n);
     for (size_t i = 0; i < p->chunks.n && err == SP_OK; i++)
         err = sp_forms_add(&p->d->forms, p->prompt->tenant, p->chunks.v[i].text);
@@ -435,8 +436,7 @@ sp_err sp_documents_get(sp_documents *d, const char *salt, const char *id, sp_do
     sp_document_list list;
     SP_TRY(sp_tenant_name(salt, tenant));
     SP_TRY(sp_shelf_list(
-        d->shelf, &(sp_shelf_query){.tenant = tenant, .id = id, .limit = 1, .now_s = due_s(d)},
-        &list));
+        d->shelf, &(sp_shelf_query){.tenant = tenant, .id = id, .limit = 1, .now_s = sp_documents_due_s(d)}, &list));
     sp_err err = count_copies(d, tenant, &list.v[0]);
     if (err == SP_OK)
         *out = list;
@@ -453,9 +453,8 @@ sp_err sp_documents_list(sp_documents *d, const char *salt, const char *after, i
     char tenant[SP_TENANT_BYTES];
     if (limit < 1) return sp_fail(SP_E_ARG, "limit: %d is below 1", limit);
     SP_TRY(sp_tenant_name(salt, tenant));
-    return sp_shelf_list(
-        d->shelf,
-        &(sp_shelf_query){.tenant = tenant, .after = after, .limit = limit, .now_s = due_s(d)}, out);
+    const sp_shelf_query q = {.tenant = tenant, .after = after, .limit = limit, .now_s = sp_documents_due_s(d)};
+    return sp_shelf_list(d->shelf, &q, out);
 }
 
 sp_err sp_collection_documents(sp_documents *d, const char *salt, const char *name, const char *after, int limit,
@@ -468,12 +467,11 @@ sp_err sp_collection_documents(sp_documents *d, const char *salt, const char *na
     sp_collection_list there;
     if (limit < 1) return sp_fail(SP_E_ARG, "limit: %d is below 1", limit);
     SP_TRY(sp_tenant_name(salt, tenant));
-    SP_TRY(sp_shelf_collections(d->shelf, tenant, name, NULL, &there));
+    SP_TRY(sp_shelf_collections(d->shelf, &(sp_collections_query){.tenant = tenant, .name = name}, &there));
     sp_collection_list_fini(&there);
-    return sp_shelf_list(d->shelf,
-                         &(sp_shelf_query){
-                             .tenant = tenant, .collection = name, .after = after, .limit = limit, .now_s = due_s(d)},
-                         out);
+    const sp_shelf_query q = {
+        .tenant = tenant, .collection = name, .after = after, .limit = limit, .now_s = sp_documents_due_s(d)};
+    return sp_shelf_list(d->shelf, &q, out);
 }
 
 sp_err sp_documents_chunks(sp_documents *d, const char *salt, const char *id, sp_hits *out)
@@ -483,7 +481,7 @@ sp_err sp_documents_chunks(sp_documents *d, const char *salt, const char *id, sp
     SP_NEED(out);
     char tenant[SP_TENANT_BYTES];
     SP_TRY(sp_tenant_name(salt, tenant));
-    return sp_shelf_chunks(d->shelf, tenant, id, out);
+    return sp_shelf_chunks(d->shelf, tenant, id, sp_documents_due_s(d), out);
 }
 
 /* -- pins and time ----------------------------------------------------------------------------- */
@@ -504,6 +502,7 @@ static sp_err set(sp_documents *d, const char *salt, const char *id, sp_shelf_fi
 {
     char tenant[SP_TENANT_BYTES];
     SP_TRY(sp_tenant_name(salt, tenant));
+    SP_TRY(sp_shelf_doom_expired(d->shelf, sp_documents_due_s(d)));
     return sp_shelf_set(d->shelf, tenant, id, field, value);
 }
 
@@ -628,7 +627,7 @@ sp_err sp_documents_remove(sp_documents *d, const char *salt, const char *id, in
     SP_TRY(check_erasable(d));
     SP_TRY(sp_tenant_name(salt, tenant));
     SP_TRY(sp_shelf_doom(d->shelf, tenant, id));
-    sp_searches_drop_stale(d->searches);
+    sp_searches_drop_stale(d->searches, sp_documents_due_s(d));
     SP_TRY(erase_doomed(d, tenant, timeout_us, &removed));
     if (out) *out = removed;
     return SP_OK;
@@ -644,7 +643,7 @@ sp_err sp_collection_remove(sp_documents *d, const char *salt, const char *name,
     SP_TRY(check_erasable(d));
     SP_TRY(sp_tenant_name(salt, tenant));
     SP_TRY(sp_shelf_drop_collection(d->shelf, tenant, name));
-    sp_searches_drop_stale(d->searches);
+    sp_searches_drop_stale(d->searches, sp_documents_due_s(d));
     SP_TRY(erase_doomed(d, tenant, timeout_us, &removed));
     if (out) *out = removed;
     return SP_OK;
@@ -654,9 +653,9 @@ sp_err sp_documents_tick(sp_documents *d, int64_t now)
 {
     SP_NEED(d);
     sp_documents_removed removed;
-    if (sp_shelf_writes(d->shelf)) SP_TRY(sp_shelf_doom_expired(d->shelf, now ? now : due_s(d)));
+    if (sp_shelf_writes(d->shelf)) SP_TRY(sp_shelf_doom_expired(d->shelf, now ? now : sp_documents_due_s(d)));
     sp_counts_try(d);
-    sp_searches_drop_stale(d->searches);
+    sp_searches_drop_stale(d->searches, sp_documents_due_s(d));
     if (sp_shelf_writes(d->shelf)) SP_TRY(erase_doomed(d, NULL, 0, &removed));
     pthread_mutex_lock(&d->lock);
     sp_err err = hold_pinned(d);

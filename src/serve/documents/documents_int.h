@@ -76,6 +76,8 @@ void sp_forms_drop(sp_forms *f, uint64_t n_published, uint64_t tenant, const cha
  * registered text. */
 sp_err sp_forms_watch(void *user, const sp_prompt *p, const char *title, const char *text) SP_MUST_CHECK;
 
+/* sp_documents_due_s -- documents that expire before this have expired. */
+int64_t sp_documents_due_s(const sp_documents *d);
 /* sp_tenant_name -- a hash of a salt, in hex; "" for NULL. Errors: SP_E_NOMEM. */
 sp_err sp_tenant_name(const char *salt, char out[SP_TENANT_BYTES]) SP_MUST_CHECK;
 /* sp_collection_check_name -- Errors: SP_E_ARG. */

@@ -76,23 +76,24 @@ void sp_searches_destroy(sp_searches *s)
     sp_free(s);
 }
 
-static bool is_current(const sp_searches *s, const view *v)
+static bool is_current(const sp_searches *s, const view *v, int64_t now_s)
 {
     char tenant[SP_PLACE_BYTES];
     snprintf(tenant, sizeof tenant, "%s", v->place);
     char *slash = strchr(tenant, '/');
     *slash = '\0';
+    if (v->passages.until_s && v->passages.until_s < now_s) return false;
     return v->version == sp_shelf_version(s->shelf, tenant, slash + 1);
 }
 
-void sp_searches_drop_stale(sp_searches *s)
+void sp_searches_drop_stale(sp_searches *s, int64_t now_s)
 {
     view *gone[N_VIEWS];
     int n = 0;
     pthread_mutex_lock(&s->lock);
     for (int i = 0; i < N_VIEWS; i++) {
         view *v = s->views[i];
-        if (!v || is_current(s, v)) continue;
+        if (!v || is_current(s, v, now_s)) continue;
         s->views[i] = NULL;
         if (--v->n_users == 0) gone[n++] = v;
     }
@@ -101,13 +102,14 @@ void sp_searches_drop_stale(sp_searches *s)
 }
 
 /* find -- the view of a place as it is now, for the caller too; NULL: there is none. */
-static view *find(sp_searches *s, const char *place)
+static view *find(sp_searches *s, const char *place, int64_t now_s)
 {
     view *found = NULL;
     pthread_mutex_lock(&s->lock);
     s->n_searches++;
     for (int i = 0; i < N_VIEWS && !found; i++)
-        if (s->views[i] && strcmp(s->views[i]->place, place) == 0 && is_current(s, s->views[i])) found = s->views[i];
+        if (s->views[i] && strcmp(s->views[i]->place, place) == 0 && is_current(s, s->views[i], now_s))
+            found = s->views[i];
     if (found) found->n_users++;
     if (found) found->used = s->n_searches;
     pthread_mutex_unlock(&s->lock);
@@ -160,20 +162,21 @@ static sp_err make_index(const sp_shelf_passages *p, sp_index **out)
 }
 
 /* fill -- a new view. */
-static sp_err fill(sp_searches *s, view *v, const char *tenant, const char *collection)
+static sp_err fill(sp_searches *s, view *v, const sp_searched *in)
 {
     sp_index *ix = NULL;
     sp_vectors *x = NULL;
-    sp_shelf_encoder e = {0};
+    sp_passages_query q = {.tenant = in->tenant, .collection = in->collection, .now_s = in->now_s};
     sp_embedder_info info;
-    if (s->embedder && *collection) {
+    if (s->embedder && *in->collection) {
         info = sp_embedder_describe(s->embedder);
-        e = (sp_shelf_encoder){info.id, info.n_embd};
+        q.encoder = (sp_shelf_encoder){info.id, info.n_embd};
     }
-    v->version = sp_shelf_version(s->shelf, tenant, collection); /* first: a change meanwhile makes the view old */
-    SP_TRY(sp_shelf_passages_read(s->shelf, tenant, collection, &e, &v->passages));
+    /* Before its passages: a change meanwhile makes the view old. */
+    v->version = sp_shelf_version(s->shelf, in->tenant, in->collection);
+    SP_TRY(sp_shelf_passages_read(s->shelf, &q, &v->passages));
     SP_TRY(make_index(&v->passages, &ix));
-    sp_err err = make_vectors(&v->passages, e.n_dims, &x);
+    sp_err err = make_vectors(&v->passages, q.encoder.n_dims, &x);
     if (err == SP_OK) return sp_retriever_of(ix, s->embedder, x, &v->retriever);
     sp_index_close(ix);
     sp_vectors_destroy(x);
@@ -181,21 +184,21 @@ static sp_err fill(sp_searches *s, view *v, const char *tenant, const char *coll
 }
 
 /* hold -- the view of a place as it is now, until let_go. */
-static sp_err hold(sp_searches *s, const char *tenant, const char *collection, view **out)
+static sp_err hold(sp_searches *s, const sp_searched *in, view **out)
 {
     char place[SP_PLACE_BYTES];
-    snprintf(place, sizeof place, "%s/%s", tenant, collection);
-    if ((*out = find(s, place))) return SP_OK;
+    snprintf(place, sizeof place, "%s/%s", in->tenant, in->collection);
+    if ((*out = find(s, place, in->now_s))) return SP_OK;
     pthread_mutex_t *making = &s->makers[sp_hash64(place, strlen(place)) % N_MAKERS];
     pthread_mutex_lock(making);
     sp_err err = SP_OK;
-    view *v = find(s, place);
+    view *v = find(s, place, in->now_s);
     if (!v) {
         v = SP_NEW(view);
         err = v ? SP_OK : sp_fail_nomem("an index");
         if (v) snprintf(v->place, sizeof v->place, "%s", place);
         if (v) v->n_users = 1;
-        if (err == SP_OK) err = fill(s, v, tenant, collection);
+        if (err == SP_OK) err = fill(s, v, in);
         if (err == SP_OK) enter(s, v);
     }
     pthread_mutex_unlock(making);
@@ -296,20 +299,19 @@ static sp_err run(view *v, const sp_retrieve_query *q, sp_hits *out)
     return err;
 }
 
-sp_err sp_searches_run(sp_searches *s, const char *tenant, const char *collection, const sp_retrieve_query *q,
-                       sp_hits *out)
+sp_err sp_searches_run(sp_searches *s, const sp_searched *in, const sp_retrieve_query *q, sp_hits *out)
 {
     view *v;
-    SP_TRY(hold(s, tenant, collection, &v));
+    SP_TRY(hold(s, in, &v));
     sp_err err = run(v, q, out);
     let_go(s, v);
     return err;
 }
 
-sp_err sp_searches_each(sp_searches *s, const char *tenant, const char *collection, sp_chunk_fn *fn, void *user)
+sp_err sp_searches_each(sp_searches *s, const sp_searched *in, sp_chunk_fn *fn, void *user)
 {
     view *v;
-    SP_TRY(hold(s, tenant, collection, &v));
+    SP_TRY(hold(s, in, &v));
     sp_err err = SP_OK;
     for (int i = 0; i < v->passages.chunks.n && err == SP_OK; i++) err = fn(&v->passages.chunks.v[i], user);
     let_go(s, v);
@@ -327,8 +329,9 @@ sp_err sp_documents_search(sp_documents *d, const char *salt, const char *collec
     sp_collection_list there;
     SP_TRY(sp_tenant_name(salt, tenant));
     if (collection) {
-        SP_TRY(sp_shelf_collections(d->shelf, tenant, collection, NULL, &there));
+        SP_TRY(sp_shelf_collections(d->shelf, &(sp_collections_query){.tenant = tenant, .name = collection}, &there));
         sp_collection_list_fini(&there);
     }
-    return sp_searches_run(d->searches, tenant, collection ? collection : "", q, out);
+    const sp_searched in = {tenant, collection ? collection : "", sp_documents_due_s(d)};
+    return sp_searches_run(d->searches, &in, q, out);
 }

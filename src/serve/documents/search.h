@@ -12,14 +12,18 @@ typedef struct sp_searches sp_searches;
 /* e: of the vectors; NULL: words alone. */
 sp_err sp_searches_create(sp_shelf *shelf, sp_embedder *e, sp_searches **out) SP_MUST_CHECK;
 void sp_searches_destroy(sp_searches *s);
-/* sp_searches_drop_stale -- frees indexes older than the last change of their collection (if in use, when their
- * searches end), so that deleted text does not stay in memory. */
-void sp_searches_drop_stale(sp_searches *s);
-/* sp_searches_run -- searches a collection of the tenant, or, for "", its documents outside all collections. */
-sp_err sp_searches_run(sp_searches *s, const char *tenant, const char *collection, const sp_retrieve_query *q,
-                       sp_hits *out) SP_MUST_CHECK;
-/* sp_searches_each -- calls fn with all chunks of a collection, in order. */
-sp_err sp_searches_each(sp_searches *s, const char *tenant, const char *collection, sp_chunk_fn *fn,
-                        void *user) SP_MUST_CHECK;
+/* sp_searches_drop_stale -- frees indexes older than the last change of their collection, and those with a document
+ * that has expired (if in use, when their searches end), so that deleted text does not stay in memory. */
+void sp_searches_drop_stale(sp_searches *s, int64_t now_s);
+
+/* What is searched: documents that have not expired. */
+typedef struct sp_searched {
+    const char *tenant, *collection; /* "": its documents outside all collections */
+    int64_t now_s;
+} sp_searched;
+
+sp_err sp_searches_run(sp_searches *s, const sp_searched *in, const sp_retrieve_query *q, sp_hits *out) SP_MUST_CHECK;
+/* sp_searches_each -- calls fn with all chunks, in order. */
+sp_err sp_searches_each(sp_searches *s, const sp_searched *in, sp_chunk_fn *fn, void *user) SP_MUST_CHECK;
 
 #endif

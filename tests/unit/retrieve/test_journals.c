@@ -49,7 +49,7 @@ static sp_err put(sp_shelf *s, const char *id)
 static sp_err look_for(sp_shelf *s, const char *id)
 {
     sp_hits h;
-    const sp_err err = sp_shelf_chunks(s, "t", id, &h);
+    const sp_err err = sp_shelf_chunks(s, "t", id, 0, &h);
     if (err == SP_OK) sp_hits_fini(&h);
     return err;
 }

@@ -56,7 +56,7 @@ static sp_shelf_chunk *equal_chunks(int n)
 static int count(sp_shelf *s, const char *id)
 {
     sp_hits h = {0};
-    if (sp_shelf_chunks(s, "t", id, &h) != SP_OK) return -1;
+    if (sp_shelf_chunks(s, "t", id, 0, &h) != SP_OK) return -1;
     int n = h.n;
     sp_hits_fini(&h);
     return n;
@@ -352,7 +352,7 @@ static bool is_there(sp_shelf *s, int i)
     char id[16];
     sp_hits h = {0};
     id_of(i, id);
-    if (sp_shelf_chunks(s, "t", id, &h) != SP_OK) return false;
+    if (sp_shelf_chunks(s, "t", id, 0, &h) != SP_OK) return false;
     assert_int_equal(h.n, chunks_of(i));
     for (int c = 0; c < h.n; c++) {
         char *text = text_of(i, c);

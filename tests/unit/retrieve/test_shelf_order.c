@@ -45,7 +45,7 @@ static void assert_title(sp_shelf *s, const char *id, const char *title)
 static bool is_there(sp_shelf *s, const char *id)
 {
     sp_hits h;
-    if (sp_shelf_chunks(s, "t", id, &h) != SP_OK) return false;
+    if (sp_shelf_chunks(s, "t", id, 0, &h) != SP_OK) return false;
     sp_hits_fini(&h);
     return true;
 }

@@ -74,7 +74,7 @@ static kept look(const char *path)
         k.n_tagged += good;
     }
     sp_document_list_fini(&l);
-    assert_int_equal(sp_shelf_collections(s, "t", NULL, NULL, &all), SP_OK);
+    assert_int_equal(sp_shelf_collections(s, &(sp_collections_query){.tenant = "t"}, &all), SP_OK);
     k.n_collections = all.n;
     for (int i = 0; i < all.n; i++)
         if (strcmp(all.v[i].name, "empty") == 0) assert_int_equal(all.v[i].created_s, 8);
@@ -220,7 +220,7 @@ static void damage_page_of(const char *path, const char *text)
 static bool has_collection(sp_shelf *s, const char *name)
 {
     sp_collection_list l;
-    if (sp_shelf_collections(s, "t", name, NULL, &l) != SP_OK) return false;
+    if (sp_shelf_collections(s, &(sp_collections_query){.tenant = "t", .name = name}, &l) != SP_OK) return false;
     sp_collection_list_fini(&l);
     return true;
 }

@@ -61,7 +61,7 @@ static bool is_there(sp_shelf *s, const char *id)
     char path[16];
     sp_hits h = {0};
     snprintf(path, sizeof path, "c/%s", id);
-    const sp_err err = sp_shelf_chunks(s, "t", path, &h);
+    const sp_err err = sp_shelf_chunks(s, "t", path, 0, &h);
     assert_true(err == SP_OK || err == SP_E_NOTFOUND);
     sp_hits_fini(&h);
     return err == SP_OK;

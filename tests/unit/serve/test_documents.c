@@ -237,11 +237,23 @@ static int n_listed(const bench *b)
     return n;
 }
 
-/* Before a tick has erased it. */
+/* n_found -- how many passages of a collection, or of none, match `story`. */
+static int n_found(const bench *b, const char *collection)
+{
+    sp_hits found;
+    assert_ok(sp_documents_search(b->d, NULL, collection, &(sp_retrieve_query){.text = "Anna Berg", .k = 9}, &found));
+    const int n = found.n;
+    sp_hits_fini(&found);
+    return n;
+}
+
+/* Before a tick has erased it, or on a file system that is mounted read-only. */
 static void a_document_whose_time_has_ended_is_not_shown(void **state)
 {
     bench b;
+    sp_hits found;
     sp_document_list l;
+    sp_collection_list all;
     bench_begin(&b);
     assert_ok(sp_collection_create(b.d, NULL, "c"));
     assert_ok(put_new(&b, &(sp_document_new){.id = "one", .text = story, .ttl_s = 100}));
@@ -249,6 +261,7 @@ static void a_document_whose_time_has_ended_is_not_shown(void **state)
     assert_ok(put_new(&b, &(sp_document_new){.id = "one", .collection = "c", .text = story, .ttl_s = 100}));
     assert_ok(sp_documents_expire(b.d, NULL, "two", 0)); /* lives on */
     assert_int_equal(n_listed(&b), 2);
+    assert_true(n_found(&b, NULL) == 1 && n_found(&b, "c") == 1); /* and their indexes are kept */
     b.d->opened_us -= INT64_C(101000000); /* seconds later */
     assert_int_equal(n_listed(&b), 1);
     assert_fails(sp_documents_get(b.d, NULL, "one", &l), SP_E_NOTFOUND, "one");
@@ -258,6 +271,17 @@ static void a_document_whose_time_has_ended_is_not_shown(void **state)
     assert_ok(sp_collection_documents(b.d, NULL, "c", NULL, 9, &l));
     assert_int_equal(l.n, 0);
     sp_document_list_fini(&l);
+    assert_int_equal(n_found(&b, NULL) + n_found(&b, "c"), 0);
+    assert_fails(sp_documents_chunks(b.d, NULL, "c/one", &found), SP_E_NOTFOUND, "one");
+    const sp_documents_compute how = {.system = SYSTEM};
+    assert_fails(sp_documents_precompute(b.d, NULL, "one", &how, NULL), SP_E_NOTFOUND, "one");
+    assert_ok(sp_collections(b.d, NULL, "c", &all));
+    assert_true(all.v[0].n_documents == 0 && all.v[0].n_chunks == 0 && all.v[0].n_bytes == 0);
+    sp_collection_list_fini(&all);
+    assert_fails(sp_documents_pin(b.d, NULL, "c/one", true), SP_E_NOTFOUND, "one");
+    assert_ok(put_new(&b, &(sp_document_new){.id = "brief", .text = story, .ttl_s = 100}));
+    b.d->opened_us -= INT64_C(101000000);
+    assert_ok(put_new(&b, &(sp_document_new){.id = "brief", .text = other})); /* the id is free */
     bench_end(&b);
 }
 
