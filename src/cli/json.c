@@ -7,8 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/alloc.h"
 #include "cli/fail.h"
 #include "cli/json.h"
+#include "cli/show.h"
 
 /* Allocations that have failed: all of them, and those before the last value was made a text. */
 static atomic_uint n_failed, n_before;
@@ -46,6 +48,16 @@ void cli_print_json(json_t *value, size_t flags)
         cli_lose_output("the result as JSON", why);
     free(text);
     json_decref(value);
+}
+
+json_t *cli_json_string(const char *text)
+{
+    json_t *whole = json_string(text);
+    if (whole) return whole;
+    char *shown = cli_checked(show_copy(text, 0));
+    whole = json_string(shown);
+    free(shown);
+    return whole;
 }
 
 typedef struct source {

@@ -19,6 +19,9 @@ char *cli_json_text(const json_t *value, size_t flags, const char **why);
  * no memory for: then, and for NULL, an error is said instead, and the program ends with 1. */
 void cli_print_json(json_t *value, size_t flags);
 
+/* cli_json_string -- a text that may not be UTF-8: what is not becomes U+FFFD. */
+json_t *cli_json_string(const char *text);
+
 /* cli_load_json -- json_loadb, which is left when memory runs out (sp_json_whole); *why may be NULL. */
 json_t *cli_load_json(const char *text, size_t n, size_t flags, json_error_t *why);
 

@@ -29,24 +29,13 @@ static json_t *default_of(const char *help)
     return n > 2 && open[n - 1] == ')' ? json_stringn(open + 1, n - 2) : json_null();
 }
 
-/* text_of -- what is not UTF-8 becomes U+FFFD. */
-static json_t *text_of(const char *text)
-{
-    json_t *whole = json_string(text);
-    if (whole) return whole;
-    char *shown = cli_checked(show_copy(text, 0));
-    whole = json_string(shown);
-    free(shown);
-    return whole;
-}
-
 static json_t *value_of(const opt *o, const opt_origin *origin)
 {
     if (origin->from == OPT_DEFAULT) return json_null();
-    if (o->kind != OPT_LIST) return text_of(origin->text);
+    if (o->kind != OPT_LIST) return cli_json_string(origin->text);
     const opt_list *list = o->dest;
     json_t *all = json_array();
-    for (int i = 0; i < list->n; i++) json_array_append_new(all, text_of(list->v[i]));
+    for (int i = 0; i < list->n; i++) json_array_append_new(all, cli_json_string(list->v[i]));
     return all;
 }
 

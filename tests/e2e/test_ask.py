@@ -1,5 +1,6 @@
 """The main job through the program: index the bundled documents, search them, ask about them."""
 import json
+import os
 import re
 
 import pytest
@@ -125,6 +126,15 @@ def test_a_batch_survives_blank_lines_and_failures(index):
     assert sum(line.startswith("spolia: ") for line in done.stderr.splitlines()) == 1
     done = run("ask", "-m", MODEL, "-i", index, "-c", "512", "-n", "4", input=f"zzz qqq\n{long}\n")
     assert done.returncode == 1  # more than 3, for no document
+
+
+def test_a_question_that_is_not_utf8_has_an_account(index):
+    question = QUESTIONS[0]["question"]
+    ask = ("ask", "-m", MODEL, "-i", index, "-n", "4", "--json")
+    a = json.loads(succeed(*ask, os.fsdecode(question.encode() + b" \xff")))
+    assert a["question"] == question + " \ufffd" and len(a["chunks"]) == 8
+    refused = json.loads(run(*ask, "-c", "512", os.fsdecode(question.encode() + b" \xff why" * 700)).stdout)
+    assert refused["question"].startswith(question + " \ufffd why") and refused["chunks"] == []
 
 
 def test_questions_that_cannot_be_read_are_an_error(index):

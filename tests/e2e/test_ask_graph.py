@@ -1,5 +1,6 @@
 """Questions over a knowledge graph: paths become trees, and nodes are reused by other questions."""
 import json
+import os
 
 import pytest
 
@@ -101,6 +102,21 @@ def test_refusals(graph, tmp_path):
     refuse("ask", "-m", MODEL, "--graph", graph, "--style", "poem", "x", code=2, naming=["poem"])
     [empty] = ask(graph, ["zzz qqq"], "--allow-empty")
     assert empty["trees"] == empty["paths"] == []
+
+
+def test_a_batch_survives_failures(graph):
+    questions = ["who directed Heat", "who directed Heat" + " why" * 700, "zzz qqq", "who directed Heat"]
+    done = run("ask", "-m", MODEL, "--graph", graph, "-c", "512", "-n", "4", "--paths", "3", "--json", input="\n".join(questions))
+    accounts = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 1 and [a["question"] for a in accounts] == questions
+    assert [a.get("error", {}).get("code") for a in accounts] == [None, "E_CONTEXT", "E_NO_HIT", None]
+    assert [bool(a["paths"]) for a in accounts] == [True, False, False, True]
+
+
+def test_a_question_that_is_not_utf8_has_an_account(graph):
+    question = os.fsdecode(b"who directed Heat \xff")
+    a = json.loads(succeed("ask", "-m", MODEL, "--graph", graph, "--json", question))
+    assert a["question"] == "who directed Heat \ufffd" and a["paths"] and a["trees"]
 
 
 def test_the_demo_graph_is_answered(tmp_path):

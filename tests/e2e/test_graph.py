@@ -1,5 +1,6 @@
 """Knowledge graphs through the program: import, search, paths, a real SPARQL server."""
 import json
+import os
 import random
 import resource
 import shutil
@@ -54,6 +55,8 @@ def test_paths_are_json(movies):
     assert path["score"] > 0 and "directed~directed_by" in path["why"]
     assert "".join(n["text"] for n in found["tree"]) == path["text"]
     assert [n["parent"] for n in found["tree"]] == [-1, 0, 1, 2, 3]
+    [misspelt] = paths(movies, os.fsdecode(b"who is Pacin\xff Al Pacin\xff"))["entities"]
+    assert (misspelt["name"], misspelt["mention"]) == ("Al Pacino", "Al Pacin\ufffd")
 
 
 def test_names_without_capitals_are_shown_with_some(tmp_path):
@@ -65,6 +68,10 @@ def test_names_without_capitals_are_shown_with_some(tmp_path):
     assert paths(tmp_path / "a.db", question)["paths"][0]["nodes"] == ["charles_i_of_spain", "isabella of portugal"]
     texts = [p["text"] for p in paths(tmp_path / "b.db", question, "--style", "triplets")["paths"]]
     assert texts == ["(Charles I Of Spain, spouse, Isabella Of Portugal)", "(Philip II, parents, Charles I Of Spain)"]
+    rdf = write(tmp_path / "kings.nt", '<http://x.org/charles_i> <http://x.org/spouse> <http://x.org/isabella> .\n'
+                f'<http://x.org/isabella> {LABEL} "isabella of portugal" .\n')
+    succeed("graph", "import", rdf, "-o", tmp_path / "c.db", "--capitals")
+    assert paths(tmp_path / "c.db", "who was the spouse of charles i")["paths"][0]["nodes"] == ["Charles I", "isabella of portugal"]
 
 
 def test_people_can_read_the_output(movies):

@@ -287,7 +287,7 @@ int ask_failed(const asking *a, const ask_failure *f, int exit)
 {
     cli_warn("%s", f->why);
     if (a->as_json)
-        account_error(f->code, f->why, json_pack("{s:s, s:[]}", "question", f->question, f->list));
+        account_error(f->code, f->why, json_pack("{s:o, s:[]}", "question", cli_json_string(f->question), f->list));
     return exit;
 }
 
@@ -297,12 +297,18 @@ static int fail(const asking *a, const char *question, const char *code, const c
         a, &(ask_failure){.question = question, .code = code, .why = why, .list = "chunks"}, exit);
 }
 
-static int fail_with(const asking *a, const char *question, sp_err err)
+int ask_failed_with(const asking *a, const char *question, const char *list, sp_err err)
 {
     char why[512];
     const char *detail = sp_error_detail();
     snprintf(why, sizeof why, "%s (%s)", *detail ? detail : "failed", sp_error_text(err));
-    return fail(a, question, cli_error_name(err), why, 1);
+    return ask_failed(
+        a, &(ask_failure){.question = question, .code = cli_error_name(err), .why = why, .list = list}, 1);
+}
+
+static int fail_with(const asking *a, const char *question, sp_err err)
+{
+    return ask_failed_with(a, question, "chunks", err);
 }
 
 static int n_sources(const asking *a)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "cli/answer/account.h"
+#include "cli/json.h"
 #include "cli/options/model_options.h"
 #include "cli/answer/saying.h"
 #include "spolia.h"
@@ -55,6 +56,8 @@ sp_err ask_generate(asking *a, const sp_prompt *p, sp_request **out);
 /* ask_failed -- prints why there is no answer; with --json, as an object with an empty list. Returns
  * `exit`. */
 int ask_failed(const asking *a, const ask_failure *f, int exit);
+/* ask_failed_with -- the same for an error, whose detail is the last. Returns 1. */
+int ask_failed_with(const asking *a, const char *question, const char *list, sp_err err);
 /* ask_graph -- answers from the relation paths of the question's entities (graph.c). Returns the
  * exit code. */
 int ask_graph(asking *a, const char *question);

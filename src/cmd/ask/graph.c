@@ -171,8 +171,8 @@ static void print_trees(const graph_question *q)
 static void report(const asking *a, const char *question, const graph_question *q)
 {
     if (a->as_json) {
-        json_t *account =
-            json_pack("{s:s, s:o, s:o}", "question", question, "trees", trees_json(q), "paths", paths_json(q));
+        json_t *account = json_pack("{s:o, s:o, s:o}", "question", cli_json_string(question), "trees", trees_json(q),
+                                    "paths", paths_json(q));
         account_json(q->result, saying_json(&a->said, q->result->text, account));
         return;
     }
@@ -207,7 +207,7 @@ int ask_graph(asking *a, const char *question)
         err = match_reports(&q);
     }
     if (err == SP_OK) report(a, question, &q);
-    int code = err == SP_OK ? 0 : cli_fail(err);
+    int code = err == SP_OK ? 0 : ask_failed_with(a, question, "paths", err);
     sp_request_destroy(r);
     sp_prompt_destroy(p);
     question_fini(&q);

@@ -99,7 +99,7 @@ void ask_print_json(const asking *a, const ask_turn *t, const sp_result *r, int 
     json_t *chunks = json_array();
     for (int i = 0; i < t->hits.n; i++)
         json_array_append_new(chunks, chunk_json(&t->hits.v[i], report_of(r, first_segment + i)));
-    json_t *account =
-        json_pack("{s:s, s:o, s:i}", "question", t->question, "chunks", chunks, "duplicates", t->n_duplicates);
+    json_t *account = json_pack("{s:o, s:o, s:i}", "question", cli_json_string(t->question), "chunks", chunks,
+                                "duplicates", t->n_duplicates);
     account_json(r, saying_json(&a->said, r->text, account));
 }

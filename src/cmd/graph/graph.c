@@ -97,8 +97,8 @@ const char *graph_match_name(sp_graph_match m)
 
 json_t *graph_entity_json(const sp_graph_entity *e)
 {
-    return json_pack("{s:I, s:s, s:s, s:s, s:s, s:i}", "id", (json_int_t)e->id, "name", e->name,
-                     "ident", e->ident, "mention", e->mention, "match", graph_match_name(e->match),
+    return json_pack("{s:I, s:s, s:s, s:o, s:s, s:i}", "id", (json_int_t)e->id, "name", e->name,
+                     "ident", e->ident, "mention", cli_json_string(e->mention), "match", graph_match_name(e->match),
                      "distance", e->distance);
 }
 

@@ -39,6 +39,7 @@ enum {
     GET_ENTITY,
     SET_NAME,
     SET_FIRST_NAME,
+    SET_FALLBACK,
     ADD_KEY,
     GET_KEY,
     REMOVE_KEY,
@@ -62,6 +63,7 @@ static const char *const statements[N_STATEMENTS] = {
     [SET_NAME] =
         "UPDATE graph_entities SET name = ?2 WHERE id = ?1 AND coalesce(name, ident) <> ?2",
     [SET_FIRST_NAME] = "UPDATE graph_entities SET name = ?2 WHERE id = ?1 AND name IS NULL",
+    [SET_FALLBACK] = "UPDATE graph_entities SET name = ?2 WHERE id = ?1 AND coalesce(name, ?3) = ?3",
     [ADD_KEY] = "INSERT OR IGNORE INTO graph_keys (key, entity, alias) VALUES (?1, ?2, ?3)",
     [GET_KEY] = "SELECT id, key FROM graph_keys WHERE key = ?1 AND entity = ?2 AND alias = 0",
     [REMOVE_KEY] = "DELETE FROM graph_keys WHERE id = ?1",
@@ -103,7 +105,7 @@ typedef struct importer {
     sqlite3_stmt *run[N_STATEMENTS];
     memory entities, relations, sources;
     SP_VEC(relation_count) counts; /* of relations in this transaction */
-    sp_bytes key;
+    sp_bytes key, shown[2];
     sp_bytes how; /* what a format and columns that were asked for add to the state of a file */
 
     const char *file; /* being read, as the caller named it */
@@ -223,15 +225,44 @@ static sp_err remove_key(importer *m, int64_t entity, sp_text name)
     return finish(m, REMOVE_KEY);
 }
 
+/* as_shown -- a name that the file does not give, with the capitals that were asked for; in `room` if it has any. */
+static sp_err as_shown(const importer *m, sp_text name, sp_bytes *room, sp_text *out)
+{
+    *out = name;
+    if (!m->opts.capitals) return SP_OK;
+    room->n = 0;
+    SP_TRY(sp_name_capitals(name.s, name.n, room));
+    *out = (sp_text){room->v, room->n};
+    return SP_OK;
+}
+
 /* show_capitals -- the name of a new entity that the file gives no other. */
 static sp_err show_capitals(importer *m, int64_t entity, sp_text ident)
 {
-    m->key.n = 0;
-    SP_TRY(sp_name_capitals(ident.s, ident.n, &m->key));
-    if (m->key.n == ident.n && memcmp(m->key.v, ident.s, ident.n) == 0) return SP_OK;
+    sp_text name;
+    SP_TRY(as_shown(m, ident, &m->shown[0], &name));
+    if (name.n == ident.n && memcmp(name.s, ident.s, ident.n) == 0) return SP_OK;
     sqlite3_bind_int64(m->run[SET_FIRST_NAME], 1, entity);
-    bind(m, SET_FIRST_NAME, 2, (sp_text){m->key.v, m->key.n});
+    bind(m, SET_FIRST_NAME, 2, name);
     return finish(m, SET_FIRST_NAME);
+}
+
+/* set_fallback -- names an entity that is called by its ident. */
+static sp_err set_fallback(importer *m, int64_t entity, sp_text ident, sp_text name)
+{
+    SP_TRY(as_shown(m, ident, &m->shown[0], &ident));
+    SP_TRY(as_shown(m, name, &m->shown[1], &name));
+    sqlite3_bind_int64(m->run[SET_FALLBACK], 1, entity);
+    bind(m, SET_FALLBACK, 2, name);
+    bind(m, SET_FALLBACK, 3, ident);
+    return finish(m, SET_FALLBACK);
+}
+
+static sp_err set_name(importer *m, int64_t entity, sp_text name)
+{
+    sqlite3_bind_int64(m->run[SET_NAME], 1, entity);
+    bind(m, SET_NAME, 2, name);
+    return finish(m, SET_NAME);
 }
 
 static sp_err find_entity(importer *m, sp_text ident, int64_t *id)
@@ -357,10 +388,7 @@ static sp_err on_name(sp_text ident, sp_text name, sp_name_kind kind, void *user
     SP_TRY(find_entity(m, ident, &entity));
     bool same = ident.n == name.n && memcmp(ident.s, name.s, name.n) == 0;
     if (kind != SP_NAME_ALIAS && !same) {
-        int set = kind == SP_NAME_MAIN ? SET_NAME : SET_FIRST_NAME;
-        sqlite3_bind_int64(m->run[set], 1, entity);
-        bind(m, set, 2, name);
-        SP_TRY(finish(m, set));
+        SP_TRY(kind == SP_NAME_MAIN ? set_name(m, entity, name) : set_fallback(m, entity, ident, name));
         if (sqlite3_changes(m->db))
             SP_TRY(remove_key(m, entity, ident));
         else if (kind == SP_NAME_FALLBACK)
@@ -499,6 +527,8 @@ static void importer_fini(importer *m)
     forget(&m->sources);
     sp_vec_fini(&m->counts);
     sp_vec_fini(&m->key);
+    sp_vec_fini(&m->shown[0]);
+    sp_vec_fini(&m->shown[1]);
     sp_vec_fini(&m->how);
     free(m->real);
 }

@@ -3,7 +3,7 @@
  * The first record decides: when its cells name columns, it is a header; else columns are subject,
  * relation, object and an optional source, and a table of another width, or whose header names two
  * columns but not all that are needed, is an error. A caller who names columns has a header. The
- * separator is the one of , ; and tab that the first line has most of.
+ * separator is the one of , ; and tab that the first line has most of, outside of quotes.
  *
  *   triples      subject, relation, object; or Gephi's Source, Target, Type, Label: of its own types, which tell
  *                directions, the label is the relation
@@ -244,8 +244,11 @@ static sp_err read_header(csv *c)
     const char *why;
     size_t n = c->in->n, begin = n >= 3 && memcmp(c->in->data, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
     int count[3] = {0};
-    for (size_t i = begin; i < n && c->in->data[i] != '\n'; i++)
-        for (int k = 0; k < 3; k++) count[k] += c->in->data[i] == ",;\t"[k];
+    bool quoted = false;
+    for (size_t i = begin; i < n && (quoted || c->in->data[i] != '\n'); i++) {
+        quoted ^= c->in->data[i] == '"';
+        for (int k = 0; !quoted && k < 3; k++) count[k] += c->in->data[i] == ",;\t"[k];
+    }
     c->separator = count[2] > SP_MAX(count[0], count[1]) ? '\t' : count[1] > count[0] ? ';' : ',';
     for (int r = 0; r < N_ROLES; r++) c->column[r] = -1;
     c->at = begin;

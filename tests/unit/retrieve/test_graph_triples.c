@@ -115,6 +115,8 @@ static void csv(void **state)
     gives(SP_GRAPH_CSV, "subject,relation,object,x\ty\tz\na,r,b,c\n", "a|r|b;");
     gives(SP_GRAPH_CSV, "subject;relation;object;x\ty\tz\na;r;b;c\n", "a|r|b;");
     gives(SP_GRAPH_CSV, "subject,relation,object,x;y;z;\na,r,b,c\n", "a|r|b;"); /* as many of both */
+    gives(SP_GRAPH_CSV, "\"a;b;c;d\",r,\"e;f\"\n", "a;b;c;d|r|e;f;"); /* outside of quotes */
+    gives(SP_GRAPH_CSV, "\"a\n,,,,\";r;\"e,,,\"\n", "a ,,,,|r|e,,,;");
     gives(SP_GRAPH_CSV, "subject,relation,type,object\na,r,t,b\n", "a|r|b;");  /* the first that is named so */
 }
 
