@@ -3,10 +3,12 @@
 The declarations are include/spolia.h itself, preprocessed when the package is built, so nothing here repeats the layout of
 a structure. A new field of an option structure is usable by its name at once (`fill`).
 """
+import contextlib
+import operator
 import os
 import threading
 from pathlib import Path
-from typing import Any, Callable, Iterable, Mapping, Optional, TypeVar
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, TypeVar
 
 import cffi
 
@@ -59,6 +61,21 @@ def out(kind: str, call: Callable[[Any], int]) -> Any:
     return holder[0]
 
 
+def utf8(value: "str | os.PathLike[str]") -> bytes:
+    """Errors: TypeError: it is no text."""
+    given = os.fspath(value)
+    if not isinstance(given, str):
+        raise TypeError(f"{given!r} is not a text")
+    return given.encode("utf-8")
+
+
+def list_of(name: str, given: "Iterable[Any]") -> "list[Any]":
+    """A text or a mapping can be iterated, too, but is not a list of them."""
+    if isinstance(given, (str, bytes, Mapping)):
+        raise TypeError(f"{name} is a list, not {type(given).__name__}")
+    return list(given)
+
+
 def watched(kind: str, tell: Callable[..., bool], call: Callable[[Any], int]) -> None:
     """A call of C with a callback that can end it. What the callback raises ends it, too, and is raised here: Ctrl-C, for
     one, which Python notices in the callback only."""
@@ -78,13 +95,16 @@ class Keep:
 
     def string(self, value: "str | os.PathLike[str]") -> Any:
         """A NUL-terminated copy. A text with NUL inside is refused: C would read its beginning only."""
-        data = os.fspath(value).encode("utf-8")
+        return self._bytes(utf8(value))
+
+    def path(self, value: "str | os.PathLike[str]") -> Any:
+        """The name of a file, which need not be UTF-8. "~" is the user's home."""
+        return self._bytes(os.fsencode(os.path.expanduser(value)))
+
+    def _bytes(self, data: bytes) -> Any:
         if b"\0" in data:
             raise ValueError("text contains a NUL character")
         return self.add(ffi.new("char[]", data))
-
-    def path(self, value: "str | os.PathLike[str]") -> Any:
-        return self.string(os.path.expanduser(os.fspath(value)))
 
     def strings(self, values: "list[str]") -> Any:
         return self.add(ffi.new("char *[]", [self.string(v) for v in values])) if values else ffi.NULL
@@ -106,7 +126,7 @@ class Keep:
             if isinstance(value, (str, os.PathLike)) and wanted == "a text":
                 value = self.path(value) if name in _PATHS else self.string(value)
             try:
-                setattr(struct, name, value)
+                setattr(struct, name, operator.index(value) if wanted == "a whole number" else value)
             except TypeError as e:
                 raise TypeError(f"{name}: {value!r} is not {wanted}") from e
             except OverflowError as e:
@@ -123,24 +143,47 @@ def _kind_of(c: Any) -> str:
 
 
 class Live:
-    """A pointer of the library and how to destroy it, once, in whatever order objects go.
+    """A pointer of the library and how to destroy it, once, in whatever order objects go, and in no call that uses it.
 
     A forked child has none of the library's threads, and locks as they were: there, it is neither used nor destroyed."""
 
     def __init__(self, pointer: Any, destroy: Callable[[Any], None]) -> None:
         self.pointer: Optional[Any] = pointer
+        self.children: "set[Live]" = set()
         self._born = _forks
         self.lock = threading.RLock()  # held by calls that must not see it destroyed
+        self._unused = threading.Condition(self.lock)
+        self._n_uses = 0  # calls that have the pointer
+        self.closing = False
         self._destroy = destroy
 
     @property
     def inherited(self) -> bool:
         return self._born != _forks
 
+    def begin_use(self) -> "Optional[Any]":
+        """The pointer, which stays valid until end_use; None when it is closed."""
+        with self.lock:
+            if self.closing:
+                return None
+            self._n_uses += 1
+            return self.pointer
+
+    def end_use(self) -> None:
+        with self.lock:
+            self._n_uses -= 1
+            self._unused.notify_all()
+
     def close(self) -> None:
+        """Waits for the calls that use it, then frees what was opened from it, and itself."""
         if self.inherited:
             return
         with self.lock:
+            self.closing = True
+            while self._n_uses:
+                self._unused.wait()
+            while self.children:
+                self.children.pop().close()
             pointer, self.pointer = self.pointer, None
             if pointer is not None:
                 self._destroy(pointer)
@@ -151,9 +194,8 @@ class Handle:
 
     def __init__(self, pointer: Any, destroy: Callable[[Any], None], owner: "Optional[Handle]" = None) -> None:
         self._live, self._owner = Live(pointer, destroy), owner
-        self._children: "set[Live]" = set()
         if owner is not None:
-            owner._children.add(self._live)
+            owner._live.children.add(self._live)
 
     def check_process(self) -> None:
         """Errors: AfterFork in a child of the process that made it."""
@@ -162,24 +204,27 @@ class Handle:
             raise AfterFork(f"this {name} belongs to the parent process: a forked child has no thread that computes; "
                             f"open what it needs in the child, or start it with multiprocessing's \"spawn\"")
 
-    @property
-    def c(self) -> Any:
+    @contextlib.contextmanager
+    def use(self) -> "Iterator[Any]":
+        """The pointer, for one call of the library: close() in another thread waits for its end."""
         self.check_process()
-        if self._live.pointer is None:
+        pointer = self._live.begin_use()
+        if pointer is None:
             raise ValueError(f"this {type(self).__name__.lower()} is closed")
-        return self._live.pointer
+        try:
+            yield pointer
+        finally:
+            self._live.end_use()
 
     @property
     def closed(self) -> bool:
-        return self._live.pointer is None
+        return self._live.closing
 
     def close(self) -> None:
-        """Frees it, and what was opened from it. May be called again."""
-        while self._children:
-            self._children.pop().close()
+        """Frees it, and what was opened from it, once calls of other threads have returned. May be called again."""
         self._live.close()
         if self._owner is not None:
-            self._owner._children.discard(self._live)
+            self._owner._live.children.discard(self._live)
 
     def __copy__(self: T) -> T:  # there is one pointer, and the end of a twin would destroy it
         return self

@@ -3,7 +3,7 @@ import array
 import os
 from typing import Any, Iterable, Sequence, Union
 
-from ._library import Handle, Keep, check, ffi, lib, out, text
+from ._library import Handle, Keep, check, ffi, lib, out, text, utf8
 
 Input = Union[str, Sequence[int]]
 
@@ -24,7 +24,8 @@ class Embedder(Handle):
         keep.fill(ffi.addressof(o, "machine"), {**options, "n_threads": threads}, "an embedder")
         keep.fill(o, {**own, "model": model}, "an embedder")
         super().__init__(out("sp_embedder *", lambda to: lib.sp_embedder_open(o, to)), lib.sp_embedder_close)
-        info = lib.sp_embedder_describe(self.c)
+        with self.use() as c:
+            info = lib.sp_embedder_describe(c)
         self.dimensions, self.max_tokens = int(info.n_embd), int(info.max_tokens)
         self.scores_pairs = bool(info.scores_pairs)
         self.query_prompt, self.document_prompt = text(info.query_prompt), text(info.document_prompt)
@@ -52,7 +53,8 @@ class Embedder(Handle):
         vectors = [array.array("f", bytes(4 * width)) for _ in range(n)]
         numbers = ffi.new("float[]", n * width)
         o = ffi.new("sp_embed_opts *", {"kind": _KINDS[kind], "dimensions": width, "refuse_long": strict})
-        check(lib.sp_embedder_embed(self.c, c_inputs, n, o, numbers, ffi.NULL))
+        with self.use() as c:
+            check(lib.sp_embedder_embed(c, c_inputs, n, o, numbers, ffi.NULL))
         for i, vector in enumerate(vectors):
             ffi.memmove(ffi.from_buffer(vector), numbers + i * width, 4 * width)
         return vectors
@@ -64,12 +66,13 @@ class Embedder(Handle):
         """
         if isinstance(documents, str):
             raise TypeError("documents is a list, not str")
-        keep, texts, asked = Keep(), [d.encode("utf-8") for d in documents], query.encode("utf-8")
+        keep, texts, asked = Keep(), [utf8(d) for d in documents], utf8(query)
         c_query = keep.add(ffi.new("char[]", asked))
         pairs = keep.add(ffi.new("sp_pair[]", len(texts)))
         for to, data in zip(pairs, texts):
             to.query, to.n_query = c_query, len(asked)
             to.document, to.n_document = keep.add(ffi.new("char[]", data)), len(data)
-        scores = ffi.new("float[]", len(texts))
-        check(lib.sp_embedder_score(self.c, pairs, len(texts), ffi.new("sp_embed_opts *", {"refuse_long": strict}), scores, ffi.NULL))
+        scores, o = ffi.new("float[]", len(texts)), ffi.new("sp_embed_opts *", {"refuse_long": strict})
+        with self.use() as c:
+            check(lib.sp_embedder_score(c, pairs, len(texts), o, scores, ffi.NULL))
         return list(scores)

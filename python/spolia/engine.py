@@ -8,9 +8,9 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 
-from ._library import Handle, Keep, check, ffi, lib, out, text
+from ._library import Handle, Keep, check, ffi, lib, list_of, out, text, utf8
 from .account import Answer, Hit, read_answer
-from .errors import Canceled
+from .errors import Canceled, Error
 from .embed import Embedder
 from .index import Index
 from .prompt import Document, Prompt
@@ -19,13 +19,6 @@ SYSTEM = "Answer the question from the documents."
 _SAMPLING = frozenset(name for name, _ in ffi.typeof("sp_sampling").fields)
 _REUSE = frozenset(name for name, _ in ffi.typeof("sp_reuse_opts").fields) | {"reuse", "quality"}
 _FORMS = frozenset(("schema", "texts", "gbnf", "regex"))
-
-
-def _list_of(name: str, given: "Iterable[Any]") -> "list[Any]":
-    """A text or a mapping can be iterated, too, but is not a list of them."""
-    if isinstance(given, (str, bytes, Mapping)):
-        raise TypeError(f"{name} is a list, not {type(given).__name__}")
-    return list(given)
 
 
 def _engine_options() -> "dict[str, tuple[str, str]]":
@@ -109,12 +102,12 @@ class Stream(Handle):
     def __init__(self, engine: "Engine", prompt: Prompt, sources: "Sequence[Hit]", options: "Mapping[str, Any]") -> None:
         self._sources = tuple(sources)
         self._answer: Optional[Answer] = None
+        self._failed: Optional[Exception] = None
         self._pieces: "queue.SimpleQueue[Optional[str]]" = queue.SimpleQueue()
         self._done = threading.Event()
         self._keep = Keep()
         o = _request_options(self._keep, engine, options)
         _hand_over(self._keep, o, self._pieces, self._done)
-        pointer = out("sp_request *", lambda to: lib.sp_request_submit(engine.c, prompt.c, o, to))
         pieces, done, keep = self._pieces, self._done, self._keep
 
         def destroy(request: Any, keep: Keep = keep) -> None:  # keeps alive what the request borrows
@@ -122,12 +115,14 @@ class Stream(Handle):
             done.set()
             pieces.put(None)
 
-        super().__init__(pointer, destroy, engine)
+        with engine.use() as context, prompt.use() as p:
+            super().__init__(out("sp_request *", lambda to: lib.sp_request_submit(context, p, o, to)), destroy, engine)
 
     def __iter__(self) -> "Iterator[str]":
         self.check_process()
         while self._answer is None and (piece := self._pieces.get()) is not None:
             yield piece
+        self._pieces.put(None)  # for another iterator
         self._finish()
 
     def cancel(self) -> None:
@@ -135,7 +130,7 @@ class Stream(Handle):
         self.check_process()
         with self._live.lock:
             if not self.closed:
-                lib.sp_request_cancel(self.c)
+                lib.sp_request_cancel(self._live.pointer)
 
     @property
     def answer(self) -> Answer:
@@ -147,11 +142,16 @@ class Stream(Handle):
     def _finish(self) -> Answer:
         self._done.wait()
         with self._live.lock:
+            if self._failed is not None:
+                raise self._failed
             if self._answer is None:
                 if self.closed:
                     raise Canceled("the request was closed before its answer was read")
                 try:
-                    self._answer = read_answer(lib.sp_request_result(self.c), self._sources)
+                    self._answer = read_answer(lib.sp_request_result(self._live.pointer), self._sources)
+                except Error as e:
+                    self._failed = e
+                    raise
                 finally:
                     self.close()
             return self._answer
@@ -173,9 +173,10 @@ def _request_options(keep: Keep, engine: "Engine", options: "Mapping[str, Any]")
     o.sampling = lib.sp_sampling_default()
     plain = dict(options)
     stop = plain.pop("stop", None)
-    words = [stop] if isinstance(stop, str) else list(stop or ())
+    words = [] if stop is None else [stop] if isinstance(stop, str) else list_of("stop", stop)
     o.stop, o.n_stop = keep.strings(words), len(words)
-    ids = list(plain.pop("stop_token_ids", None) or ())
+    stop_ids = plain.pop("stop_token_ids", None)
+    ids = [] if stop_ids is None else list_of("stop_token_ids", stop_ids)
     o.stop_tokens, o.n_stop_tokens = keep.add(ffi.new("int32_t[]", ids)), len(ids)
     forms = {name: form for name in list(plain) if name in _FORMS and (form := plain.pop(name)) is not None}
     if forms:
@@ -197,7 +198,7 @@ def _compile(keep: Keep, forms: "Mapping[str, Any]") -> Any:
     if schema is not None:
         given["schema"] = schema if isinstance(schema, str) else json.dumps(schema)
     if texts is not None:
-        texts = _list_of("texts", texts)
+        texts = list_of("texts", texts)
         o.texts, o.n_texts = keep.strings(texts), len(texts)
         if not texts:
             raise ValueError("texts is empty: no answer is possible")
@@ -256,7 +257,8 @@ class Engine(Handle):
             keep.fill(ffi.addressof(o, group), {field: options.pop(name)}, "an engine")
         keep.fill(o, {**options, "model": model}, "an engine", _ENGINE)
         super().__init__(out("sp_context *", lambda to: lib.sp_context_open(o, to)), _close_context)
-        check(lib.sp_context_start(self.c))
+        with self.use() as c:
+            check(lib.sp_context_start(c))
         _open.add(self)
 
     def reuse_of(self, options: "Mapping[str, Any]") -> "dict[str, Any]":
@@ -273,7 +275,7 @@ class Engine(Handle):
     def _quality(self, name: str) -> "dict[str, Any]":
         """Fields of sp_reuse_opts for exact, balanced or fast, as calibrated for the model."""
         o = ffi.new("sp_calibration *")
-        check(lib.sp_calibration_of_quality(name.encode(), os.fsencode(self._model), o))
+        check(lib.sp_calibration_of_quality(utf8(name), os.fsencode(self._model), o))
         return {"policy": text(o.policy), "recompute": o.recompute, "exact_first": True}
 
     def prompt(self, salt: Optional[str] = None) -> Prompt:
@@ -310,7 +312,7 @@ class Engine(Handle):
         hits = sorted(_search(index, question, k, embedder), key=lambda h: h.id)
         with Prompt(self, salt) as p:
             p.system(system)
-            for d in _list_of("documents", documents):
+            for d in list_of("documents", documents):
                 p._document(d)
             for h in hits:
                 p.chunk(h.text, h.title)
@@ -335,13 +337,14 @@ class Engine(Handle):
                     salt: Optional[str] = None, **options: Any) -> Stream:
         """A conversation: messages with "role" and "content"; documents are read before the last turn of the user.
         Texts that were documents before are found again in messages, wherever they are."""
+        messages = list_of("messages", messages)
         if not messages:
             raise ValueError("messages is empty")
-        for i, m in enumerate(_list_of("messages", messages)):
+        for i, m in enumerate(messages):
             if not isinstance(m, Mapping):
                 raise ValueError(f"messages[{i}] is not a mapping with role and content")
         last = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1)
-        given = _list_of("documents", documents)
+        given = list_of("documents", documents)
         if given and last < 0:
             raise ValueError("documents need a message of the user")
         with Prompt(self, salt) as p:
@@ -358,9 +361,10 @@ class Engine(Handle):
 
     def tokenize(self, string: str, special: bool = False) -> "list[int]":
         """Token ids of a text. special: begins with BOS if the model wants one, and recognises special tokens."""
-        data = string.encode("utf-8")
+        data = utf8(string)
         ids, n = ffi.new("int32_t **"), ffi.new("size_t *")
-        check(lib.sp_vocab_encode(lib.sp_context_vocab(self.c), data, len(data), special, ids, n))
+        with self.use() as c:
+            check(lib.sp_vocab_encode(lib.sp_context_vocab(c), data, len(data), special, ids, n))
         try:
             return [ids[0][i] for i in range(n[0])]
         finally:
@@ -385,7 +389,8 @@ class Engine(Handle):
             return -1
 
         call = ffi.callback("sp_logits_fn", take, onerror=stop)
-        code = lib.sp_tokens_score(self.c, ffi.new("int32_t[]", ids), len(ids), 0, call, ffi.NULL)
+        with self.use() as c:
+            code = lib.sp_tokens_score(c, ffi.new("int32_t[]", ids), len(ids), 0, call, ffi.NULL)
         if failed:
             raise failed[0]
         check(code)
@@ -393,14 +398,16 @@ class Engine(Handle):
 
     def forget(self) -> None:
         """Drops all cached keys and values that no running request uses."""
-        lib.sp_context_forget(self.c)
+        with self.use() as c:
+            lib.sp_context_forget(c)
 
     @property
     def info(self) -> Info:
-        i = lib.sp_context_describe(self.c)
-        return Info(arch=text(i.arch), tokenizer=text(i.tokenizer), kernels=text(i.kernels), n_ctx=i.n_ctx,
-                    n_threads=i.n_threads, n_params=i.n_params, kv_blocks=i.kv_blocks, kv_blocks_free=i.kv_blocks_free,
-                    cached_segments=i.cached_segments)
+        with self.use() as c:
+            i = lib.sp_context_describe(c)
+            return Info(arch=text(i.arch), tokenizer=text(i.tokenizer), kernels=text(i.kernels), n_ctx=i.n_ctx,
+                        n_threads=i.n_threads, n_params=i.n_params, kv_blocks=i.kv_blocks, kv_blocks_free=i.kv_blocks_free,
+                        cached_segments=i.cached_segments)
 
 
 def _close_context(c: Any) -> None:

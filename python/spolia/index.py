@@ -1,8 +1,9 @@
 """Indexes of documents: one SQLite file, searched by BM25, and by vectors where it has some."""
+import contextlib
 import os
 from typing import Any, Callable, Iterable, Optional, Union
 
-from ._library import Handle, Keep, check, ffi, lib, out, text, watched
+from ._library import Handle, Keep, check, ffi, lib, list_of, out, text, watched
 from .account import Hit, read_hit
 from .embed import Embedder
 
@@ -19,14 +20,15 @@ class Index(Handle):
     def __init__(self, path: Path, *, embedder: "Optional[Union[Embedder, Path]]" = None) -> None:
         keep = Keep()
         self._embedder = embedder if embedder is None or isinstance(embedder, Embedder) else Embedder(embedder)
-        encoder = ffi.NULL if self._embedder is None else self._embedder.c
-        super().__init__(out("sp_retriever *", lambda to: lib.sp_retriever_open(keep.path(path), encoder, to)),
-                         lib.sp_retriever_close, self._embedder)
+        with contextlib.nullcontext(ffi.NULL) if self._embedder is None else self._embedder.use() as encoder:
+            super().__init__(out("sp_retriever *", lambda to: lib.sp_retriever_open(keep.path(path), encoder, to)),
+                             lib.sp_retriever_close, self._embedder)
 
     @property
     def vectors(self) -> str:
         """How its vectors are searched: flat, ivf or hnsw; empty: by words alone."""
-        return text(lib.sp_retriever_describe(self.c).kind)
+        with self.use() as c:
+            return text(lib.sp_retriever_describe(c).kind)
 
     @classmethod
     def build(cls, roots: "Union[Path, Iterable[Path]]", path: Path, *,
@@ -53,17 +55,18 @@ class Index(Handle):
         if embedder is not None and not isinstance(embedder, Embedder):
             embedder = Embedder(embedder)
         if embedder is not None:
-            encoder, e = embedder.c, keep.add(ffi.new("sp_index_embed_opts *"))
+            e = keep.add(ffi.new("sp_index_embed_opts *"))
+            with embedder.use() as encoder:
+                def embed(told: Any) -> int:
+                    e.progress = told
+                    return int(lib.sp_index_embed(keep.path(path), encoder, e, ffi.NULL))
 
-            def embed(told: Any) -> int:
-                e.progress = told
-                return int(lib.sp_index_embed(keep.path(path), encoder, e, ffi.NULL))
-
-            watched("sp_index_embed_progress", lambda done, total, user: True, embed)
+                watched("sp_index_embed_progress", lambda done, total, user: True, embed)
         return cls(path, embedder=embedder)
 
     def __len__(self) -> int:
-        return int(lib.sp_retriever_describe(self.c).n_chunks)
+        with self.use() as c:
+            return int(lib.sp_retriever_describe(c).n_chunks)
 
     def search(self, question: str, k: int = 8, *, distinct: bool = False, by: Optional[str] = None,
                files: "Iterable[Path]" = ()) -> "list[Hit]":
@@ -72,11 +75,12 @@ class Index(Handle):
         by: words, vectors or hybrid (both, which is the default where there are vectors). files: only chunks of these
         files, and of files in these folders, as the index names them.
         """
-        keep, names = Keep(), [os.fspath(f) for f in files]
+        keep, names = Keep(), [os.fspath(f) for f in list_of("files", files)]
         hits, q = ffi.new("sp_hits *"), keep.add(ffi.new("sp_retrieve_query *"))
         keep.fill(q, {"text": question, "k": k, "by": by, "distinct": distinct, "files": keep.strings(names),
                       "n_files": len(names)}, "a search")
-        check(lib.sp_retriever_search(self.c, q, hits))
+        with self.use() as c:
+            check(lib.sp_retriever_search(c, q, hits))
         try:
             return [read_hit(hits.v[i]) for i in range(hits.n)]
         finally:

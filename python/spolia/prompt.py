@@ -19,61 +19,71 @@ class Prompt(Handle):
 
     def __init__(self, engine: "Engine", salt: Optional[str] = None) -> None:
         keep = Keep()
-        pointer = out("sp_prompt *", lambda to: lib.sp_prompt_create_for(engine.c, keep.string(salt), to) if salt is not None
-                      else lib.sp_prompt_create(engine.c, to))
-        super().__init__(pointer, lib.sp_prompt_destroy, engine)
+        with engine.use() as c:
+            pointer = out("sp_prompt *", lambda to: lib.sp_prompt_create_for(c, keep.string(salt), to) if salt is not None
+                          else lib.sp_prompt_create(c, to))
+            super().__init__(pointer, lib.sp_prompt_destroy, engine)
 
     def system(self, text: str) -> "Prompt":
         """The system text; before everything else."""
-        check(lib.sp_prompt_system(self.c, Keep().string(text)))
+        with self.use() as c:
+            check(lib.sp_prompt_system(c, Keep().string(text)))
         return self
 
     def chunk(self, text: str, title: Optional[str] = None) -> "Prompt":
         """A passage, whose keys and values are kept and reused."""
         keep = Keep()
-        check(lib.sp_prompt_chunk(self.c, ffi.NULL if title is None else keep.string(title), keep.string(text)))
+        with self.use() as c:
+            check(lib.sp_prompt_chunk(c, ffi.NULL if title is None else keep.string(title), keep.string(text)))
         return self
 
     def question(self, text: str) -> "Prompt":
         """The question; it ends the prompt."""
-        check(lib.sp_prompt_question(self.c, Keep().string(text)))
+        with self.use() as c:
+            check(lib.sp_prompt_question(c, Keep().string(text)))
         return self
 
     def message(self, role: str, text: str, documents: "Iterable[Document]" = ()) -> "Prompt":
         """One turn. documents: read before the text, each as a chunk of its own."""
         if role not in ROLES:
             raise ValueError(f"unknown role {role!r}; there are {', '.join(ROLES)}")
-        check(lib.sp_prompt_begin(self.c, ROLES[role]))
+        with self.use() as c:
+            check(lib.sp_prompt_begin(c, ROLES[role]))
         for d in documents:
             self._document(d)
         if role in ("user", "tool"):
             self.cut(text)
         else:
             self.text(text)
-        check(lib.sp_prompt_end(self.c))
+        with self.use() as c:
+            check(lib.sp_prompt_end(c))
         return self
 
     def answer(self, begun: Optional[str] = None) -> "Prompt":
         """The prompt is complete: the assistant's turn follows. begun: what it has already; the answer continues it."""
-        check(lib.sp_prompt_answer(self.c) if begun is None else lib.sp_prompt_continue(self.c, Keep().string(begun)))
+        with self.use() as c:
+            check(lib.sp_prompt_answer(c) if begun is None else lib.sp_prompt_continue(c, Keep().string(begun)))
         return self
 
     def text(self, text: str, special: bool = False) -> "Prompt":
         """Plain text; `special`: texts of special tokens are such tokens."""
-        check(lib.sp_prompt_text(self.c, Keep().string(text), special))
+        with self.use() as c:
+            check(lib.sp_prompt_text(c, Keep().string(text), special))
         return self
 
     def cut(self, text: str, separator: Optional[str] = None, special: bool = False) -> "Prompt":
         """Plain text in which chunks are found: pieces between separators, and texts that were chunks before."""
         keep = Keep()
         between = ffi.NULL if separator is None else keep.string(separator)
-        check(lib.sp_prompt_cut(self.c, keep.string(text), between, special))
+        with self.use() as c:
+            check(lib.sp_prompt_cut(c, keep.string(text), between, special))
         return self
 
     def fill(self, before: str, after: str) -> "Prompt":
         """The answer is what is missing between two texts. Errors: Unsupported (the model has no tokens for that)."""
         keep = Keep()
-        check(lib.sp_prompt_fill(self.c, keep.string(before), keep.string(after)))
+        with self.use() as c:
+            check(lib.sp_prompt_fill(c, keep.string(before), keep.string(after)))
         return self
 
     def _document(self, d: "Document") -> None:
@@ -89,4 +99,5 @@ class Prompt(Handle):
 
     def __len__(self) -> int:
         """Tokens."""
-        return int(lib.sp_prompt_n_tokens(self.c))
+        with self.use() as c:
+            return int(lib.sp_prompt_n_tokens(c))

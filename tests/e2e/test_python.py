@@ -1,6 +1,7 @@
 """The Python package, as `make python` puts it into the build folder."""
 import copy
 import datetime
+import fractions
 import gc
 import json
 import os
@@ -146,6 +147,32 @@ def test_a_conversation_reuses_its_earlier_turns(engine):
         engine.chat([{"role": "robot", "content": "x"}])
     with pytest.raises(ValueError, match="documents need a message"):
         engine.chat(turns[:1], documents=["a"])
+
+
+def test_arguments_may_be_of_other_types(engine, index, tmp_path):
+    numpy = pytest.importorskip("numpy")
+    turns = [{"role": "user", "content": "Who is Ada?"}, {"role": "assistant", "content": "A friend."}, {"role": "user", "content": "And Bob?"}]
+    assert engine.chat(iter(turns), max_tokens=4).account.n_prompt == engine.chat(turns, max_tokens=4).account.n_prompt
+    with pytest.raises(ValueError, match="messages is empty"):
+        engine.chat(iter([]))
+    whole = engine.complete("The old mill", max_tokens=8, ignore_end=True)
+    for ids in (numpy.array(whole.tokens[3:5]), iter(whole.tokens[3:5])):
+        assert engine.complete("The old mill", max_tokens=8, ignore_end=True, stop_token_ids=ids).finish == "stop"
+    for wrong in ("boats.md", b"boats.md"):
+        with pytest.raises(TypeError, match="files is a list, not"):
+            index.search("boats", files=wrong)
+    with pytest.raises(TypeError, match="stop is a list, not bytes"):
+        engine.ask("x", stop=b"a")
+    for call in (lambda: engine.ask(b"x"), lambda: engine.tokenize(b"x"), lambda: engine.ask("x", quality=b"x"),
+                 lambda: engine.prompt().chunk(b"x")):
+        with pytest.raises(TypeError, match="b'x' is not a text"):
+            call()
+    with pytest.raises(TypeError, match="top_k: Fraction.* is not a whole number"):
+        engine.ask("x", top_k=fractions.Fraction(3, 2))
+    model = os.fsdecode(os.fsencode(tmp_path) + b"/m\xe9.gguf")  # a name that is not UTF-8
+    os.symlink(MODEL, model)
+    with spolia.open(model, threads=1) as e:
+        assert e.info.n_threads == 1
 
 
 def test_salts_do_not_share_copies(engine):
@@ -495,6 +522,65 @@ def test_a_program_may_end_while_an_answer_is_generated(how, codes):
     assert done.stdout == "leaves\n" and done.returncode in codes, done.stderr
 
 
+CLOSES = """
+import sys, threading, time, spolia
+index, calls, kinds = sys.argv[2], 0, set()
+def until_closed(call):
+    global calls
+    try:
+        while True:
+            call()
+            calls += 1
+    except (ValueError, spolia.Canceled) as e:
+        kinds.add(type(e))
+for _ in range(4):
+    engine, found = spolia.open(sys.argv[1], threads=1), spolia.Index(index)
+    uses = [lambda: found.search("Who keeps the boats of the harbour?", 50), lambda: engine.tokenize("Who? " * 4000),
+            lambda: engine.prompt().system("a b c " * 300), lambda: engine.stream("Who?", max_tokens=20).close(),
+            lambda: engine.ask("Who?", max_tokens=2)]
+    threads = [threading.Thread(target=until_closed, args=(call,)) for call in uses for _ in range(2)]
+    for t in threads:
+        t.start()
+    time.sleep(0.2)
+    for handle in (engine, found, engine):
+        handle.close()
+        assert handle.closed
+    for t in threads:
+        t.join()
+print(calls > 0, ValueError in kinds)
+"""
+
+
+def test_closing_waits_for_calls_of_other_threads(index, tmp_path):
+    spolia.Index.build(ROOT / "demo/docs", tmp_path / "demo.db").close()
+    done = subprocess.run([sys.executable, "-c", CLOSES, MODEL, tmp_path / "demo.db"], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, "PYTHONPATH": str(BUILD / "python")})
+    assert (done.returncode, done.stdout) == (0, "True True\n"), done.stderr
+
+
+def test_a_stream_may_be_read_again(engine, monkeypatch):
+    """By several threads, and after an error, which stays."""
+    stream, got = engine.stream("Count.", max_tokens=30, ignore_end=True), []
+    threads = [threading.Thread(target=lambda: got.append("".join(stream)), daemon=True) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    assert len(got) == 4 and sum(map(len, got)) == len(stream.answer.text)
+    closed = engine.stream("Count.", max_tokens=1000, ignore_end=True)
+    closed.close()
+    for _ in range(4):
+        with pytest.raises(spolia.Canceled):
+            list(closed)
+    def fails(result, sources):
+        raise spolia.OutOfKV("no block is left", -7)
+    failing = engine.stream("Count.", max_tokens=2)
+    monkeypatch.setattr(sys.modules["spolia.engine"], "read_answer", fails)
+    for read in (list, lambda s: s.answer, list, lambda s: s.answer):
+        with pytest.raises(spolia.OutOfKV, match="no block is left"):
+            read(failing)
+
+
 def test_the_package_has_the_version_of_its_library():
     header = (ROOT / "include/spolia.h").read_text(encoding="utf-8")
     assert f'#define SPOLIA_VERSION "{spolia.__version__}"' in header
@@ -539,7 +625,8 @@ def embed_beside(spoken, embedder, texts, **callbacks):
     kinds = {"stop": "bool(void *)", "rests": "bool(void *)", "step_us": "int64_t(void *)"}
     o = ffi.new("sp_embed_opts *", {name: keep.add(ffi.callback(kinds[name], f)) for name, f in callbacks.items()})
     vectors = ffi.new("float[]", n * embedder.dimensions)
-    spoken.check(lib.sp_embedder_embed(embedder.c, inputs, n, o, vectors, ffi.NULL))
+    with embedder.use() as c:
+        spoken.check(lib.sp_embedder_embed(c, inputs, n, o, vectors, ffi.NULL))
     return list(vectors)
 
 

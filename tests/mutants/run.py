@@ -75,6 +75,7 @@ def check_list(path):
 
 def build(programs, cc):
     targets = {"build/spolia" if ".py" in p else f"build/tests/{p}" for p in programs}
+    targets |= {"python" for p in programs if "test_python" in p}
     return subprocess.run(["make", "-s", f"CC={cc}", *targets], cwd=COPY, capture_output=True, text=True)
 
 
