@@ -130,7 +130,7 @@ static int all(evaluation *e, sp_graph *graph, const graph_path_options *p, cons
     char *text = cli_read_text(path, &n), where[512], *rest = text;
     if (!text) return 1;
     int n_lines = 0, line = 0, code = 0;
-    for (const char *c = text; *c; c++) n_lines += *c == '\n';
+    for (const char *c = text; *c; c++) n_lines += *c == '\n' || !c[1];
     for (char *s; code == 0 && (s = strsep(&rest, "\n"));) {
         line++;
         bool chosen = !limit || n_lines <= limit ||

@@ -5,7 +5,7 @@
  *   graph_meta       one row: the version of these tables
  *   graph_entities   ident tells entities apart (the name in files of triples, the node id in
  *                    others); name NULL: the same as ident
- *   graph_keys       folded names and aliases (names_int.h) -> entities
+ *   graph_keys       folded names and aliases (names_int.h) -> entities; alias: an sp_key_kind
  *   graph_relations  n: triples of the relation
  *   graph_sources    where triples came from: a chunk, a document
  *   graph_triples    clustered by subject; an index clusters the same rows by object

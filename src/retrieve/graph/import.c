@@ -65,7 +65,7 @@ static const char *const statements[N_STATEMENTS] = {
     [SET_FIRST_NAME] = "UPDATE graph_entities SET name = ?2 WHERE id = ?1 AND name IS NULL",
     [SET_FALLBACK] = "UPDATE graph_entities SET name = ?2 WHERE id = ?1 AND coalesce(name, ?3) = ?3",
     [ADD_KEY] = "INSERT OR IGNORE INTO graph_keys (key, entity, alias) VALUES (?1, ?2, ?3)",
-    [GET_KEY] = "SELECT id, key FROM graph_keys WHERE key = ?1 AND entity = ?2 AND alias = 0",
+    [GET_KEY] = "SELECT id, key FROM graph_keys WHERE key = ?1 AND entity = ?2 AND alias = ?3",
     [REMOVE_KEY] = "DELETE FROM graph_keys WHERE id = ?1",
     [ADD_LETTERS] = "INSERT INTO graph_letters (rowid, key) VALUES (?1, ?2)",
     [REMOVE_LETTERS] = "INSERT INTO graph_letters (graph_letters, rowid, key)"
@@ -189,24 +189,24 @@ static sp_err find_or_add(importer *m, memory *k, sp_text t, int64_t *id, bool *
     return remember(k, t, *id);
 }
 
-static sp_err add_key(importer *m, int64_t entity, sp_text name, bool alias)
+static sp_err add_key(importer *m, int64_t entity, sp_text name, sp_key_kind kind)
 {
     m->key.n = 0;
     SP_TRY(sp_name_key(name.s, name.n, &m->key, NULL));
     sp_text key = {m->key.v, m->key.n};
     bind(m, ADD_KEY, 1, key);
     sqlite3_bind_int64(m->run[ADD_KEY], 2, entity);
-    sqlite3_bind_int(m->run[ADD_KEY], 3, alias);
+    sqlite3_bind_int(m->run[ADD_KEY], 3, (int)kind);
     SP_TRY(finish(m, ADD_KEY));
     if (!sqlite3_changes(m->db)) return SP_OK;
-    m->stats->n_aliases += alias;
+    m->stats->n_aliases += kind == SP_KEY_ALIAS;
     sqlite3_bind_int64(m->run[ADD_LETTERS], 1, sqlite3_last_insert_rowid(m->db));
     bind(m, ADD_LETTERS, 2, key);
     return finish(m, ADD_LETTERS);
 }
 
 /* remove_key -- of a name that the entity no longer has. */
-static sp_err remove_key(importer *m, int64_t entity, sp_text name)
+static sp_err remove_key(importer *m, int64_t entity, sp_text name, sp_key_kind kind)
 {
     sqlite3_stmt *s = m->run[GET_KEY];
     m->key.n = 0;
@@ -214,6 +214,7 @@ static sp_err remove_key(importer *m, int64_t entity, sp_text name)
     sp_text key = {m->key.v, m->key.n};
     bind(m, GET_KEY, 1, key);
     sqlite3_bind_int64(s, 2, entity);
+    sqlite3_bind_int(s, 3, (int)kind);
     int rc = sqlite3_step(s);
     int64_t id = rc == SQLITE_ROW ? sqlite3_column_int64(s, 0) : 0;
     sqlite3_reset(s);
@@ -273,7 +274,7 @@ static sp_err find_entity(importer *m, sp_text ident, int64_t *id)
     m->stats->n_entities++;
     m->n_pending++;
     if (m->opts.capitals) SP_TRY(show_capitals(m, *id, ident));
-    return add_key(m, *id, ident, false);
+    return add_key(m, *id, ident, SP_KEY_NAME);
 }
 
 static sp_err count_relation(importer *m, int64_t id)
@@ -380,22 +381,35 @@ static sp_err on_triple(const sp_triple *t, void *user)
     return m->n_pending >= m->opts.batch ? next_batch(m) : SP_OK;
 }
 
+/* drop_fallback -- an entity of RDF that has a label is not called by the end of its IRI. */
+static sp_err drop_fallback(importer *m, int64_t entity, sp_text ident)
+{
+    if (m->in.format != SP_GRAPH_NTRIPLES && m->in.format != SP_GRAPH_TURTLE) return SP_OK;
+    m->shown[0].n = 0;
+    SP_TRY(sp_name_of_iri(ident.s, ident.n, &m->shown[0]));
+    return remove_key(m, entity, (sp_text){m->shown[0].v, m->shown[0].n}, SP_KEY_FALLBACK);
+}
+
 static sp_err on_name(sp_text ident, sp_text name, sp_name_kind kind, void *user)
 {
+    static const sp_key_kind key_of[] = {
+        [SP_NAME_MAIN] = SP_KEY_NAME, [SP_NAME_ALIAS] = SP_KEY_ALIAS, [SP_NAME_FALLBACK] = SP_KEY_FALLBACK};
     importer *m = user;
     int64_t entity;
     m->n_used++;
     SP_TRY(find_entity(m, ident, &entity));
     bool same = ident.n == name.n && memcmp(ident.s, name.s, name.n) == 0;
+    if (kind == SP_NAME_FALLBACK && same) return SP_OK;
     if (kind != SP_NAME_ALIAS && !same) {
         SP_TRY(kind == SP_NAME_MAIN ? set_name(m, entity, name) : set_fallback(m, entity, ident, name));
         if (sqlite3_changes(m->db))
-            SP_TRY(remove_key(m, entity, ident));
+            SP_TRY(remove_key(m, entity, ident, SP_KEY_NAME));
         else if (kind == SP_NAME_FALLBACK)
             return SP_OK; /* it has a name */
     }
+    if (kind == SP_NAME_MAIN) SP_TRY(drop_fallback(m, entity, ident));
     m->n_pending++;
-    return add_key(m, entity, name, kind == SP_NAME_ALIAS);
+    return add_key(m, entity, name, key_of[kind]);
 }
 
 static sp_err on_bad(int64_t line, const char *why, void *user)

@@ -280,6 +280,15 @@ sp_err sp_name_unescape(const char *s, size_t n, sp_bytes *out)
     return sp_bytes_add(out, s, n);
 }
 
+sp_err sp_name_of_iri(const char *s, size_t n, sp_bytes *out)
+{
+    size_t to = n;
+    while (to && (s[to - 1] == '/' || s[to - 1] == '#')) to--;
+    size_t from = to;
+    while (from && s[from - 1] != '/' && s[from - 1] != '#') from--;
+    return from < to ? sp_name_unescape(s + from, to - from, out) : sp_name_unescape(s, n, out);
+}
+
 sp_err sp_name_relation_key(const char *relation, sp_bytes *key, sp_name_words *words)
 {
     sp_bytes readable = {0};

@@ -125,7 +125,7 @@ static sp_err describe(sp_graph *base, sp_graph_info *out, sp_arena *strings)
     sqlite3_stmt *s;
     SP_VEC(sp_graph_relation) relations = {0};
     SP_TRY(sp_db_number(g->db, g->path, "SELECT count(*) FROM graph_entities", &out->n_entities));
-    SP_TRY(sp_db_number(g->db, g->path, "SELECT count(*) FROM graph_keys WHERE alias",
+    SP_TRY(sp_db_number(g->db, g->path, "SELECT count(*) FROM graph_keys WHERE alias = 1",
                         &out->n_aliases));
     SP_TRY(sp_db_number(g->db, g->path, "SELECT sum(n) FROM graph_relations", &out->n_triples));
     SP_TRY(sp_graph_db_prepare(g->db, g->path,
@@ -158,7 +158,7 @@ static sp_err take_key(sqlite_graph *g, const sp_graph_question *q, uint32_t fro
     sqlite3_bind_int(s, 2, MOST_OF_A_NAME);
     sp_err err = SP_OK;
     while ((rc = sqlite3_step(s)) == SQLITE_ROW) {
-        sp_graph_mention m = {sqlite3_column_int64(s, 0), from, to, sqlite3_column_int(s, 1) != 0};
+        sp_graph_mention m = {sqlite3_column_int64(s, 0), from, to, sqlite3_column_int(s, 1) == SP_KEY_ALIAS};
         err = sp_vec_reserve(out, 1);
         if (err != SP_OK) break;
         out->v[out->n++] = m;

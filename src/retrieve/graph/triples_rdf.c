@@ -60,16 +60,11 @@ static sp_text iri_of(const raptor_term *t)
     return text_of(s, n);
 }
 
-/* readable -- what follows the last slash or number sign, or all when that is nothing; in r->name. */
+/* readable -- what an IRI is called; in r->name. */
 static sp_err readable(rdf *r, sp_text iri, sp_text *out)
 {
-    size_t n = iri.n;
-    while (n && (iri.s[n - 1] == '/' || iri.s[n - 1] == '#')) n--;
-    size_t from = n;
-    while (from && iri.s[from - 1] != '/' && iri.s[from - 1] != '#') from--;
-    const sp_text part = from < n ? (sp_text){iri.s + from, n - from} : iri;
     r->name.n = 0;
-    SP_TRY(sp_name_unescape(part.s, part.n, &r->name));
+    SP_TRY(sp_name_of_iri(iri.s, iri.n, &r->name));
     *out = (sp_text){r->name.v, r->name.n};
     return SP_OK;
 }

@@ -250,6 +250,45 @@ static void a_replaced_name_is_not_found_by_its_letters(void **state)
     sp_graph_close(g);
 }
 
+/* n_called -- how many entities have this name. */
+static int n_called(folder *f, const char *name)
+{
+    sp_graph *g = graph_open(f);
+    sp_graph_answer a;
+    int n = 0;
+    assert_ok(sp_graph_search(g, name, 5, &a));
+    for (int i = 0; i < a.n_entities; i++) n += a.entities[i].match == SP_GRAPH_EXACT;
+    sp_graph_answer_fini(&a);
+    sp_graph_close(g);
+    return n;
+}
+
+#define LABEL " <http://www.w3.org/2000/01/rdf-schema#label> "
+
+/* Whether a label is read first or last: an IRI that has one is not called by its end, unless that is a label, too. */
+static void names_do_not_depend_on_the_order(void **state)
+{
+    static const char *const lines[] = {
+        "<http://x/1931>" LABEL "\"Anna\" .\n", "<http://x/heat>" LABEL "\"Heat\" .\n", "<http://x/heat>" LABEL "\"Fire\" .\n",
+        "<urn:isbn:7>" LABEL "\"Seven\" .\n", "<http://x/1931> <http://x/in> <http://x/heat> .\n",
+        "<urn:isbn:7> <http://x/in> <http://x/1931> .\n", "<http://x/other> <http://x/in> <urn:isbn:7> .\n"};
+    static const struct {
+        const char *name;
+        int n;
+    } called[] = {{"1931", 0}, {"urn isbn 7", 0}, {"Anna", 1}, {"Heat", 1}, {"Fire", 1}, {"Seven", 1}, {"other", 1}};
+    const int n = (int)SP_COUNT(lines);
+    folder *f = *state;
+    for (int order = 0; order < 2 * n; order++) { /* from each line on, forwards and back */
+        char text[2048] = "", name[16];
+        for (int i = 0; i < n; i++) strcat(text, lines[(order + (order < n ? i : n - i)) % n]);
+        snprintf(name, sizeof name, "%d.nt", order);
+        remove(f->index);
+        graph_make(f, name, text);
+        for (size_t i = 0; i < SP_COUNT(called); i++) assert_int_equal(n_called(f, called[i].name), called[i].n);
+        assert_sound(f);
+    }
+}
+
 static void aliases_find_their_entity(void **state)
 {
     folder *f = *state;
@@ -360,6 +399,7 @@ int main(void)
         FOLDER_TEST(an_import_of_graphml_can_be_canceled),
         FOLDER_TEST(entities_with_one_name_are_kept_apart),
         FOLDER_TEST(a_replaced_name_is_not_found_by_its_letters),
+        FOLDER_TEST(names_do_not_depend_on_the_order),
         FOLDER_TEST(aliases_find_their_entity),
         FOLDER_TEST(a_graph_may_be_in_an_index_of_documents),
         FOLDER_TEST(other_files_are_refused),
