@@ -499,7 +499,8 @@ def test_a_table_needs_a_header(server):
 
 
 def test_a_graph(start, tmp_path):
-    (tmp_path / "t.tsv").write_text("Anna Berg\tkeeps\tlighthouse\nlighthouse\tis in\tVelm\nVelm\thas\tharbour\n")
+    """One of its names is a word that begins questions."""
+    (tmp_path / "t.tsv").write_text("Anna Berg\tkeeps\tlighthouse\nlighthouse\tis in\tVelm\nVelm\thas\tharbour\nWhere\tis a\tfilm\n")
     succeed("graph", "import", tmp_path / "t.tsv", "-o", tmp_path / "g.db")
     s = start("--graph", tmp_path / "g.db")
     for reused in (False, True):

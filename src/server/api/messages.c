@@ -88,11 +88,13 @@ static const char *text_of(const json_t *m)
     return text ? text : "";
 }
 
-/* add_question -- the user turn that has the documents. */
+static const char frame[] = "Question: ";
+
+/* add_question -- the user turn that has the documents; its text is in the frame, which is not for the graph. */
 static sp_err add_question(const srv_call *call, sp_prompt *p, const char *text, srv_documents *d)
 {
     sp_err err = sp_prompt_begin(p, SP_ROLE_USER);
-    if (err == SP_OK) err = srv_trees_add(call, p, d, text);
+    if (err == SP_OK) err = srv_trees_add(call, p, d, text + strlen(frame));
     for (size_t i = 0; i < d->n && err == SP_OK; i++) {
         if (d->v[i].tree) continue;
         err = sp_prompt_chunk(p, d->v[i].title, d->v[i].text);
@@ -184,7 +186,7 @@ static sp_err write_template(const srv_call *call, const srv_conversation *c, sr
 static bool frame_question(srv_conversation *c)
 {
     json_t *m = json_array_get(c->messages, (size_t)srv_chat_last_user(c->messages));
-    json_t *question = json_sprintf("Question: %s", text_of(m));
+    json_t *question = json_sprintf("%s%s", frame, text_of(m));
     bool good = question && json_object_set_new(m, "content", question) == 0;
     c->own_system = role_of(json_array_get(c->messages, 0)) != SP_ROLE_SYSTEM;
     if (!c->own_system) return good;
