@@ -147,14 +147,13 @@ static sp_err describe(sp_graph *base, sp_graph_info *out, sp_arena *strings)
 
 /* -- names ---------------------------------------------------------------------------------- */
 
-/* take_key -- the entities of words [from, to). */
-static sp_err take_key(sqlite_graph *g, const sp_graph_question *q, uint32_t from, uint32_t to,
+/* take_key -- the entities of a key, which words [from, to) have. */
+static sp_err take_key(sqlite_graph *g, const char *key, int n, uint32_t from, uint32_t to,
                        sp_graph_mentions *out)
 {
     sqlite3_stmt *s = g->run[BY_KEY];
-    const sp_name_word *w = q->words.v;
-    int rc, n = (int)(w[to - 1].key_to - w[from].key_from);
-    sqlite3_bind_text(s, 1, q->key.v + w[from].key_from, n, SQLITE_STATIC);
+    int rc;
+    sqlite3_bind_text(s, 1, key, n, SQLITE_STATIC);
     sqlite3_bind_int(s, 2, MOST_OF_A_NAME);
     sp_err err = SP_OK;
     while ((rc = sqlite3_step(s)) == SQLITE_ROW) {
@@ -168,12 +167,14 @@ static sp_err take_key(sqlite_graph *g, const sp_graph_question *q, uint32_t fro
 }
 
 /* mentions -- from each word on, the run of words grows as long as some key begins with it: the
- * first key at or after the run says so, and is the run itself where that is a name. */
+ * first key at or after the run says so, and is the run itself where that is a name. A text without
+ * words is a key as a whole. */
 static sp_err mentions(sp_graph *base, const sp_graph_question *q, sp_graph_mentions *out)
 {
     sqlite_graph *g = own(base);
     sqlite3_stmt *s = g->run[NEXT_KEY];
     const sp_name_word *w = q->words.v;
+    if (!q->words.n) return take_key(g, q->key.v, (int)q->key.n, 0, 0, out);
     for (uint32_t from = 0; from < q->words.n; from++) {
         bool more = true;
         for (uint32_t to = from + 1; more && to <= q->words.n; to++) {
@@ -185,7 +186,7 @@ static sp_err mentions(sp_graph *base, const sp_graph_question *q, sp_graph_ment
             int n_key = key ? sqlite3_column_bytes(s, 0) : 0;
             more = n_key >= n && memcmp(key, run, (size_t)n) == 0;
             SP_TRY(done(g, s, rc));
-            if (more && n_key == n) SP_TRY(take_key(g, q, from, to, out));
+            if (more && n_key == n) SP_TRY(take_key(g, run, n, from, to, out));
         }
     }
     return SP_OK;

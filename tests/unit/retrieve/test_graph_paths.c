@@ -166,6 +166,31 @@ static void entities_of_one_name_are_bounded(void **state)
     sp_graph_close(g);
 }
 
+/* Whole, and by their letters. */
+static void names_without_words_are_found(void **state)
+{
+    folder *f = *state;
+    sp_graph_answer a;
+    graph_make(f, "bands.tsv", "!!!\tplay\tpunk\n+/-\tplay\trock\n");
+    sp_graph *g = graph_open(f);
+    static const char *const asked[] = {"!!!", " +/-\t"};
+    for (int i = 0; i < 2; i++) {
+        assert_ok(sp_graph_search(g, asked[i], 5, &a));
+        assert_int_equal(a.n_entities, 1);
+        assert_string_equal(a.entities[0].name, i ? "+/-" : "!!!");
+        assert_int_equal(a.entities[0].match, SP_GRAPH_EXACT);
+        sp_graph_answer_fini(&a);
+    }
+    assert_ok(sp_graph_search(g, "!!!!", 5, &a));
+    assert_int_equal(a.n_entities, 1);
+    assert_int_equal(a.entities[0].match, SP_GRAPH_FUZZY);
+    sp_graph_answer_fini(&a);
+    assert_ok(sp_graph_search(g, "?", 5, &a));
+    assert_int_equal(a.n_entities, 0);
+    sp_graph_answer_fini(&a);
+    sp_graph_close(g);
+}
+
 static void the_best_path_has_the_words_of_the_question(void **state)
 {
     folder *f = *state;
@@ -446,6 +471,7 @@ int main(void)
         FOLDER_TEST(search_lists_similar_names),
         FOLDER_TEST(entities_of_one_name_are_bounded),
         FOLDER_TEST(an_entity_is_found_once),
+        FOLDER_TEST(names_without_words_are_found),
         FOLDER_TEST(the_best_path_has_the_words_of_the_question),
         FOLDER_TEST(each_word_counts_once_and_names_do_not),
         FOLDER_TEST(short_paths_come_first),
