@@ -5,6 +5,7 @@ import fractions
 import gc
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -15,6 +16,7 @@ import time
 
 import pytest
 from conftest import ROOT, succeed
+from serving import Server
 from test_server_fields import FIM, model_that_fills_in_the_middle
 
 from reference import encoder
@@ -56,6 +58,33 @@ def test_ask_gives_the_programs_answers(index, tmp_path):
     assert ids == sorted(ids) != [h.id for h in index.search(QUESTIONS[0], distinct=True)]  # equal sets share a prefix
     said = succeed("ask", "-m", MODEL, "--index", database, "--json", "--guard", "0", input="\n".join(QUESTIONS) + "\n")
     assert ours == [json.loads(line)["text"] for line in said.splitlines()]
+
+
+def test_the_server_says_the_same():
+    """Chats, texts and questions over documents, with options that are drawn at random."""
+    words = "The harbour keeper Anna Berg 1931 é 日本語 🙂 Velm, \" \\ {x} <|im_end|> Who is ?".split(" ")
+    texts = ["The keeper of the lighthouse is called Anna Berg.", "灯台の番人はアンナです。", {"title": "boats", "text": "Velm has forty. 🙂"}]
+    with Server("--reuse", "prefix", model=MODEL) as s, spolia.open(MODEL, reuse="prefix") as e:
+        for seed in range(24):
+            r = random.Random(seed)
+            said = [" ".join(r.choice(words) for _ in range(r.randint(1, 6))) for _ in range(4)]
+            how = {"max_tokens": r.randint(1, 20), **r.choice([{"temperature": 0}, {"temperature": 1.5, "seed": seed + 1, "top_k": 9, "min_p": .01}]),
+                   **r.choice([{}, {}, {"stop": ["e", " "]}, {"repeat_penalty": 1.3, "presence_penalty": -1}])}
+            theirs, ours = r.choice([({}, {}), ({"ignore_eos": True}, {"ignore_end": True}),
+                                     ({"guided_choice": said[:2]}, {"texts": said[:2]}), ({"guided_regex": "[A-Z]é{2}"}, {"regex": "[A-Z]é{2}"})])
+            theirs, ours, path = {**how, **theirs}, {**how, **ours}, "/v1/chat/completions"
+            talk = [{"role": role, "content": text} for role, text in zip(("system", "user", "assistant", "user"), said)]
+            if seed % 3 == 0:
+                path, theirs, ours = "/v1/completions", {**theirs, "prompt": said[0]}, e.complete(said[0], **ours)
+            elif seed % 3 == 1:
+                theirs, ours = {**theirs, "messages": talk}, e.chat(talk, **ours)
+            else:
+                documents = r.sample(texts, 2)
+                theirs, ours = {**theirs, "messages": talk[:2], "documents": documents}, e.ask(said[1], system=said[0], documents=documents, **ours)
+            _, o = s.call(path, theirs)
+            (c,) = o["choices"]
+            want = c["text"] if "text" in c else c["message"]["content"] or "", c["finish_reason"], o["usage"]["prompt_tokens"]
+            assert (ours.text, ours.finish, ours.account.n_prompt) == want, theirs
 
 
 def test_the_second_prompt_reuses_chunks_in_another_order(engine):

@@ -40,8 +40,8 @@ sp_err sp_name_readable(const char *s, size_t n, sp_bytes *out) SP_MUST_CHECK;
  * What would not be UTF-8 then, be blank or have control characters, stays as it is. */
 sp_err sp_name_unescape(const char *s, size_t n, sp_bytes *out) SP_MUST_CHECK;
 
-/* sp_name_of_iri -- appends what an IRI without a label is called: what follows the last slash or number sign, decoded,
- * or all when that is nothing. */
+/* sp_name_of_iri -- appends what an IRI without a label is called: what follows the last slash or number sign,
+ * decoded, or all when that is nothing. */
 sp_err sp_name_of_iri(const char *s, size_t n, sp_bytes *out) SP_MUST_CHECK;
 
 /* sp_name_capitals -- appends a name; one without capital letters gets them at the start of each word, and blanks for

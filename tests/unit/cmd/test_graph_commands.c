@@ -104,8 +104,8 @@ static void answers_on_paths_are_counted(void **state)
     o = parsed(RUN(stdout, graph("eval"), "-g", db, q, "--json", "-n", "1"));
     assert_int_equal(json_array_size(json_object_get(o, "groups")), 1);
     json_decref(o);
-    q = written("two.jsonl", "{\"question\": \"Heat\", \"answers\": [\"x\"], \"hops\": 1}\n"
-                             "{\"question\": \"Heat\", \"answers\": [\"x\"], \"hops\": 2}"); /* the last line has no end */
+    q = written("two.jsonl", "{\"question\": \"Heat\", \"answers\": [\"x\"], \"hops\": 1}\n" /* the last has no end */
+                             "{\"question\": \"Heat\", \"answers\": [\"x\"], \"hops\": 2}");
     o = parsed(RUN(stdout, graph("eval"), "-g", db, q, "--json", "-n", "1"));
     assert_int_equal(json_array_size(json_object_get(o, "groups")), 1);
     json_decref(o);

@@ -269,8 +269,9 @@ static int n_called(folder *f, const char *name)
 static void names_do_not_depend_on_the_order(void **state)
 {
     static const char *const lines[] = {
-        "<http://x/1931>" LABEL "\"Anna\" .\n", "<http://x/heat>" LABEL "\"Heat\" .\n", "<http://x/heat>" LABEL "\"Fire\" .\n",
-        "<urn:isbn:7>" LABEL "\"Seven\" .\n", "<http://x/1931> <http://x/in> <http://x/heat> .\n",
+        "<http://x/1931>" LABEL "\"Anna\" .\n", "<http://x/heat>" LABEL "\"Heat\" .\n",
+        "<http://x/heat>" LABEL "\"Fire\" .\n", "<urn:isbn:7>" LABEL "\"Seven\" .\n",
+        "<http://x/1931> <http://x/in> <http://x/heat> .\n",
         "<urn:isbn:7> <http://x/in> <http://x/1931> .\n", "<http://x/other> <http://x/in> <urn:isbn:7> .\n"};
     static const struct {
         const char *name;
