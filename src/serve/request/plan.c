@@ -84,13 +84,11 @@ static sp_err bind(sp_request *r)
 sp_err sp_request_fail_to_fit(const sp_request *r, int64_t n_blocks)
 {
     const int64_t all = sp_kv_pool_n_blocks(r->ctx->pool);
-    const int64_t plain = sp_blocks_for(r->prompt.n_tokens + r->answer.max_tokens);
     return sp_fail(SP_E_CONTEXT,
                    "prompt of %d tokens and an answer of up to %d take %lld tokens of the KV memory, which holds "
-                   "%lld%s: raise --kv-memory, or lower max_tokens",
+                   "%lld: raise --kv-memory, or lower max_tokens",
                    r->prompt.n_tokens, r->answer.max_tokens, (long long)n_blocks * SP_BLOCK_TOKENS,
-                   (long long)all * SP_BLOCK_TOKENS,
-                   n_blocks > plain + r->prompt.n_segs ? " (recomputed tokens count twice)" : "");
+                   (long long)all * SP_BLOCK_TOKENS);
 }
 
 /* fail_to_reserve -- no other request holds memory: all of it is too little, or copies have the rest, which may leave
@@ -118,9 +116,8 @@ static sp_err take_room(sp_request *r, bool *fits)
     return bind(r);
 }
 
-/* forgo -- plans to compute everything: the copies that were found, beside what is computed, do not fit. False: there
- * were none. */
-static bool forgo(sp_request *r, sp_err *err)
+/* forgo -- releases the copies that were found; false: there were none. */
+static bool forgo(sp_request *r)
 {
     bool any = false;
     for (int i = 0; i < r->prompt.n_segs; i++) {
@@ -130,22 +127,27 @@ static bool forgo(sp_request *r, sp_err *err)
         *f = (sp_found){.miss = SP_MISS_NO_ROOM};
         any = true;
     }
-    if (!any) return false;
+    return any;
+}
+
+/* retry -- another first plan, and its room. */
+static sp_err retry(sp_request *r, bool *fits)
+{
     sp_plan_fini(&r->plans.now);
-    *err = make_plan(r);
-    return true;
+    SP_TRY(make_plan(r));
+    return take_room(r, fits);
 }
 
 sp_err sp_request_reserve(sp_request *r, bool *fits)
 {
     sp_context *c = r->ctx;
-    sp_err err;
     SP_TRY(take_room(r, fits));
     const bool others_hold = c->n_running > 0 || sp_tiers_is_busy(c->tiers);
     if (*fits || others_hold) return SP_OK;
-    if (forgo(r, &err)) {
-        SP_TRY(err);
-        SP_TRY(take_room(r, fits));
+    if (forgo(r)) SP_TRY(retry(r, fits));
+    if (!*fits && r->reuse.policy->recomputes && r->answer.max_tokens) { /* chunks alone, and then in the prompt */
+        r->reuse.policy = sp_reuse_policy_default();
+        SP_TRY(retry(r, fits));
     }
     return *fits ? SP_OK : fail_to_reserve(r, blocks_needed(r));
 }

@@ -21,9 +21,9 @@ typedef struct sp_request_plans {
 /* sp_request_plan_first -- its first plan, unless there is one. */
 sp_err sp_request_plan_first(sp_request *r) SP_MUST_CHECK;
 /* sp_request_reserve -- reserves blocks for all of its plans and its answer, and binds the first plan; *fits is false
- * if it must wait for others to release KV memory. If no other request holds any and what was found takes the room
- * that the rest needs, everything is computed. Errors then: SP_E_CONTEXT (all of it is too little), SP_E_NOKV (copies
- * that cannot leave now have the rest). */
+ * if it must wait for others to release KV memory. If no other request holds any and the policy needs more than there
+ * is, everything is computed, at last as by the default policy. Errors then: SP_E_CONTEXT (all of it is too little),
+ * SP_E_NOKV (pinned copies have the rest). */
 sp_err sp_request_reserve(sp_request *r, bool *fits) SP_MUST_CHECK;
 /* sp_request_fail_to_fit -- the error of a request that needs more blocks than the KV memory has. */
 sp_err sp_request_fail_to_fit(const sp_request *r, int64_t n_blocks) SP_MUST_CHECK;

@@ -453,14 +453,16 @@ static sp_context *open_blocks(const policy *p, int64_t n_blocks)
                                        .cache.kv_bytes = (size_t)n_blocks * block});
 }
 
-/* least_blocks -- of a pool in which the prompt can be answered; 0 tokens: in which its copies can be made. */
+/* least_blocks -- of a pool in which the policy can answer the prompt; 0 tokens: in which it can make the copies. */
 static int64_t least_blocks(const policy *p, const char *order, int max_tokens)
 {
     for (int64_t n = 2;; n++) {
         sp_context *c = open_blocks(p, n);
         sp_request *r = submit_if_it_fits(c, order, max_tokens ? "Which?" : "", max_tokens);
-        bool fits = r && sp_request_result(run(c, r))->finish == SP_FINISH_LENGTH;
-        if (r && !fits) assert_refused(r);
+        const sp_result *got = r ? sp_request_result(run(c, r)) : NULL;
+        const bool answers = got && got->finish == SP_FINISH_LENGTH;
+        const bool fits = answers && strcmp(got->policy, p->name) == 0;
+        if (r && !answers) assert_refused(r);
         sp_request_destroy(r);
         close_clean(c);
         if (fits) return n;
@@ -488,8 +490,8 @@ static void what_fits_when_it_is_new_fits_when_it_is_known(void **state)
     static const policy inplace = {"inplace", 0.25f}, off = {"off", 0};
     static const char *const orders[] = {"012", "210", "102", "21", "120"};
     const int64_t n = least_blocks(&off, "012", 18);
-    assert_int_equal(least_blocks(&fusion, "012", 0), least_blocks(&full, "012", 0)); /* nothing is recomputed */
     int n_new = 0;
+    assert_int_equal(least_blocks(&fusion, "012", 0), least_blocks(&full, "012", 0)); /* nothing is recomputed */
     assert_int_equal(least_blocks(&inplace, "012", 18), n);
     sp_context *c = open_blocks(&inplace, n);
     for (size_t k = 0; k < SP_COUNT(orders); k++) {
@@ -499,6 +501,7 @@ static void what_fits_when_it_is_new_fits_when_it_is_known(void **state)
         for (int i = 0; i < got->n_segments; i++) n_missed += strcmp(got->segments[i].missed, "no room") == 0;
         if (n_missed) assert_true(got->n_reused == 0 && got->n_recomputed == 0);
         n_new += n_missed > 0;
+        assert_string_equal(got->policy, "inplace"); /* it keeps what it computes */
         assert_adds_up(got);
         sp_request_destroy(r);
     }
@@ -510,6 +513,31 @@ static void what_fits_when_it_is_new_fits_when_it_is_known(void **state)
     assert_true(sp_request_result(r)->n_recomputed > 0);
     sp_request_destroy(r);
     close_clean(c);
+}
+
+/* A policy that computes chunks alone, and again in the prompt, needs more than the prompt does. */
+static void what_fits_without_reuse_fits_with_every_policy(void **state)
+{
+    static const policy off = {"off", 0};
+    static const char *const names[] = {"fusion", "flow", "blend", "h2o", "link", "random", "craft", "inplace"};
+    static const char *const orders[] = {"012", "201", "12", "210"};
+    const int64_t n = least_blocks(&off, "012", 18);
+    int n_plain = 0;
+    for (size_t i = 0; i < SP_COUNT(names); i++) {
+        const policy how = {names[i], 0.5f};
+        sp_context *c = open_blocks(&how, n);
+        for (size_t k = 0; k < SP_COUNT(orders); k++) {
+            sp_request *r = ask(c, orders[k], "Which?", 18);
+            const sp_result *got = sp_request_result(r);
+            if (strcmp(got->policy, "prefix") == 0) {
+                n_plain++;
+                assert_text(r, alone(&off, orders[k], "Which?", 18));
+            }
+            sp_request_destroy(r);
+        }
+        close_clean(c);
+    }
+    assert_true(n_plain > 6);
 }
 
 static void requests_share_little_memory(void **state)
@@ -674,6 +702,7 @@ int main(void)
         cmocka_unit_test(together_equals_alone),
         cmocka_unit_test(the_least_memory_is_enough_again),
         cmocka_unit_test(what_fits_when_it_is_new_fits_when_it_is_known),
+        cmocka_unit_test(what_fits_without_reuse_fits_with_every_policy),
         cmocka_unit_test(requests_share_little_memory),
         cmocka_unit_test(requests_may_leave_in_every_stage),
         cmocka_unit_test(every_allocation_may_fail),
