@@ -217,6 +217,12 @@ class Handle:
             self._live.end_use()
 
     @property
+    def c(self) -> Any:
+        """The pointer, for a caller whose threads do not close it meanwhile."""
+        with self.use() as pointer:
+            return pointer
+
+    @property
     def closed(self) -> bool:
         return self._live.closing
 
