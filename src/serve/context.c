@@ -9,6 +9,7 @@
 #include "serve/guard/guard.h"
 #include "serve/check/guard_check.h"
 #include "serve/request/queue.h"
+#include "store/files.h"
 
 enum {
     PATIENCE_US = 100000 /* for loads, whatever computing instead would cost */,
@@ -110,6 +111,7 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
     const int64_t extra = o->decode.context_bytes ? sp_offload_n_extra(&shape, n_blocks, &file) : 0;
     SP_TRY(sp_kv_pool_create(c->device, &shape, n_blocks + extra, &c->pool));
     file.pool = c->pool;
+    if (o->decode.context_bytes && file.dir == o->tiers.store) SP_TRY(sp_files_make_folder(file.dir));
     if (o->decode.context_bytes) SP_TRY(sp_offload_create(&file, &c->offload));
     n_blocks = sp_kv_pool_n_free(c->pool);
     if (o->cache.profile) SP_TRY(sp_cost_read(o->cache.profile, &c->cost));

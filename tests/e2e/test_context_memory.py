@@ -48,6 +48,12 @@ def small():
     return "1M"
 
 
+def test_the_file_of_contexts_is_in_a_new_store(start, small, tmp_path):
+    s = start("--kv-memory", KV, "--context-memory", small, "--store", tmp_path / "new")
+    assert s.call("/v1/completions", {"prompt": "The harbour", "max_tokens": 1})[0] == 200
+    assert (tmp_path / "new").is_dir()
+
+
 @pytest.mark.parametrize("decode", ["exact", "sparse:300,refine=1,depth=0"])
 def test_answers_are_those_of_memory(documents, small, decode, tmp_path):
     near = ask_all(documents, "--decode", decode)
