@@ -104,15 +104,17 @@ static sp_err know(sp_documents *d, const sp_hit *chunk, bool known)
     sp_known *k = d->ctx->texts.prompts.known;
     uint64_t tenant = tenant_number(chunk->root);
     if (known) SP_TRY(sp_forms_add(&d->forms, tenant, chunk->text));
-    SP_TRY(sp_chunk_form(chunk->title, chunk->text, &s));
     void (*change)(sp_known *, uint64_t, const char *, size_t) =
         known ? sp_known_add : sp_known_drop;
-    change(k, tenant, s.v, s.n);
-    change(k, tenant, chunk->text, strlen(chunk->text));
-    if (!known)
-        sp_repeats_forget(d->ctx->texts.prompts.repeats, tenant); /* a message may have contained it */
+    const sp_err err = sp_chunk_form(chunk->title, chunk->text, &s);
+    if (err == SP_OK) {
+        change(k, tenant, s.v, s.n);
+        change(k, tenant, chunk->text, strlen(chunk->text));
+        if (!known)
+            sp_repeats_forget(d->ctx->texts.prompts.repeats, tenant); /* a message may have contained it */
+    }
     sp_vec_fini(&s);
-    return SP_OK;
+    return err;
 }
 
 /* forget_texts -- of chunks that no document has any more. A text that another one has with another title is found
