@@ -113,10 +113,7 @@ static sp_err next(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *role)
 /* room -- what this prompt computes in its place is not recomputed. */
 static int64_t room(const sp_reuse_input *in)
 {
-    int32_t n = 0;
-    if (in->recompute >= 1) return sp_reuse_room(in);
-    for (int i = 0; i < in->n_segs; i++) n += sp_reuse_is_chunk(in, i) ? in->segs[i].n : 0;
-    return sp_reuse_room_for(in, n);
+    return in->recompute >= 1 ? sp_reuse_room(in) : sp_reuse_room_for(in, sp_reuse_n_chunk_tokens(in));
 }
 
 /* n_before -- segments that chunk i was computed after, head first; *before [that many] in the plan's arena. */
