@@ -3,7 +3,8 @@ hang, are short or find the disk full, files that cannot be opened, looked at, c
 kills, restarts and starts amid faults, while clients ask and documents come and go.
 
     python tests/chaos.py [--seed 1] [--n 10] [--steps 60] [--kinds allocation,read,...,kill,clock] [--build build]
-                          [--variant NAME] [--minutes M] [--hours H] [--one-server] [--each [--only PATH]]
+                          [--variant NAME] [--minutes M] [--hours H] [--one-server]
+    python tests/chaos.py --each [KIND] [--then "fail on"|die] [--only NAME] [--variant NAME] [--build build]
 
 After every step: an answer with status 200 is that of a run without faults, or, where the policy makes it depend on
 what is cached, that of a server without faults that reuses the same copies (support/oracle.py), if that can be found
@@ -12,9 +13,11 @@ deletion was confirmed, neither text nor tokens nor the ids of its segments are 
 the end of a seed, without faults: every call is answered rightly, documents are those that were registered, all
 deletions end, no block of KV is lost, no thread and no open file is left over, and the server ends with 0. With
 --minutes, a seed begins no step after M minutes; with --hours, no seed begins after H hours; with --one-server, a seed
-restarts no server. With --each, nothing is random: the first allocation of a call fails, then the second, until one
-call needed no more, and so for every kind of call (--only: whose path has this). A finding prints the seed that
-repeats its steps, and the last steps, faults and calls; threads may still take turns differently.
+restarts no server. With --each, nothing is random: the first allocation (or read, write, ...) of a scene fails, then
+the second, until the scene needed no more, and so for every scene: a call, an upload, a change of a document, the end
+and the start of a server, `cache gc` (--only: whose name has this). With --then, all calls of the kind after it fail,
+too, or the server is killed there and started again. A finding prints the seed that repeats its steps, and the last
+steps, faults and calls; threads may still take turns differently.
 """
 import argparse
 import collections
@@ -130,6 +133,9 @@ class World:
         waits = late and path.startswith("/v1/documents")
         return self.noisy or waits or threading.current_thread() is self.changer
 
+    def may_die(self):
+        return self.noisy and self.args.then == "die"
+
     def call(self, path, body=None, method=None, tenant=None):
         self.compared.begin()
         status, answer = self.server.call(path, body, method, key=(tenant or self.tenant).key)
@@ -138,7 +144,7 @@ class World:
         if status == 0 or status >= 500:
             check(self.may_fail(path, answer), "without faults", path, "is", status, answer, self.server.process.poll(),
                   (self.folder / "log").read_text()[-600:])
-            check(self.server.is_alive(), "the server died:", self.server.process.poll(), (self.folder / "log").read_text()[-3000:])
+            check(self.may_die() or self.server.is_alive(), "the server died:", self.server.process.poll(), (self.folder / "log").read_text()[-3000:])
         return status, answer
 
     # -- steps
@@ -509,7 +515,8 @@ class World:
         except subprocess.TimeoutExpired:
             check(seconds < 300, *words, "does not end")
             return None, "", ""
-        check("Sanitizer" not in done.stderr and done.returncode in (0, 1), *words, done.returncode, done.stderr[-5000:])
+        ended = done.returncode in (0, 1) or (self.may_die() and done.returncode == -signal.SIGKILL)
+        check("Sanitizer" not in done.stderr and ended, *words, done.returncode, done.stderr[-5000:])
         return done.returncode, done.stdout, done.stderr
 
     def gc(self):
@@ -760,8 +767,11 @@ def options():
     parser.add_argument("--minutes", type=float, default=float("inf"), help="of the steps of one seed")
     parser.add_argument("--hours", type=float, default=float("inf"), help="of all seeds: none begins afterwards")
     parser.add_argument("--one-server", action="store_true", help="a seed's server lives to its end")
-    parser.add_argument("--each", action="store_true", help="each allocation of each call fails once")
-    parser.add_argument("--only", default="", help="with --each: calls with this in their paths")
+    parser.add_argument("--each", nargs="?", const="allocation", choices=[k for k in faults.KINDS if k != "hang"],
+                        help="each allocation of each scene fails once, or each call of this kind")
+    parser.add_argument("--then", choices=faults.AFTER_NTH, default="go on",
+                        help="with --each: those after it fail, too, until the scene ends; or the server is killed")
+    parser.add_argument("--only", default="", help="with --each: scenes with this in their names")
     args = parser.parse_args()
     args.kinds = args.kinds.split(",")
     if not set(args.kinds) <= set(KINDS):

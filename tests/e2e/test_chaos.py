@@ -44,6 +44,19 @@ def test_each_allocation_of_a_call_fails_once(calls):
     run("--each", "--only", calls, "--n", 1)
 
 
+@pytest.mark.parametrize("kind, then", [("write", "go on"), ("full", "fail on"), ("sync", "go on"), ("open", "fail on"),
+                                        ("write", "die"), ("sync", "die"), ("change", "die")])
+def test_each_call_for_a_file_fails_once(kind, then):
+    """Or all from it on, or the server is killed there."""
+    run("--each", kind, "--then", then, "--only", "d0", "--variant", "small", "--n", 1)
+
+
+@pytest.mark.parametrize("then", ["go on", "die"])
+@pytest.mark.parametrize("scene", ["start", "end", "gc"])
+def test_each_write_of_a_start_and_an_end(scene, then):
+    run("--each", "write", "--then", then, "--only", scene, "--variant", "small", "--n", 1)
+
+
 @pytest.fixture
 def oracle_of(tmp_path):
     made, program = [], ROOT / os.environ.get("SPOLIA_BUILD", "build") / "spolia"

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -19,13 +20,18 @@
 /* OPEN: no file can be opened; CHANGE: none is cut, filled, renamed or removed; STAT: none can be looked at. */
 enum kind { ALLOCATION, READ, WRITE, FULL, SHORT, SYNC, HANG, OPEN, CHANGE, STAT, KINDS = 16 };
 
+/* After the n-th call: others go on; they fail, too; the process is killed before it. */
+enum then { GO_ON, FAIL_ON, DIE };
+
 typedef struct control {
     uint32_t one_in[KINDS];
     uint32_t n_failed[KINDS];
     uint32_t seed, hang_ms;
     int64_t clock_s;    /* the wall clock is ahead of the machine's by this */
     uint32_t read_mb_s; /* 0: as fast as the disk is */
-    uint32_t nth;       /* the n-th allocation from now fails; 0: none */
+    uint32_t nth;       /* the n-th call of a kind from now fails; 0: none */
+    uint32_t nth_kind;
+    uint32_t then; /* what then: one of below */
 } control;
 
 void *__libc_malloc(size_t n);
@@ -109,26 +115,35 @@ __attribute__((constructor)) static void begin(void)
     if (fd >= 0) close(fd);
 }
 
-static int fails(enum kind k)
+/* is_nth -- whether this is the one that `nth` said, or one after it. */
+static int is_nth(enum kind k)
+{
+    if (__atomic_load_n(&c->nth_kind, __ATOMIC_RELAXED) != k) return 0;
+    const enum then then = __atomic_load_n(&c->then, __ATOMIC_RELAXED);
+    uint32_t n = __atomic_load_n(&c->nth, __ATOMIC_RELAXED);
+    do {
+        if (n == 0) return 0;
+        if (n == 1 && then == FAIL_ON) break;
+    } while (!__atomic_compare_exchange_n(&c->nth, &n, n - 1, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return n == 1;
+}
+
+static int is_drawn(enum kind k)
 {
     const uint32_t one_in = __atomic_load_n(&c->one_in[k], __ATOMIC_RELAXED);
     if (!one_in) return 0;
     uint64_t x = __atomic_add_fetch(&n_calls, 1, __ATOMIC_RELAXED) + ((uint64_t)c->seed << 32);
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    if ((x ^ x >> 31) % one_in) return 0;
-    __atomic_add_fetch(&c->n_failed[k], 1, __ATOMIC_RELAXED);
-    return 1;
+    return (x ^ x >> 31) % one_in == 0;
 }
 
-static int is_nth(void)
+static int fails(enum kind k)
 {
-    uint32_t n = __atomic_load_n(&c->nth, __ATOMIC_RELAXED);
-    do
-        if (n == 0) return 0;
-    while (!__atomic_compare_exchange_n(&c->nth, &n, n - 1, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-    if (n > 1) return 0;
-    __atomic_add_fetch(&c->n_failed[ALLOCATION], 1, __ATOMIC_RELAXED);
+    const int nth = is_nth(k);
+    if (!nth && !is_drawn(k)) return 0;
+    __atomic_add_fetch(&c->n_failed[k], 1, __ATOMIC_RELAXED);
+    if (nth && __atomic_load_n(&c->then, __ATOMIC_RELAXED) == DIE) raise(SIGKILL);
     return 1;
 }
 
@@ -138,7 +153,7 @@ static __thread int n_spared __attribute__((tls_model("initial-exec"))); /* the 
 static int no_memory(void)
 {
     if (__interceptor_malloc && n_spared < 4) return n_spared++, 0;
-    return is_nth() || fails(ALLOCATION);
+    return fails(ALLOCATION);
 }
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))

@@ -19,6 +19,8 @@ OPTIONS = "allocator_may_return_null=1:verify_asan_link_order=0"  # of sanitizer
 # A request that is under way while all processes of the machine are stopped is not one that is late.
 NO_LIMITS = ["--read-timeout", "86400", "--stall-timeout", "86400"]
 KINDS = ["allocation", "read", "write", "full", "short", "sync", "hang", "open", "change", "stat"]
+# Calls after the n-th go on, or they fail, too, or the process is killed instead of the n-th.
+AFTER_NTH = ["go on", "fail on", "die"]
 STORY = "The keeper of the northern lighthouse is called {} and came to the island by boat in 1931."
 SYSTEM = {"role": "system", "content": "A harbour town in the north, with boats of many colours."}
 SCHEMA = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}, "b": {"type": "boolean"}},
@@ -120,7 +122,7 @@ def essence(answer):
 
 
 # Of the control: its bytes, the place of the clock in bytes, of the others in words.
-BYTES, FAILED, SEED, CLOCK, READ_MB_S, NTH = 256, 16, 32, 136, 36, 37
+BYTES, FAILED, SEED, CLOCK, READ_MB_S, NTH, NTH_KIND, THEN = 256, 16, 32, 136, 36, 37, 38, 39
 
 
 class Faults:
@@ -133,6 +135,7 @@ class Faults:
         self.map = mmap.mmap(self.file.fileno(), BYTES)
         self.words = (ctypes.c_uint32 * (BYTES // 4)).from_buffer(self.map)
         self.tell = lambda what: None
+        self.nth_kind, self.n_before = "allocation", 0
 
     def env(self, below):
         return {**os.environ, **self.more_env, "LD_PRELOAD": str(self.preload), "SPOLIA_FAULTS": str(self.path),
@@ -144,12 +147,21 @@ class Faults:
         self.words[SEED], self.words[SEED + 1] = seed, hang_ms
         self.tell({kind: f"1 in {n}" for kind, n in one_in.items()})
 
-    def fail_nth(self, n):
-        """The n-th allocation from now fails; 0: none."""
+    def fail_nth(self, n, kind="allocation", then="go on"):
+        """The n-th call of a kind from now fails, and then what AFTER_NTH says; 0: none."""
+        self.words[NTH] = 0
+        self.words[NTH_KIND], self.words[THEN] = KINDS.index(kind), AFTER_NTH.index(then)
+        if n:
+            self.nth_kind, self.n_before = kind, self.n_failed()[kind]
         self.words[NTH] = n
 
     def has_failed(self):
-        return self.words[NTH] == 0
+        """Whether the call that fail_nth last named has failed."""
+        return self.n_failed()[self.nth_kind] > self.n_before
+
+    def progress(self):
+        """Changes with each call of the kind that fail_nth named."""
+        return self.words[NTH], self.n_failed()[self.nth_kind]
 
     def jump(self, seconds):
         ctypes.c_int64.from_buffer(self.map, CLOCK).value = seconds
