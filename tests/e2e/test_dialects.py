@@ -318,7 +318,10 @@ def test_ollama_names_the_model(llama, server):
     assert info["general.parameter_count"] == n and shown.details.parameter_size == f"{n / 1e6:.1f}M"
     assert llama.ps().models[0].model == "tiny"
     assert server.call("/api/version")[1]["version"]
-    assert server.call("/api/generate", {"model": "tiny"})[1]["done_reason"] == "load"
+    loaded = server.call("/api/generate", {"model": "tiny"})[1]  # nothing to answer: is the model loaded?
+    assert (loaded["done_reason"], loaded["done"], loaded["response"], "message" in loaded) == ("load", True, "", False)
+    loaded = server.call("/api/chat", {"model": "tiny", "messages": []})[1]
+    assert loaded["done_reason"] == "load" and loaded["message"]["content"] == "" and "response" not in loaded
 
 
 def test_ollama_errors(llama):

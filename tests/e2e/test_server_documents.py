@@ -459,9 +459,13 @@ def test_trees(server):
     assert len(nodes) == first["documents"][0]["nodes"] == 10  # of 13 names: a beginning of 3 is shared
     second = ask(server, documents=[{**tree, "paths": PATHS[:1]}])["spolia"]["documents"][0]
     assert second["reused"] == second["tokens"] > 0  # a branch is exact, whatever its siblings are
-    listed = {"type": "tree", "nodes": [{"text": "Boats:"}, {"text": " forty", "parent": 0}]}
-    assert ask(server, documents=[listed, STORY])["spolia"]["documents"][0]["nodes"] == 2
-    for bad in ({"paths": [["a", "b"]]}, {"nodes": [{"text": "x", "parent": 0}]}, {"paths": []}, {}):
+    nulls = ask(server, documents=[{**tree, "nodes": None}])["spolia"]["documents"][0]
+    assert nulls["nodes"] == 10 and nulls["reused"] == nulls["tokens"]
+    for change in ({}, {"nodes": [{"text": "Boats:", "parent": None}, {"text": " forty", "parent": 0}], "paths": None}):
+        listed = {"type": "tree", "nodes": [{"text": "Boats:"}, {"text": " forty", "parent": 0}], **change}
+        assert ask(server, documents=[listed, STORY])["spolia"]["documents"][0]["nodes"] == 2
+    for bad in ({"paths": [["a", "b"]]}, {"nodes": [{"text": "x", "parent": 0}]}, {"paths": []}, {},
+                {"paths": [["a", "b", "c"]], "nodes": [{"text": "x"}]}):
         status, error = send(server, "POST", "/v1/chat/completions", chat(documents=[{"type": "tree", **bad}]))
         assert status == 400 and error["error"]["param"] == "documents[0]", error
 

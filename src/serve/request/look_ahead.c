@@ -9,13 +9,13 @@
 
 enum { MOST_SEGMENTS = 4096 };
 
-/* by_content -- the copy of a chunk that a policy of chunks would find, or NULL. */
+/* by_content -- the copy of a chunk that the request's policy would find, or NULL. */
 static const sp_copy *by_content(const sp_request *r, int i)
 {
-    sp_content_query q = {
-        .seg = &r->prompt.segs[i], .head = r->prompt.ids, .n_head = r->prompt.n_head};
-    if (r->prompt.segs[i].kind != SP_SEG_CHUNK) return NULL;
-    const sp_copy *fused = sp_by_content_peek(r->ctx->ledger, &q, SP_COPY_FUSED);
+    const sp_content_query q = {.seg = &r->prompt.segs[i], .head = r->prompt.ids, .n_head = r->prompt.n_head};
+    const sp_copy *fused = NULL;
+    if (r->prompt.segs[i].kind != SP_SEG_CHUNK || !r->reuse.policy->anywhere) return NULL;
+    if (!r->reuse.unfused) fused = sp_by_content_peek(r->ctx->ledger, &q, SP_COPY_FUSED);
     return fused ? fused : sp_by_content_peek(r->ctx->ledger, &q, SP_COPY_PLAIN);
 }
 

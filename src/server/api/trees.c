@@ -34,9 +34,16 @@ static bool is_path(const json_t *path)
     return n % 2 == 1;
 }
 
+/* member -- null: it is not there, as for the fields of a body. */
+static const json_t *member(const json_t *o, const char *name)
+{
+    const json_t *v = json_object_get(o, name);
+    return json_is_null(v) ? NULL : v;
+}
+
 static bool is_node(const json_t *node, size_t i)
 {
-    const json_t *parent = json_object_get(node, "parent");
+    const json_t *parent = member(node, "parent");
     json_int_t p = parent ? json_integer_value(parent) : -1;
     return json_is_string(json_object_get(node, "text")) && (!parent || json_is_integer(parent)) &&
            p >= -1 && p < (json_int_t)i;
@@ -95,7 +102,7 @@ bool srv_tree_check(srv_fields *f, const json_t *o, const char *name)
     if (strcmp(type, "list") == 0)
         return check_texts(f, json_object_get(o, "items"), name, "items");
     if (strcmp(type, "table") == 0) return check_table(f, o, name);
-    const json_t *paths = json_object_get(o, "paths"), *nodes = json_object_get(o, "nodes");
+    const json_t *paths = member(o, "paths"), *nodes = member(o, "nodes");
     size_t n = json_array_size(paths ? paths : nodes);
     if (n == 0 || n > SRV_MAX_NODES || (paths && nodes)) {
         srv_fields_refuse(f, name, "%s: a tree has either paths or nodes, 1 to %d", name,
@@ -122,7 +129,7 @@ static sp_err add_nodes(sp_prompt *p, const json_t *list)
     sp_prompt_node *nodes = calloc(n, sizeof *nodes);
     if (!nodes) return SP_E_NOMEM;
     for (size_t i = 0; i < n; i++) {
-        const json_t *o = json_array_get(list, i), *parent = json_object_get(o, "parent");
+        const json_t *o = json_array_get(list, i), *parent = member(o, "parent");
         nodes[i] = (sp_prompt_node){.text = json_string_value(json_object_get(o, "text")),
                                     .parent = parent ? (int)json_integer_value(parent) : -1};
     }
@@ -301,7 +308,7 @@ static sp_err add_graph(const srv_call *call, sp_prompt *p, srv_documents *d, co
 static sp_err add_document(sp_prompt *p, const json_t *o)
 {
     const char *type = json_string_value(json_object_get(o, "type"));
-    const json_t *paths = json_object_get(o, "paths");
+    const json_t *paths = member(o, "paths");
     if (strcmp(type, "list") == 0) return add_texts(p, NULL, json_object_get(o, "items"));
     if (strcmp(type, "table") == 0)
         return add_texts(p, json_string_value(json_object_get(o, "header")),

@@ -214,6 +214,9 @@ static void errors_name_line_and_column(void **state)
     refuses(gbnf("root ::= \"\xff\""), SP_E_ARG, "UTF-8");
     refuses(gbnf("root ::= a*\na ::= \"x\"?"), SP_E_UNSUPPORTED, "may be empty");
     refuses(regex("a(?=b)"), SP_E_UNSUPPORTED, "regex: line 1, column 2: look-around");
+    refuses(regex("a(?!b)"), SP_E_UNSUPPORTED, "column 2: look-around");
+    refuses(regex("(?<=a)b"), SP_E_UNSUPPORTED, "column 1: look-around");
+    refuses(regex("(?<!a)b"), SP_E_UNSUPPORTED, "column 1: look-around");
     refuses(regex("(a)\\1"), SP_E_UNSUPPORTED, "column 4: references");
     refuses(regex("(?i)a"), SP_E_UNSUPPORTED, "flags");
     refuses(regex("\\bword"), SP_E_UNSUPPORTED, "\\b");

@@ -81,6 +81,30 @@ static void freed_blocks_do_not_leave(void **state)
     scene_close(&s);
 }
 
+/* More blocks than are written together leave within one turn. */
+static void many_blocks_leave_at_once(void **state)
+{
+    enum { N = 600 };
+    static uint32_t b[N];
+    scene s;
+    tiny_spec spec = TINY_SPEC_DEFAULT;
+    spec.kv_type = SP_Q16;
+    spec.n_blocks = N + 100;
+    assert_ok(tiny_open(&s.t, &spec, 21));
+    const sp_offload_opts o = tight_opts(&s, 26, 0, 0);
+    assert_ok(sp_offload_create(&o, &s.offload));
+    sp_engine_set_offload(s.t.engine, s.offload);
+    sp_plan_init(&s.known, s.t.pool);
+    assert_ok(sp_kv_acquire(s.t.pool, N, b));
+    for (int i = 0; i < N; i++) sp_kv_touch(s.t.pool, b[i]);
+    sp_kv_seal(s.t.pool, b, N);
+    sp_offload_turn(s.offload);
+    assert_in_range(sp_offload_stats_of(s.offload).n_left, N - 26, N);
+    assert_in_range(sp_kv_pool_n_near(s.t.pool), 0, 26);
+    sp_kv_release(s.t.pool, b, N);
+    scene_close(&s);
+}
+
 /* Blocks that two requests read take memory once. */
 static void shared_blocks_are_counted_once(void **state)
 {
@@ -226,6 +250,7 @@ int main(void)
         cmocka_unit_test(what_is_overwritten_is_forgotten),
         cmocka_unit_test(near_blocks_make_way_for_a_step),
         cmocka_unit_test(freed_blocks_do_not_leave),
+        cmocka_unit_test(many_blocks_leave_at_once),
         cmocka_unit_test(shared_blocks_are_counted_once),
         cmocka_unit_test(resident_heads_lengthen_the_context),
         cmocka_unit_test(seats_do_not_take_the_whole_budget),

@@ -39,6 +39,10 @@ static void every_way_of_decoding_is_read(void **state)
     assert_float_equal(d.o.eta, 0.9f, 0);
     assert_ok(sp_decode_parse("sparse:10%,reuse,eta=0.7,power=2", &d));
     assert_true(d.o.reuse && d.o.eta == 0.7f && d.o.power == 2 && d.o.refine == 0);
+    assert_ok(sp_decode_parse("sparse:10%,reuse,eta=0", &d));
+    assert_true(d.o.eta > 0 && d.o.eta < 1e-5f); /* 0 would be the default */
+    assert_ok(sp_decode_parse("sparse:10%,reuse=0", &d));
+    assert_true(d.o.eta > 0 && d.o.eta < 1e-5f);
     assert_ok(sp_decode_parse("sparse:10%,keys4,refine=2.5", &d));
     assert_true(d.o.kind == SP_SUMMARY_KEYS4 && d.o.refine == 2.5f);
 }

@@ -229,6 +229,38 @@ static void a_fused_copy_is_used_unless_unwanted(void **state)
     }
 }
 
+static bool is_expected(const sp_context *c, const sp_digest *id, sp_copy_kind kind)
+{
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+        if (v->facts.kind == kind && sp_digest_eq(&v->facts.id, id)) return v->expected.aside && v->expected.uses > 0;
+    return false;
+}
+
+/* Of a chunk's plain and its fused copy the one that a waiting request will read is to stay in memory. */
+static void the_copy_that_a_waiting_request_will_read_is_expected(void **state)
+{
+    static const sp_reuse_opts reuse[] = {
+        {.policy = "full"}, {.policy = "full", .unfused = true}, {.policy = "prefix"}};
+    for (size_t i = 0; i < SP_COUNT(reuse); i++) {
+        sp_context *c = open_with((sp_context_opts){
+            .reuse.policy = "full", .cache.evict = "lacr", .max_requests = 1, .queue.order = "fcfs"});
+        assert_true(fuse(c, "021"));
+        sp_request *busy = submit(c, "3", "How?", 8), *first = submit(c, "3", "Who?", 2), *waits;
+        sp_prompt *p = prompt_of(c, "21", "Which?");
+        assert_ok(sp_request_submit(c, p, &(sp_request_opts){.reuse = &reuse[i], .max_tokens = 2}, &waits));
+        while (!sp_request_result(busy)->n_generated) step(c);
+        const sp_digest *id = &waits->prompt.segs[2].id;
+        assert_int_equal(is_expected(c, id, SP_COPY_FUSED), i == 0);
+        assert_int_equal(is_expected(c, id, SP_COPY_PLAIN), i == 1);
+        run(c, waits);
+        sp_request_destroy(busy);
+        sp_request_destroy(first);
+        sp_request_destroy(waits);
+        sp_prompt_destroy(p);
+        close_clean(c);
+    }
+}
+
 /* copy_of_1 -- what an answer says of the copy of chunk 1. */
 static sp_segment_report copy_of_1(sp_context *c, const char *order)
 {
@@ -557,6 +589,7 @@ int main(void)
         cmocka_unit_test(without_similar_chunks_it_is_the_plain_copy),
         cmocka_unit_test(the_copy_is_that_of_a_plain_run),
         cmocka_unit_test(a_fused_copy_is_used_unless_unwanted),
+        cmocka_unit_test(the_copy_that_a_waiting_request_will_read_is_expected),
         cmocka_unit_test(a_segment_says_how_its_copy_was_made),
         cmocka_unit_test(a_copy_that_was_fused_meanwhile_is_named),
         cmocka_unit_test(a_chunk_is_not_another_one_of_its_prompt),

@@ -506,6 +506,28 @@ static void a_layer_that_comes_extends_the_time_of_its_load(void **state)
     close_clean(c);
 }
 
+/* Who waits for the store sees each layer at once: it may be the one that a request needs to begin. */
+static void a_layer_that_comes_ends_the_wait_for_it(void **state)
+{
+    const int64_t most_us = 20000000;
+    stepped s;
+    sp_context *c = begin(&s, &full, (sp_context_opts){0});
+    c->loads.token_us = 1e9; /* nobody gives up on a load */
+    sp_request *r = submit(c, "", "Which?", 6);
+    step(c);
+    assert_int_equal(n_copies_in(c, SP_COPY_LOADING), 1);
+    sp_tiers_wait_for(c->tiers, 0); /* for what happened before */
+    const int64_t begin_us = sp_clock_us();
+    allow(&s, 1);
+    sp_tiers_wait_for(c->tiers, most_us);
+    assert_true(sp_clock_us() - begin_us < most_us / 2);
+    allow(&s, 1 << 20);
+    while (!done(r)) step(c);
+    sp_request_destroy(r);
+    stepped_end(&s, c);
+    close_clean(c);
+}
+
 /* -- patience ------------------------------------------------------------------------------- */
 
 static void a_load_slower_than_computing_is_not_waited_for(void **state)
@@ -705,6 +727,7 @@ int main(void)
         cmocka_unit_test(what_the_host_fails_to_give_is_read_from_disk),
         cmocka_unit_test(a_path_is_ready_after_what_it_continues),
         cmocka_unit_test(a_layer_that_comes_extends_the_time_of_its_load),
+        cmocka_unit_test(a_layer_that_comes_ends_the_wait_for_it),
         cmocka_unit_test(a_load_slower_than_computing_is_not_waited_for),
         cmocka_unit_test(patience_is_for_the_tokens_that_load),
         cmocka_unit_test(who_gave_up_on_a_load_does_not_wait_for_it_again),

@@ -1,4 +1,6 @@
 /* Conversations as segments: the tokens are those of the rendered template, an earlier answer is found again. */
+#include <jansson.h>
+#include <malloc.h>
 #include <stdio.h>
 
 #include "../model/tiny_vocab.h"
@@ -30,6 +32,30 @@ static bool same_segments(const sp_prompt *a, const sp_prompt *b, size_t n)
     for (size_t i = 0; i < n; i++)
         if (!sp_digest_eq(&a->segs.v[i].id, &b->segs.v[i].id)) return false;
     return true;
+}
+
+/* dirty_heap -- memory that comes from the system is full of zeros, which would end any text. */
+static void dirty_heap(void)
+{
+    enum { N = 4 << 20 };
+    assert_true(mallopt(M_MMAP_THRESHOLD, 2 * N) && mallopt(M_TRIM_THRESHOLD, 2 * N));
+    volatile char *v = malloc(N);
+    assert_non_null(v);
+    for (size_t i = 0; i < N; i++) v[i] = 'x';
+    free((void *)v);
+}
+
+static void the_description_of_a_model_is_a_text(void **state)
+{
+    char *text = NULL;
+    dirty_heap();
+    assert_ok(sp_model_describe(MODEL, &text));
+    const size_t n = strlen(text);
+    assert_true(n > 2 && text[0] == '{' && text[n - 1] == '}');
+    json_t *o = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_true(json_is_object(o));
+    json_decref(o);
+    sp_buffer_free(text);
 }
 
 /* The bytes of the tokens, each with a zero after its last byte, are the text. */
@@ -526,6 +552,7 @@ int main(void)
         cmocka_unit_test(an_answer_that_was_cut_is_continued_from_the_cache),
         cmocka_unit_test(an_answer_that_is_continued_keeps_its_first_blank),
         cmocka_unit_test(tools_are_data),
+        cmocka_unit_test(the_description_of_a_model_is_a_text),
         cmocka_unit_test(pieces_are_the_text),
         cmocka_unit_test(turns_extend_what_was_there),
         cmocka_unit_test(the_template_is_spelled),
