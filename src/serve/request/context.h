@@ -64,7 +64,7 @@ typedef struct sp_context_waiting {
 
 /* The last look at the waiting requests (look_ahead.c). */
 typedef struct sp_context_ahead {
-    const sp_request *from; /* the oldest one at that time; never dereferenced */
+    const sp_request *from; /* the oldest one at that time, NULL: another has come since; never dereferenced */
     int64_t at;             /* the ledger's n_added at that time */
 } sp_context_ahead;
 

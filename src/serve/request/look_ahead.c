@@ -1,5 +1,5 @@
 /* look_ahead.c -- tells the ledger and the store which copies the waiting requests will read, for replacement
- * policies that use it. The look is repeated when the queue moves or the ledger has new copies.
+ * policies that use it. The look is repeated when a request has come, the queue moves or the ledger has new copies.
  *
  * The window is the queue: of n requests the k-th to start weighs 1 - k / n, in the order in which they will start.
  * A look ends after MOST_SEGMENTS, so that it costs the same however many requests wait.

@@ -255,6 +255,7 @@ void sp_queue_enter(sp_request *r)
         (c->waiting.next_expiry_us == 0 || expiry < c->waiting.next_expiry_us))
         c->waiting.next_expiry_us = expiry;
     sp_request_append(&c->waiting.first, r);
+    c->ahead.from = NULL; /* the last look did not see it */
     if (r->cancel)
         c->waiting.has_canceled = true; /* it may have been canceled before it entered the queue */
 }

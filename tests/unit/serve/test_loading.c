@@ -651,6 +651,33 @@ static void waiting_requests_have_their_copies_loaded(void **state)
     }
 }
 
+/* Who comes while the next one loads its copies is part of the queue, too: a policy that looks ahead knows what it
+ * will read when the next one needs memory. */
+static void who_comes_while_another_loads_is_looked_at(void **state)
+{
+    stepped s;
+    sp_context *c = begin(&s, &full, (sp_context_opts){.cache.evict = "lacr", .queue.order = "fcfs"});
+    c->loads.token_us = 1e9; /* nobody gives up on a load */
+    sp_request *next = submit(c, "0", "Which?", 4);
+    step(c);
+    assert_int_equal(next->state, SP_REQ_LOADING);
+    sp_request *later = submit(c, "1", "Why?", 4);
+    allow(&s, 1);
+    step(c);
+    assert_int_equal(next->state, SP_REQ_LOADING);
+    assert_int_equal(later->state, SP_REQ_QUEUED);
+    int n_expected = 0;
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+        n_expected += sp_digest_eq(&v->facts.id, &later->prompt.segs[1].id) && v->expected.uses > 0;
+    assert_int_equal(n_expected, 1);
+    allow(&s, 1 << 20);
+    while (!done(later)) step(c);
+    sp_request_destroy(next);
+    sp_request_destroy(later);
+    stepped_end(&s, c);
+    close_clean(c);
+}
+
 /* Copies of the request that is next come first, all of them; those loaded ahead follow. */
 static void who_is_next_is_loaded_first(void **state)
 {
@@ -734,6 +761,7 @@ int main(void)
         cmocka_unit_test(who_decodes_does_not_wait),
         cmocka_unit_test(look_ups_use_the_same_memory),
         cmocka_unit_test(waiting_requests_have_their_copies_loaded),
+        cmocka_unit_test(who_comes_while_another_loads_is_looked_at),
         cmocka_unit_test(who_is_next_is_loaded_first),
         cmocka_unit_test(a_request_may_leave_while_it_loads),
     };
