@@ -51,6 +51,13 @@ def test_each_call_for_a_file_fails_once(kind, then):
     run("--each", kind, "--then", then, "--only", "d0", "--variant", "small", "--n", 1)
 
 
+@pytest.mark.parametrize("variant", ["tenants-redis", "objects"])
+def test_each_call_for_a_connection_fails_once(variant):
+    if variant not in available():
+        pytest.skip(f"no server for {VARIANTS[variant].shares}")
+    run("--each", "network", "--only", "d0", "--variant", variant, "--n", 1)
+
+
 @pytest.mark.parametrize("then", ["go on", "die"])
 @pytest.mark.parametrize("scene", ["start", "end", "gc"])
 def test_each_write_of_a_start_and_an_end(scene, then):

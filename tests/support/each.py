@@ -36,7 +36,7 @@ def each_call(world, scene, found):
             wait_for_writes(world)
         failed = world.faults.has_failed()
         world.faults.fail_nth(0)
-        if not world.server.is_alive() and world.may_die():
+        if world.faults.killed() == world.server.process.pid:
             world.server.process.wait()
             world.start()
         world.noisy = False
@@ -104,6 +104,8 @@ def ends(world):
 
     def trim():
         world.cache("gc", "--budget", "50K", "--store", world.folder / "store")
+        if world.shared:
+            world.cache("gc", "--remote", world.shared.url)
         world.faults.fail_nth(0)
         world.start()
 

@@ -12,13 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
-/* OPEN: no file can be opened; CHANGE: none is cut, filled, renamed or removed; STAT: none can be looked at. */
-enum kind { ALLOCATION, READ, WRITE, FULL, SHORT, SYNC, HANG, OPEN, CHANGE, STAT, KINDS = 16 };
+/* OPEN: no file can be opened; CHANGE: none is cut, filled, renamed or removed; STAT: none can be looked at. NETWORK:
+ * a connection that the server makes is refused, or breaks. */
+enum kind { ALLOCATION, READ, WRITE, FULL, SHORT, SYNC, HANG, OPEN, CHANGE, STAT, NETWORK, KINDS = 16 };
 
 /* After the n-th call: others go on; they fail, too; the process is killed before it. */
 enum then { GO_ON, FAIL_ON, DIE };
@@ -31,7 +33,8 @@ typedef struct control {
     uint32_t read_mb_s; /* 0: as fast as the disk is */
     uint32_t nth;       /* the n-th call of a kind from now fails; 0: none */
     uint32_t nth_kind;
-    uint32_t then; /* what then: one of below */
+    uint32_t then;   /* an enum then */
+    uint32_t killed; /* the process that was */
 } control;
 
 void *__libc_malloc(size_t n);
@@ -143,7 +146,10 @@ static int fails(enum kind k)
     const int nth = is_nth(k);
     if (!nth && !is_drawn(k)) return 0;
     __atomic_add_fetch(&c->n_failed[k], 1, __ATOMIC_RELAXED);
-    if (nth && __atomic_load_n(&c->then, __ATOMIC_RELAXED) == DIE) raise(SIGKILL);
+    if (nth && __atomic_load_n(&c->then, __ATOMIC_RELAXED) == DIE) {
+        c->killed = (uint32_t)getpid();
+        raise(SIGKILL);
+    }
     return 1;
 }
 
@@ -326,6 +332,47 @@ int io_uring_queue_init(unsigned entries, void *ring, unsigned flags)
 {
     return -ENOSYS;
 }
+
+/* -- connections to others --------------------------------------------------------------------- */
+
+static unsigned char connected[MOST_FILES]; /* descriptors that this process connected */
+
+int connect(int fd, const struct sockaddr *to, socklen_t n)
+{
+    if (fails(NETWORK)) return errno = ECONNREFUSED, -1;
+    if (fd >= 0 && fd < MOST_FILES) connected[fd] = 1;
+    return REAL(connect)(fd, to, n);
+}
+
+int socket(int domain, int type, int protocol)
+{
+    const int fd = REAL(socket)(domain, type, protocol);
+    if (fd >= 0 && fd < MOST_FILES) connected[fd] = 0;
+    return fd;
+}
+
+int accept4(int fd, struct sockaddr *from, socklen_t *n, int flags)
+{
+    const int got = REAL(accept4)(fd, from, n, flags);
+    if (got >= 0 && got < MOST_FILES) connected[got] = 0;
+    return got;
+}
+
+static int is_broken(int fd)
+{
+    return fd >= 0 && fd < MOST_FILES && connected[fd] && fails(NETWORK);
+}
+
+#define SOCKET_CALL(name, more, arguments)                                                              \
+    ssize_t name more                                                                                   \
+    {                                                                                                   \
+        if (is_broken(fd)) return errno = ECONNRESET, -1;                                               \
+        return REAL(name) arguments;                                                                    \
+    }
+SOCKET_CALL(send, (int fd, const void *from, size_t n, int flags), (fd, from, n, flags))
+SOCKET_CALL(recv, (int fd, void *to, size_t n, int flags), (fd, to, n, flags))
+SOCKET_CALL(sendmsg, (int fd, const struct msghdr *m, int flags), (fd, m, flags))
+SOCKET_CALL(recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags))
 
 /* -- the wall clock --------------------------------------------------------------------------- */
 

@@ -18,7 +18,8 @@ import zipfile
 OPTIONS = "allocator_may_return_null=1:verify_asan_link_order=0"  # of sanitizers
 # A request that is under way while all processes of the machine are stopped is not one that is late.
 NO_LIMITS = ["--read-timeout", "86400", "--stall-timeout", "86400"]
-KINDS = ["allocation", "read", "write", "full", "short", "sync", "hang", "open", "change", "stat"]
+KINDS = ["allocation", "read", "write", "full", "short", "sync", "hang", "open", "change", "stat",
+         "network"]
 # Calls after the n-th go on, or they fail, too, or the process is killed instead of the n-th.
 AFTER_NTH = ["go on", "fail on", "die"]
 STORY = "The keeper of the northern lighthouse is called {} and came to the island by boat in 1931."
@@ -122,7 +123,7 @@ def essence(answer):
 
 
 # Of the control: its bytes, the place of the clock in bytes, of the others in words.
-BYTES, FAILED, SEED, CLOCK, READ_MB_S, NTH, NTH_KIND, THEN = 256, 16, 32, 136, 36, 37, 38, 39
+BYTES, FAILED, SEED, CLOCK, READ_MB_S, NTH, NTH_KIND, THEN, KILLED = 256, 16, 32, 136, 36, 37, 38, 39, 40
 
 
 class Faults:
@@ -158,6 +159,10 @@ class Faults:
     def has_failed(self):
         """Whether the call that fail_nth last named has failed."""
         return self.n_failed()[self.nth_kind] > self.n_before
+
+    def killed(self):
+        """The number of the process that was killed last."""
+        return self.words[KILLED]
 
     def progress(self):
         """Changes with each call of the kind that fail_nth named."""
