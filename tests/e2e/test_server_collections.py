@@ -120,7 +120,8 @@ def test_a_model_name_is_enough(server):
 
 def test_what_is_wrong_is_named(server, folder, tmp_path):
     for body, param in ((chat(collection="none"), "collection"), (chat(collection=3), "collection"),
-                        (chat(collection={"top_k": 3}), "collection.name"), (chat(collection="docs", top_k=0), "collection.top_k"),
+                        (chat(collection={"top_k": 3}), "collection.name"), (chat(collection="docs", top_k=0), "top_k"),
+                        (chat(collection="docs", filter=3), "filter"), (chat(collection={"name": "docs", "filter": 3}), "collection.filter"),
                         (chat(collection={"name": "docs", "top_k": 5000}), "collection.top_k")):
         status, o = server.call("/v1/chat/completions", body)
         assert status == 400 and o["error"]["param"] == param, o

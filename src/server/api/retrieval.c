@@ -33,7 +33,7 @@ static void read_inner(srv_fields *f, srv_fields *inner, bool own, srv_retrieval
     if (out->rerank) out->ahead = SRV_AHEAD_NEVER; /* which passages come is known at the end */
     if (inner->failed) {
         char param[sizeof inner->param + 12];
-        snprintf(param, sizeof param, "collection.%s", inner->param);
+        snprintf(param, sizeof param, "%s%s", own ? "collection." : "", inner->param);
         srv_fields_refuse(f, param, "%s", inner->why);
     }
     if (!own) json_object_del((json_t *)f->object, "top_k"); /* else it is that of sampling */

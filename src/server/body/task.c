@@ -250,6 +250,7 @@ static void read_params(srv_task *t, srv_fields *f, const srv_options *o, json_t
     size_t n = (size_t)snprintf(spec, sizeof spec, "%s", mode);
     json_object_foreach(object, key, value) {
         if (strcmp(key, "mode") == 0 || strcmp(key, "recompute") == 0 || n >= sizeof spec) continue;
+        if (json_is_null(value)) continue;
         if (!json_is_number(value)) {
             srv_fields_refuse(f, "reuse", "reuse.%.40s must be a number", key);
             return;

@@ -312,13 +312,14 @@ static void parameters_of_a_policy_are_fields(void **state)
     static const char *const texts[] = {
         "{\"reuse\": {\"mode\": \"craft\", \"alpha\": 1.5, \"recompute\": 0.25, \"focus\": 0}}",
         "{\"reuse\": {\"mode\": \"craft:alpha=1.5\", \"focus\": 0, \"recompute\": 0.25}}",
+        "{\"reuse\": {\"mode\": \"craft:alpha=1.5,focus=0\", \"focus\": null, \"recompute\": 0.25, \"alpha\": null}}",
         "{\"reuse\": \"craft:alpha=1.5,focus=0\"}"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         json_t *body;
         srv_task t = good(texts[i], &body), copy = t;
         assert_true(t.own_reuse);
         assert_string_equal(copy.reuse.policy, "craft:alpha=1.5,focus=0");
-        assert_true(t.reuse.recompute == (i < 2 ? 0.25f : 0.15f));
+        assert_true(t.reuse.recompute == (i < 3 ? 0.25f : 0.15f));
         srv_task_fini(&t);
         json_decref(body);
     }
