@@ -1,5 +1,6 @@
 """Other APIs than OpenAI's on the same server: Anthropic's and Ollama's own packages, llama.cpp's paths."""
 import json
+import re
 import urllib.error
 import urllib.request
 
@@ -272,6 +273,13 @@ def test_ollama_chats(llama):
     pieces = list(llama.chat(**ask, stream=True))
     assert "".join(p.message.content for p in pieces) == whole.message.content
     assert [p.done for p in pieces] == [False] * (len(pieces) - 1) + [True] and len(pieces) > 1
+
+
+def test_numbers_of_a_stream_have_nine_digits(server):
+    ask = {"messages": QUESTION, "options": {"num_predict": 2}, "reuse": {"mode": "fusion", "recompute": 0.3}}
+    lines = server.call("/api/chat", ask)[1].splitlines()
+    numbers = re.findall(r"\d+\.\d+", json.dumps(json.loads(lines[-1], parse_float=str)["spolia"]))
+    assert len(lines) > 1 and len(numbers) > 1 and all(len(n.replace(".", "").lstrip("0")) <= 9 for n in numbers), numbers
 
 
 def test_ollama_generates(llama):

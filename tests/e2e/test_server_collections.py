@@ -118,6 +118,13 @@ def test_a_model_name_is_enough(server):
     assert [d["id"] for d in given["documents"]] == ["mine", "torin.txt"]
 
 
+def test_the_number_of_passages_is_not_that_of_sampling(server):
+    ask = {"collection": "docs", "top_k": 1, "temperature": 2, "max_tokens": 8, "ignore_eos": True}
+    said = {server.call("/v1/chat/completions", chat("Which hotels?", **ask, seed=seed))[1]["choices"][0]["message"]["content"]
+            for seed in range(4)}
+    assert len(said) > 1, said  # of the one likeliest token they would be equal
+
+
 def test_what_is_wrong_is_named(server, folder, tmp_path):
     for body, param in ((chat(collection="none"), "collection"), (chat(collection=3), "collection"),
                         (chat(collection={"top_k": 3}), "collection.name"), (chat(collection="docs", top_k=0), "top_k"),

@@ -43,6 +43,17 @@ def test_system_texts_at_the_beginning_are_one(server):
     assert text("system", "user", tools=[TIDES]).startswith(begin + "\n\n# Tools\n\n")
 
 
+@pytest.mark.parametrize("role", ["user", "system", "assistant"])
+def test_a_message_has_content(server, role):
+    """An assistant's may lack it: it has called tools."""
+    for message in ({"role": role, "content": None}, {"role": role}):
+        body = {"messages": [{"role": "user", "content": "Boats?"}, message], "max_tokens": 1}
+        if role == "assistant":
+            body["messages"].append({"role": "user", "content": "Hotels?"})
+        status, o = server.call("/v1/chat/completions", body)
+        assert status == 200 if role == "assistant" else (status, o["error"]["param"]) == (400, "messages[1].content"), o
+
+
 @pytest.mark.parametrize("field, value", [
     ("response_format", {"type": "json_schema", "json_schema": {"name": "boats", "strict": True, "schema": SCHEMA}}),
     ("response_format", {"type": "json_object", "schema": SCHEMA}),

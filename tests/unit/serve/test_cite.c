@@ -43,10 +43,14 @@ static void looks_are_shares_and_change_no_exact_answer(void **state)
             assert_null(sp_request_result(want)->looks);
             assert_int_equal(res->n_looks, 11); /* the last is computed for nobody */
             assert_int_equal(res->looks_before != NULL, strcmp(policies[i].name, "craft") != 0); /* it has a gate */
+            double before = 0, asking = 0;
             for (int s = 0; res->looks_before && s < res->n_segments; s++) {
                 assert_true(res->looks_before[s] >= 0 && res->looks_before[s] <= 1);
                 assert_true(res->looks_asking[s] >= 0 && res->looks_asking[s] <= 1);
+                before += (double)res->looks_before[s];
+                asking += (double)res->looks_asking[s];
             }
+            if (res->looks_before) assert_true(fabs(before - 1) < 1e-3 && fabs(asking - 1) < 1e-3);
             for (int t = 0; t < res->n_looks; t++) {
                 const double sum = row_sum(res, t);
                 assert_true(sum > 0.2 && sum < 1); /* the rest is the answer itself */
