@@ -123,6 +123,11 @@ def test_the_number_of_passages_is_not_that_of_sampling(server):
     said = {server.call("/v1/chat/completions", chat("Which hotels?", **ask, seed=seed))[1]["choices"][0]["message"]["content"]
             for seed in range(4)}
     assert len(said) > 1, said  # of the one likeliest token they would be equal
+    ask = {"messages": [{"role": "user", "content": "Which hotels?"}], "stream": False, "options": {"top_k": 40, "num_predict": 2}}
+    for path in ("/api/chat", "/api/generate"):  # Ollama's is in "options"
+        for passages in ({}, {"top_k": 1}):
+            status, o = server.call(path, {**ask, "prompt": "Which hotels?", "collection": "docs", **passages})
+            assert status == 200 and o["spolia"]["retrieval"]["top_k"] == passages.get("top_k", 5), o
 
 
 def test_what_is_wrong_is_named(server, folder, tmp_path):

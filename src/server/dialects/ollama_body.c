@@ -10,6 +10,15 @@
 
 #include "server/dialects/ollama.h"
 
+/* set_passages_apart -- beside the name of a collection, top_k would be the number of passages; here it is that of
+ * sampling, and a top_k beside "options" is of passages. */
+static void set_passages_apart(const srv_fields *f, json_t *out)
+{
+    json_t *name = srv_field(f, "collection"), *n = srv_field(f, "top_k");
+    if (!json_is_string(name)) return;
+    json_object_set_new(out, "collection", json_pack("{s:O, s:O*}", "name", name, "top_k", n));
+}
+
 /* read_options -- sampling is in an object of its own. */
 static void read_options(srv_fields *f, json_t *out)
 {
@@ -33,6 +42,7 @@ static void read_options(srv_fields *f, json_t *out)
         json_t *v = json_object_get(options, same[i]);
         if (v) json_object_set(out, same[i], v);
     }
+    if (json_object_get(options, "top_k")) set_passages_apart(f, out);
     if (json_is_integer(n) && json_integer_value(n) >= 0)
         json_object_set(out, "max_tokens", (json_t *)n);
     else if (json_is_integer(n))
