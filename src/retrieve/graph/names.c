@@ -10,6 +10,7 @@
 
 #define MAX_FOLDED 16 /* bytes: four characters */
 #define DOTTED_I   0x130
+#define DOT_ABOVE  0x307
 
 /* -- characters ----------------------------------------------------------------------------- */
 
@@ -62,6 +63,15 @@ static bool is_letter(uint32_t c)
     return c != 0xD7 && c != 0xF7 && !in(c, 0x2000, 0x206F) && !in(c, 0x3000, 0x303F);
 }
 
+/* is_joined -- whether a character may be one with the one before it: an accent, a vowel sign, a part of a Hangul
+ * syllable. */
+static bool is_joined(uint32_t c)
+{
+    if (c < 0x300) return false;
+    const utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
+    return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC || in(c, 0x1160, 0x11FF);
+}
+
 /* is_ideograph -- scripts without blanks: each character is a word. */
 static bool is_ideograph(uint32_t c)
 {
@@ -108,6 +118,20 @@ static sp_err trimmed(const char *s, size_t n, sp_bytes *key)
     return sp_bytes_add(key, s, n);
 }
 
+/* compose -- the key from there on with composed characters (NFC): "e" and an accent are one. */
+static sp_err compose(sp_bytes *key, size_t from)
+{
+    utf8proc_uint8_t *made = NULL;
+    const utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)key->v + from, (utf8proc_ssize_t)(key->n - from),
+                                            &made, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    if (n == UTF8PROC_ERROR_NOMEM) return sp_fail_nomem("a name");
+    if (n < 0) return SP_OK; /* not UTF-8 */
+    key->n = from;
+    const sp_err err = sp_bytes_add(key, made, (size_t)n);
+    free(made);
+    return err;
+}
+
 /* add_word -- folds the word s[from, to) to the end of the key, after a blank if it is not first. */
 static sp_err add_word(const char *s, size_t from, size_t to, size_t key_begin, sp_bytes *key,
                        sp_name_words *words)
@@ -115,14 +139,17 @@ static sp_err add_word(const char *s, size_t from, size_t to, size_t key_begin, 
     SP_TRY(sp_vec_reserve(key, 1));
     if (key->n > key_begin) key->v[key->n++] = ' ';
     size_t at = key->n;
+    bool composed = true;
     for (size_t i = from, length; i < to; i += length) {
         char folded[MAX_FOLDED];
         uint32_t c = decode((const uint8_t *)s + i, to - i, &length);
+        composed &= !is_joined(c);
         if (c == 0xFFFD && length == 1)
             SP_TRY(sp_bytes_add(key, s + i, 1));
-        else
+        else if (c != DOT_ABOVE || key->n == at || key->v[key->n - 1] != 'i') /* Turkish again */
             SP_TRY(sp_bytes_add(key, folded, fold(c, folded)));
     }
+    if (!composed) SP_TRY(compose(key, at));
     if (!words) return SP_OK;
     SP_TRY(sp_vec_reserve(words, 1));
     words->v[words->n++] = (sp_name_word){.from = (uint32_t)from,
@@ -140,9 +167,10 @@ sp_err sp_name_key(const char *s, size_t n, sp_bytes *key, sp_name_words *words)
         uint32_t c = decode((const uint8_t *)s + at, n - at, &length);
         size_t to = at + length;
         if (is_letter(c)) {
-            while (!is_ideograph(c) && to < n) {
+            const bool alone = is_ideograph(c); /* with its marks */
+            while (to < n) {
                 c = decode((const uint8_t *)s + to, n - to, &length);
-                if (!is_letter(c) || is_ideograph(c)) break;
+                if (!is_letter(c) || (!is_joined(c) && (alone || is_ideograph(c)))) break;
                 to += length;
             }
             SP_TRY(add_word(s, at, to, begin, key, words));

@@ -14,7 +14,8 @@ typedef SP_VEC(sp_name_word) sp_name_words;
 
 /* sp_name_key -- appends the key of a text: its words in lower case, joined by one blank. A word
  * is a run of letters, digits and marks; an ideograph or kana is a word of its own. Case is folded
- * as Unicode says (utf8proc), so "Straße" and "STRASSE" have the same key, as do "İstanbul" and "Istanbul".
+ * as Unicode says (utf8proc), so "Straße" and "STRASSE" have the same key, as do "İstanbul" and "Istanbul", and "é"
+ * and "e" with an accent after it (NFC and NFD).
  * A text without a word (only punctuation) has its trimmed bytes as the key.
  * words (may be NULL): the words, appended. Not NUL-terminated. Cost: O(n). */
 sp_err sp_name_key(const char *s, size_t n, sp_bytes *key, sp_name_words *words) SP_MUST_CHECK;

@@ -21,14 +21,26 @@ static void keys_ignore_case_and_punctuation(void **state)
     assert_string_equal(key_of("  M*A*S*H "), "m a s h");
     assert_string_equal(key_of("ÉCOLE Ōsaka ΣΟΦΙΑ МОСКВА Ёж Žižek"),
                         "école ōsaka σοφια москва ёж žižek");
-    assert_string_equal(key_of("Hauptstraße"), key_of("HAUPTSTRASSE"));
-    assert_string_equal(key_of("İstanbul"), key_of("Istanbul"));
+    assert_string_equal(key_of("Hauptstraße"), "hauptstrasse");
+    assert_string_equal(key_of("HAUPTSTRASSE"), "hauptstrasse");
+    assert_string_equal(key_of("I\xCC\x87stanbul"), "istanbul"); /* the dot by itself */
+    assert_string_equal(key_of("İstanbul"), "istanbul");
     assert_string_equal(key_of("ՀԱՅ ᲡᲐᲥ"), "հայ საქ"); /* Armenian, Georgian */
     assert_string_equal(key_of("“Quoted” — dash…"), "quoted dash");
     assert_string_equal(key_of("東京Tower"), "東 京 tower");
     assert_string_equal(key_of(" !!! "), "!!!");
     assert_string_equal(key_of(""), "");
     assert_string_equal(key_of("\xff\xfe x"), "\xff\xfe x");
+}
+
+static void accents_may_be_characters_of_their_own(void **state)
+{
+    assert_string_equal(key_of("Cafe\xCC\x81 ZU\xCC\x88RICH"), "caf\xC3\xA9 z\xC3\xBCrich");
+    assert_string_equal(key_of("\xE1\x84\x89\xE1\x85\xA5\xE1\x84\x8B\xE1\x85\xAE\xE1\x86\xAF"),
+                        "\xEC\x84\x9C\xEC\x9A\xB8"); /* Seoul, in parts of syllables */
+    assert_string_equal(key_of("\xE3\x81\x8B\xE3\x82\x99\xE3\x81\x8B"),
+                        "\xE3\x81\x8C \xE3\x81\x8B"); /* ka with a mark: ga; ka */
+    assert_string_equal(key_of("e\xCC\x81\xFF"), "e\xCC\x81\xFF"); /* a stray byte */
 }
 
 static const char *capitals_of(const char *text)
@@ -137,6 +149,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_ignore_case_and_punctuation),
+        cmocka_unit_test(accents_may_be_characters_of_their_own),
         cmocka_unit_test(names_without_capitals_get_some),
         cmocka_unit_test(words_know_their_places),
         cmocka_unit_test(inflected_words_are_alike),
