@@ -57,7 +57,8 @@ def test_a_filter_beside_the_collection_holds(server, name):
 @pytest.mark.parametrize("more, param", [
     ({"collection": {"name": "docs", "filter": {"file": "velm"}}, "filter": {"file": "torin.txt"}}, "filter"),
     ({"collection": {"name": "docs"}, "filter": 7}, "filter"), ({"collection": {"name": "docs"}, "rerank": "yes"}, "rerank"),
-    ({"collection": "docs", "filter": {"file": "velm"}, "filters": {"file": "torin.txt"}}, "collection.filter")])
+    ({"collection": "docs", "filter": {"file": "velm"}, "filters": {"file": "torin.txt"}}, "filter"),
+    ({"collection": {"name": "docs", "filter": {"file": "velm"}, "filters": {"file": "torin.txt"}}}, "collection.filter")])
 def test_filters_that_contradict_are_refused(server, more, param):
     status, e = server.call("/v1/chat/completions", chat("Who?", **more))
     assert status == 400 and e["error"]["param"] == param, e
