@@ -149,7 +149,7 @@ int cmd_embed(int argc, char **argv)
                        tables);
     if (at < 0) return -1 - at;
     if ((at == argc) == !e.file) return cli_fail_with("embed: give texts, or a file of them with -f"), 2;
-    if (e.dimensions < 0) return cli_fail_with("embed: --dimensions must be at least 1"), 2;
+    if (e.dimensions < 0) return cli_fail_with("embed: --dimensions must not be negative"), 2;
     if (!kind_of(e.as, &kind)) return cli_fail_with("embed: --as %s: text, query or document", e.as), 2;
     bool good = !e.file || read_lines(&e);
     for (; good && at < argc; at++) good = add(&e, argv[at], strlen(argv[at]));

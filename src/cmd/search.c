@@ -162,7 +162,7 @@ int cmd_search(int argc, char **argv)
     const char *wrong = cli_asked_wrong(o.similar, o.asked);
     if (wrong) return cli_fail_with("search: %s", wrong), 2;
     if (o.k < 1) return cli_fail_with("search: -k must be at least 1"), 2;
-    if (o.breadth < 0) return cli_fail_with("search: --breadth must be at least 1"), 2;
+    if (o.breadth < 0) return cli_fail_with("search: --breadth must not be negative"), 2;
 
     o.question = argv[at];
     sp_hits hits = {0};

@@ -250,8 +250,8 @@ def test_a_restart_finds_what_was_computed(index, tmp_path):
 
 def test_refusals(index, tmp_path):
     refuse("ask", "-m", MODEL, "--index", index, " ", naming=["empty"], code=2)
-    for k in ("0", "-3"):
-        refuse("ask", "-m", MODEL, "--index", index, "-k", k, "x", naming=["-k must be at least 1"], code=2)
+    for k in ("0", "-3", "100001", "1073741825"):
+        refuse("ask", "-m", MODEL, "--index", index, "-k", k, "x", naming=[f"-k {k}: must be 1 to 100000"], code=2)
     refuse("ask", "-m", MODEL, "--index", tmp_path / "none.db", "x", naming=["none.db"])
     folder = encoder.write_folder(tmp_path / "encoder", longest=32)  # opened first, and by the same kernels
     refuse("ask", "-m", MODEL, "--index", tmp_path / "none.db", "--embedding", folder, "--cpu", "magic", "x", naming=["magic"])
@@ -288,3 +288,5 @@ def test_copies_of_a_document_take_one_place(tmp_path):
     assert sorted(c["file"][:4] for c in said["chunks"]) == ["copy", "rent", "roof", "slip"] and said["duplicates"] == 5
     said = json.loads(succeed(*ask, "--keep-duplicates"))
     assert said["duplicates"] == 0 and len(said["chunks"]) == 5
+    few, most = (json.loads(succeed(*ask, "-k", k))["chunks"] for k in ("1000", "30000"))
+    assert few and most == few

@@ -69,7 +69,8 @@ static bool is_known(const asking *a, int64_t id)
 static sp_err retrieve(const asking *a, ask_turn *t, int *n_found)
 {
     if (!a->index || !a->top_k) return SP_OK;
-    const int k = a->keep_duplicates ? a->top_k : SPARE * a->top_k;
+    const int looked = a->keep_duplicates ? a->top_k : SPARE * a->top_k;
+    const int k = looked < ASK_MOST_CHUNKS ? looked : ASK_MOST_CHUNKS;
     const sp_retrieve_query q = {.text = t->question, .k = k};
     sp_err err = sp_retriever_search(a->index, &q, &t->hits);
     if (err == SP_OK && !a->keep_duplicates)

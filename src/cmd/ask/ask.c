@@ -137,7 +137,8 @@ int cmd_ask(int argc, char **argv)
     int at = opt_parse(argc, argv, &usage, tables);
     if (at < 0) return -1 - at;
     if (argc - at > 1) return cli_fail_with("ask: give one question, in quotes"), 2;
-    if (a.top_k < 1) return cli_fail_with("ask: -k must be at least 1"), 2;
+    if (a.top_k < 1 || a.top_k > ASK_MOST_CHUNKS)
+        return cli_fail_with("ask: -k %d: must be 1 to %d", a.top_k, ASK_MOST_CHUNKS), 2;
     if (!check(&a, from.index, from.graph.where, style, tree) || !saying_check(&a.said)) return 2;
     if (!sampling_options_check(&s, "ask")) return 2;
     a.stable_order = !ranked;

@@ -13,6 +13,8 @@
 #include "cli/answer/saying.h"
 #include "spolia.h"
 
+#define ASK_MOST_CHUNKS 100000 /* that a search gives */
+
 /* A question, the chunks that its prompt adds, and the answer. */
 typedef struct ask_turn {
     char *question, *answer; /* answer NULL: not yet */

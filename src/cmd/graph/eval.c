@@ -165,7 +165,7 @@ int cmd_graph_eval(int argc, char **argv)
                   tables);
     if (at < 0) return -1 - at;
     if (at + 1 != argc) return cli_fail_with("graph eval: give one file of questions"), 2;
-    if (limit < 0) return cli_fail_with("graph eval: --limit must be at least 1"), 2;
+    if (limit < 0) return cli_fail_with("graph eval: --limit must not be negative"), 2;
     if (!graph_path_options_check(&p)) return 2;
     evaluation e = {0};
     sp_graph *graph;

@@ -200,7 +200,7 @@ int cmd_graph_extract(int argc, char **argv)
         tables);
     if (at < 0) return -1 - at;
     if (at != argc) return cli_fail_with("graph extract: takes options only"), 2;
-    if (limit < 0) return cli_fail_with("graph extract: --limit must be at least 1"), 2;
+    if (limit < 0) return cli_fail_with("graph extract: --limit must not be negative"), 2;
     if (!sampling_options_check(&s, "graph extract")) return 2;
     sp_err err = sp_index_open(index, &x.index);
     if (err != SP_OK) return cli_fail(err);

@@ -84,7 +84,7 @@ int cmd_graph_import(int argc, char **argv)
         tables);
     if (at < 0) return -1 - at;
     if (at == argc) return cli_fail_with("graph import: give at least one file"), 2;
-    if (o.batch < 0) return cli_fail_with("graph import: --batch must be at least 1"), 2;
+    if (o.batch < 0) return cli_fail_with("graph import: --batch must not be negative"), 2;
     import_view v = {0};
     progress_begin(&v.progress, quiet, SP_LOG_WARN);
     o.progress = show;
