@@ -126,10 +126,10 @@ static void note(sp_sweep *s, sp_err err)
 /* judge -- handles the result of an operation of the stage. Called with the lock held. */
 static void judge(sp_sweep *s, item *x, sp_err err)
 {
-    const bool is_missing = err == SP_E_NOTFOUND || err == SP_E_FORMAT;
-    if (s->stage == HEADERS && is_missing) return;
-    /* this version cannot read a copy of a later one, so an erasure removes it */
-    bool doomed = s->stage == HEADERS && err == SP_E_UNSUPPORTED && s->o.overwrite;
+    /* nobody can tell what a copy of a later version was computed after, or a damaged one: an erasure removes it */
+    const bool unreadable = err == SP_E_UNSUPPORTED || err == SP_E_FORMAT;
+    bool doomed = s->stage == HEADERS && unreadable && s->o.overwrite;
+    if (s->stage == HEADERS && !doomed && (err == SP_E_NOTFOUND || err == SP_E_FORMAT)) return;
     doomed |= s->stage == HEADERS && err == SP_OK && x->depends;
     if (doomed) {
         err = sp_vec_reserve(&s->doomed, 1);

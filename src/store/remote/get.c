@@ -11,7 +11,8 @@ enum { BATCH = 64 /* gets that are asked for at once */ };
 /* A get of a batch. */
 typedef struct getting {
     sp_remote_tier *t;
-    sp_tier_op *op;
+    sp_tier_op *op;  /* until it ends */
+    sp_tier_key key; /* its copy */
     char name[SP_REMOTE_NAME];
     int per;           /* layers of a group */
     sp_remote_ask ask; /* groups [first, first + n); n 0: the header alone */
@@ -29,6 +30,7 @@ static sp_err prepare(getting *g)
     SP_TRY(sp_tier_op_begin(g->op));
     pthread_mutex_lock(&t->lock);
     uint32_t i = sp_table_find(&t->table, &job->key);
+    if (i != SP_NO_ENTRY && job->n_layers && t->table.entries.v[i].place.facts & SP_REMOTE_DOUBTFUL) i = SP_NO_ENTRY;
     const sp_disk_place place = i == SP_NO_ENTRY ? (sp_disk_place){0} : t->table.entries.v[i].place;
     t->stats.n_missed += i == SP_NO_ENTRY;
     pthread_mutex_unlock(&t->lock);
@@ -133,14 +135,26 @@ static void end_get(void *user, sp_err err)
     t->stats.n_damaged += err == SP_E_FORMAT;
     t->stats.n_failed += err != SP_OK && err != SP_E_CANCELED && !gone;
     if (whole) t->stats.bytes_read += (int64_t)sp_remote_stride(&g->record) * g->op->job.n_layers;
-    if (gone) sp_remote_forget(t, &g->op->job.key);
+    if (gone) sp_remote_doubt(t, &g->op->job.key); /* a deletion is to find what may be there */
     pthread_mutex_unlock(&t->lock);
     if (err == SP_E_FORMAT) sp_log(SP_LOG_WARN, "%s", sp_error_detail());
     sp_tier_op_finish(g->op, err);
     sp_free(g->head);
 }
 
-/* run_gets -- a batch. A copy that the store has dropped leaves its index, so that no other process asks for it. */
+/* strike_out -- a copy that the store has dropped leaves its index, so that no other process asks for it. */
+static void strike_out(sp_remote_tier *t, const getting *g)
+{
+    if (t->kind->strike_out(t->in.link, g->name) != SP_OK) {
+        sp_log(SP_LOG_DEBUG, "a deleted copy is still in the index: %s", sp_error_detail());
+        return;
+    }
+    pthread_mutex_lock(&t->lock);
+    sp_remote_forget(t, &g->key);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* run_gets -- a batch. */
 static void run_gets(sp_remote_tier *t, getting *v, int n)
 {
     sp_remote_ask asks[BATCH];
@@ -157,8 +171,7 @@ static void run_gets(sp_remote_tier *t, getting *v, int n)
     if (n_asked) t->kind->get(t->in.link, asks, n_asked);
     for (int i = 0; i < n_asked && !t->in.link->broken; i++) {
         const getting *g = asks[i].user;
-        if (g->is_gone && t->kind->strike_out(t->in.link, g->name) != SP_OK)
-            sp_log(SP_LOG_DEBUG, "a deleted copy is still in the index: %s", sp_error_detail());
+        if (g->is_gone) strike_out(t, g);
     }
     if (line_err == SP_OK && t->in.link->broken) sp_remote_fail_line(t, &t->in);
 }
@@ -169,7 +182,8 @@ void *sp_remote_read(void *tier)
     getting batch[BATCH];
     for (sp_tier_op *op; (op = sp_op_queue_pop(&t->gets, true));) {
         int n = 0;
-        for (; op; op = n < BATCH ? sp_op_queue_pop(&t->gets, false) : NULL) batch[n++] = (getting){.t = t, .op = op};
+        for (; op; op = n < BATCH ? sp_op_queue_pop(&t->gets, false) : NULL)
+            batch[n++] = (getting){.t = t, .op = op, .key = op->job.key};
         run_gets(t, batch, n);
     }
     return NULL;

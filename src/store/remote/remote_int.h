@@ -61,8 +61,10 @@ typedef struct sp_remote_tier {
 /* sp_remote_learn -- notes that the store has a copy; tell: the engine is notified. Errors: SP_E_NOMEM, since a
  * deletion is to find every copy. Pre: the lock. */
 sp_err sp_remote_learn(sp_remote_tier *t, const sp_remote_notice *n, bool tell) SP_MUST_CHECK;
-/* sp_remote_forget -- Pre: the lock. */
+/* sp_remote_forget -- one that the store does not have. Pre: the lock. */
 void sp_remote_forget(sp_remote_tier *t, const sp_tier_key *key);
+/* sp_remote_doubt -- one that cannot be read, and may still be there. Pre: the lock. */
+void sp_remote_doubt(sp_remote_tier *t, const sp_tier_key *key);
 
 /* sp_remote_connect -- Errors: SP_E_IO at once while the store is lost (tier.h I3). */
 sp_err sp_remote_connect(sp_remote_tier *t, sp_remote_line *l) SP_MUST_CHECK;

@@ -63,6 +63,12 @@ void sp_remote_forget(sp_remote_tier *t, const sp_tier_key *key)
     sp_table_remove(&t->table, i, &t->first);
 }
 
+void sp_remote_doubt(sp_remote_tier *t, const sp_tier_key *key)
+{
+    const uint32_t i = sp_table_find(&t->table, key);
+    if (i != SP_NO_ENTRY) t->table.entries.v[i].place.facts |= SP_REMOTE_DOUBTFUL;
+}
+
 static bool is_known(const sp_remote_tier *t, const sp_tier_key *key, const sp_disk_place *place)
 {
     uint32_t i = sp_table_find(&t->table, key);
@@ -163,8 +169,7 @@ static sp_err suspect(void *user, const char *name, const char *says)
     pthread_mutex_lock(&t->lock);
     if (sp_table_find(&t->table, &n.key) == SP_NO_ENTRY) {
         err = sp_remote_learn(t, &n, false);
-        const uint32_t i = sp_table_find(&t->table, &n.key);
-        if (i != SP_NO_ENTRY) t->table.entries.v[i].place.facts |= SP_REMOTE_DOUBTFUL;
+        sp_remote_doubt(t, &n.key);
     }
     pthread_mutex_unlock(&t->lock);
     return err;

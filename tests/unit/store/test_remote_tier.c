@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "remote.h"
+#include "store/sweep.h"
 
 static _Atomic int64_t clock_ahead_s; /* of the kernel's */
 
@@ -235,6 +236,37 @@ static void damaged_values_are_misses(void **state)
     redis_stop(&r);
 }
 
+/* A copy of the text, and one that was computed after it, whose headers another process damages: they are not used,
+ * and still hold what is to be deleted. */
+static void a_deletion_finds_copies_that_cannot_be_read(void **state)
+{
+    redis r;
+    noise c;
+    int64_t n_gone = 0;
+    if (!start(&r)) skip();
+    sp_tier *one = open_with(&r, NULL, 30000000), *two = open_with(&r, NULL, 30000000);
+    noise_init(&c, 1, 1);
+    const sp_digest id = c.record.facts.id;
+    assert_ok(noise_put(one, 1, 1));
+    noise_init(&c, 9, 1);
+    c.before[1] = id;
+    const sp_tier_job job = noise_put_job(&c);
+    assert_ok(sp_tier_run(one, &job));
+    assert_true(noise_known(two, 1, true) && noise_known(two, 9, true));
+    redis_script(&r, "for _, k in ipairs(redis.call('KEYS', 'SPOLIA:*:copy:*')) do local v = redis.call('HGET', k, "
+                     "'head'); redis.call('HSET', k, 'head', v:sub(1, 99) .. 'X' .. v:sub(101)) end");
+    assert_int_equal(noise_get(two, 1, 1), SP_E_FORMAT);
+    assert_int_equal(noise_get(two, 9, 1), SP_E_FORMAT);
+    assert_true(noise_known(two, 1, false) && noise_known(two, 9, false));
+    const sp_sweep_opts o = {.ids = &id, .n = 1, .after = 1u << 1, .overwrite = true};
+    assert_ok(sp_sweep_run(two, &o, &n_gone));
+    assert_int_equal(n_gone, 2);
+    redis_holds(&r, "k == nil and " INDEX_IS_EMPTY);
+    sp_tier_close(one);
+    sp_tier_close(two);
+    redis_stop(&r);
+}
+
 /* It is read in pieces. */
 static void an_index_of_thousands_is_read_to_its_end(void **state)
 {
@@ -400,6 +432,7 @@ int main(void)
         cmocka_unit_test(a_copy_is_written_once_for_all),
         cmocka_unit_test(a_copy_of_somebody_without_the_key_is_a_miss),
         cmocka_unit_test(damaged_values_are_misses),
+        cmocka_unit_test(a_deletion_finds_copies_that_cannot_be_read),
         cmocka_unit_test(keys_live_as_long_as_they_should),
         cmocka_unit_test(a_copy_that_has_expired_is_dropped),
         cmocka_unit_test(a_header_of_another_copy_is_refused),
