@@ -129,7 +129,7 @@ class World:
         """A deletion fails until the server has found the shared store again, which a busy machine may stop for half a
         second. At the end of a seed none may be left."""
         busy = any(words in str(answer) for words in ("the store does not answer", "no answer in time"))
-        late = self.shared and (self.shared.n_faults or busy)
+        late = self.shared and (self.shared.n_faults or self.faults.n_failed()["network"] or busy)
         waits = late and path.startswith("/v1/documents")
         return self.noisy or waits or threading.current_thread() is self.changer
 
