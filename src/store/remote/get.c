@@ -29,8 +29,7 @@ static sp_err prepare(getting *g)
     const sp_tier_job *job = &g->op->job;
     SP_TRY(sp_tier_op_begin(g->op));
     pthread_mutex_lock(&t->lock);
-    uint32_t i = sp_table_find(&t->table, &job->key);
-    if (i != SP_NO_ENTRY && job->n_layers && t->table.entries.v[i].place.facts & SP_REMOTE_DOUBTFUL) i = SP_NO_ENTRY;
+    const uint32_t i = job->n_layers ? sp_remote_find(t, &job->key) : sp_table_find(&t->table, &job->key);
     const sp_disk_place place = i == SP_NO_ENTRY ? (sp_disk_place){0} : t->table.entries.v[i].place;
     t->stats.n_missed += i == SP_NO_ENTRY;
     pthread_mutex_unlock(&t->lock);

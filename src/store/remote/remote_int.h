@@ -63,6 +63,8 @@ typedef struct sp_remote_tier {
 sp_err sp_remote_learn(sp_remote_tier *t, const sp_remote_notice *n, bool tell) SP_MUST_CHECK;
 /* sp_remote_forget -- one that the store does not have. Pre: the lock. */
 void sp_remote_forget(sp_remote_tier *t, const sp_tier_key *key);
+/* sp_remote_find -- the entry of a copy that may be used, or SP_NO_ENTRY. Pre: the lock. */
+uint32_t sp_remote_find(const sp_remote_tier *t, const sp_tier_key *key);
 /* sp_remote_doubt -- one that cannot be read, and may still be there. Pre: the lock. */
 void sp_remote_doubt(sp_remote_tier *t, const sp_tier_key *key);
 

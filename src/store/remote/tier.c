@@ -69,11 +69,16 @@ void sp_remote_doubt(sp_remote_tier *t, const sp_tier_key *key)
     if (i != SP_NO_ENTRY) t->table.entries.v[i].place.facts |= SP_REMOTE_DOUBTFUL;
 }
 
+uint32_t sp_remote_find(const sp_remote_tier *t, const sp_tier_key *key)
+{
+    const uint32_t i = sp_table_find(&t->table, key);
+    return i != SP_NO_ENTRY && t->table.entries.v[i].place.facts & SP_REMOTE_DOUBTFUL ? SP_NO_ENTRY : i;
+}
+
 static bool is_known(const sp_remote_tier *t, const sp_tier_key *key, const sp_disk_place *place)
 {
-    uint32_t i = sp_table_find(&t->table, key);
-    if (i == SP_NO_ENTRY || t->table.entries.v[i].place.facts & SP_REMOTE_DOUBTFUL) return false;
-    return sp_disk_place_eq(&t->table.entries.v[i].place, place);
+    const uint32_t i = sp_remote_find(t, key);
+    return i != SP_NO_ENTRY && sp_disk_place_eq(&t->table.entries.v[i].place, place);
 }
 
 sp_err sp_remote_learn(sp_remote_tier *t, const sp_remote_notice *n, bool tell)
@@ -339,8 +344,7 @@ static bool knows(sp_tier *tier, const sp_tier_key *key)
 {
     sp_remote_tier *t = remote_of(tier);
     pthread_mutex_lock(&t->lock);
-    const uint32_t i = sp_table_find(&t->table, key);
-    const bool known = i != SP_NO_ENTRY && !(t->table.entries.v[i].place.facts & SP_REMOTE_DOUBTFUL);
+    const bool known = sp_remote_find(t, key) != SP_NO_ENTRY;
     pthread_mutex_unlock(&t->lock);
     return known;
 }
