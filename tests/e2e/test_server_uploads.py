@@ -202,7 +202,10 @@ def test_what_is_wrong_is_named(server):
     assert put({"text": "x"}, "files")[1]["error"]["code"] == "collection_read_only"
     assert send(server, "DELETE", "/v1/collections/files")[1]["error"]["code"] == "collection_read_only"
     assert send(server, "DELETE", "/v1/collections/none")[0] == 404
-    assert send(server, "GET", "/v1/collections/none/documents")[0] == 404
+    for method, path in [("GET", ""), ("GET", "/x"), ("DELETE", "/x"), ("POST", "/x/precompute"), ("PUT", "/x")]:
+        body = {"text": "x"} if method in ("PUT", "POST") else None
+        status, answer = send(server, method, f"/v1/collections/none/documents{path}", body)
+        assert status == 404 and answer["error"]["code"] == "collection_not_found", (method, path)
     assert send(server, "GET", "/v1/collections/manual/nothing")[0] == 404
     assert send(server, "DELETE", "/v1/collections/manual/documents/none")[1]["error"]["code"] == "document_not_found"
     assert put({"id": "a/b", "text": "x"})[0] == 400 and put({"text": " "})[0] == 400 and put({})[1]["error"]["param"] == "text"

@@ -169,6 +169,12 @@ static bool reads(const srv_call *call)
     return strcmp(call->method, "GET") == 0 || strcmp(call->method, "HEAD") == 0;
 }
 
+/* registers -- whether a call below a collection's documents registers one. */
+static bool registers(const srv_call *call, bool with_id)
+{
+    return strcmp(call->method, with_id ? "PUT" : "POST") == 0;
+}
+
 static void take_salt(srv_call *call)
 {
     call->cache_salt = MHD_lookup_connection_value(call->connection, MHD_GET_ARGUMENT_KIND, "cache_salt");
@@ -220,6 +226,7 @@ srv_sent srv_collections_one(srv_call *call)
         return srv_collection_files(call, c.served, with_id ? rest + strlen(documents) + 1 : NULL);
     if (there && *rest && c.served) return refuse_served(call);
     if (there && !*rest) return run_one(call, &c);
-    if (*rest) return with_id ? srv_documents_one(call) : srv_documents_all(call); /* they say what is not there */
-    return srv_reply_error(call->connection, 404, NULL, "collection_not_found", "there is no such collection");
+    if (!there && !(*rest && registers(call, with_id)))
+        return srv_reply_error(call->connection, 404, NULL, "collection_not_found", "there is no such collection");
+    return with_id ? srv_documents_one(call) : srv_documents_all(call); /* a registration reads its body first */
 }
