@@ -44,6 +44,10 @@ def test_each_allocation_of_a_call_fails_once(calls):
     run("--each", "--only", calls, "--n", 1)
 
 
+def test_sparse_decoding_without_memory_is_full_attention():
+    run("--each", "--only", "/v1/chat/completions 26", "--variant", "sparse", "--n", 1)
+
+
 @pytest.mark.parametrize("kind, then", [("write", "go on"), ("full", "fail on"), ("sync", "go on"), ("open", "fail on"),
                                         ("write", "die"), ("sync", "die"), ("change", "die")])
 def test_each_call_for_a_file_fails_once(kind, then):

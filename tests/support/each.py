@@ -52,7 +52,7 @@ class Scene:
 def calls(world):
     """Those whose answers are known; a full memory has let go of the copies that they read."""
     before = world.fill_memory if world.args.each != "allocation" and world.variant.rest else lambda: None
-    return [Scene(path + " stream" * body.get("stream", False), lambda k=k: world.ask(k), before)
+    return [Scene(f"{path} {k}" + " stream" * body.get("stream", False), lambda k=k: world.ask(k), before)
             for k, (path, body) in enumerate(world.calls)]
 
 

@@ -122,6 +122,16 @@ def essence(answer):
     return [essence(x) for x in answer] if isinstance(answer, list) else answer
 
 
+def lacked_summaries(answer):
+    """Whether it was decoded with full attention, since there was no memory for what sparse decoding needs."""
+    return isinstance(answer, dict) and answer.get("spolia", {}).get("decode", {}).get("full") == "no memory"
+
+
+def fully(body):
+    """The same request, decoded with full attention."""
+    return {**body, "decode": "exact"}
+
+
 # Of the control: its bytes, the place of the clock in bytes, of the others in words.
 BYTES, FAILED, SEED, CLOCK, READ_MB_S, NTH, NTH_KIND, THEN, KILLED = 256, 16, 32, 136, 36, 37, 38, 39, 40
 

@@ -160,6 +160,8 @@ class Comparison:
         body, wanted = inline(body, tenant.ids, answer), decision(answer)
         if not body:
             return
+        if faults.lacked_summaries(answer):
+            body = faults.fully(body)
         names = [d["id"] for d in answer["spolia"]["documents"] if d.get("copy") == "fused"]
         if not names:
             self.equal(body, answer, self.oracle.try_all(body, wanted, tenant.key, **self.oracle.salt()))
