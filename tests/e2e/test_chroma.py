@@ -191,3 +191,46 @@ def test_wrong_answers_are_named(answers, naming, tiny, docs, tmp_path):
     finally:
         server.shutdown()
         server.server_close()
+
+
+class Parts(Broken):
+    """Finds the last of the vectors that it is asked for."""
+
+    asked = []
+
+    def do_POST(self):
+        if not self.path.endswith("/query"):
+            self.answer()
+            return
+        ids = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["ids"]
+        self.asked.append([int(i) for i in ids])
+        body = json.dumps({"ids": [ids[-1:]], "distances": [[1 - int(ids[-1]) / 10000]]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_many_chosen_passages_are_asked_for_in_parts(tiny, tmp_path):
+    index = tmp_path / "i.db"
+    for name, n in (("a", 5000), ("b", 100)):
+        (tmp_path / "docs" / name).mkdir(parents=True)
+        lines = [json.dumps({"text": f"lamp {name} {i}"}) for i in range(n)]
+        (tmp_path / "docs" / name / "x.jsonl").write_text("\n".join(lines))
+    assert build(tiny, index, tmp_path / "docs")["chunks"] == 5100
+    handler = type("Asked", (Parts,), {"asked": [], "answers": {
+        "/c": (200, '{"id": "a", "metadata": {"spolia_mark": 5}}'), "/count": (200, "5100")}})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        with sqlite3.connect(index) as db:
+            kind = f"chroma:http://127.0.0.1:{server.server_port}/c"
+            db.execute("UPDATE embedding SET kind = ?, graph_hash = 5", (kind,))
+            chosen = [i for i, in db.execute("SELECT id FROM chunks WHERE text LIKE 'lamp a%' ORDER BY id")]
+        found = search(index, "lamp", "--embedding", tiny, "--by", "vectors", "--only", "a/")
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert [len(part) for part in handler.asked] == [4096, 904]
+    assert sorted(sum(handler.asked, [])) == chosen
+    assert [h["id"] for h in found] == sorted((part[-1] for part in handler.asked), reverse=True)

@@ -138,6 +138,26 @@ static void known_blocks_are_retained_until_the_end(void **state)
     bench_end(&b); /* a second fini is harmless */
 }
 
+/* A copy that begins within a block: its tokens reach into one more. */
+static void known_blocks_are_counted_from_the_first_slot(void **state)
+{
+    bench b;
+    bench_begin(&b, 8);
+    uint32_t known[2];
+    int span;
+    assert_ok(sp_kv_acquire(b.pool, 2, known));
+    const sp_span_spec spec = {.n = B, .first = B / 2, .known = known, .n_known = B};
+    assert_ok(sp_plan_add_span(&b.plan, &spec, &span));
+    assert_memory_equal(b.plan.spans[span].blocks, known, sizeof known);
+    assert_int_equal(sp_plan_n_fresh(&b.plan), 0);
+    for (int i = 0; i < 2; i++) assert_int_equal(sp_kv_refs(b.pool, known[i]), 2);
+    sp_kv_release(b.pool, known, 2);
+    assert_int_equal(sp_kv_pool_n_free(b.pool), 6);
+    sp_plan_fini(&b.plan);
+    assert_int_equal(sp_kv_pool_n_free(b.pool), 8);
+    bench_end(&b);
+}
+
 static void binding_takes_what_it_said(void **state)
 {
     bench b;
@@ -683,6 +703,7 @@ int main(void)
         cmocka_unit_test(whole_blocks_are_sealed_unless_others_write_to_them),
         cmocka_unit_test(the_sight_of_a_segment),
         cmocka_unit_test(known_blocks_are_retained_until_the_end),
+        cmocka_unit_test(known_blocks_are_counted_from_the_first_slot),
         cmocka_unit_test(binding_takes_what_it_said),
         cmocka_unit_test(binding_without_blocks_takes_nothing),
         cmocka_unit_test(a_plan_that_could_not_bind_gives_back_what_it_knew),

@@ -113,6 +113,8 @@ static const struct {
     {"{{ 'aXbX' | replace('X', '-', 1) }} {{ 'xxaxx' | trim('x') }} {{ '' | default('d') }}|{{ none | "
      "default('d') }} {{ 0 | default(5, true) }} {{ [] | first is defined }} {{ 'ab' | last }}",
      "a-bX a |None 5 False b"},
+    {"{{ 'aXbXc' | replace('X', '---') }} {{ 'abcabcd'.replace('abc', 'x') }} {{ 'XaX' | replace('X', '') }}",
+     "a---b---c xxd a"},
     {"{{ 1 is boolean }} {{ true is boolean }} {{ 1 is integer }} {{ 1.0 is integer }} {{ 1.5 is float }} "
      "{{ true is number }} {{ 'a' is sequence }} {{ {} is sequence }} {{ 1 is iterable }} {{ x is "
      "undefined }}",
@@ -268,6 +270,7 @@ static void values_that_do_not_fit_are_errors(void **state)
         {"{{ 1.5 % 0 }}", "division by zero"},
         {"{{ 'a' | trim('x', 'y') }}", "too many"},
         {"{{ 'a' | trim(colour='y') }}", "colour"},
+        {"{{ 'a' | tojson(ind=2) }}", "argument 'ind' of 'tojson'"},
         {"{{ 'a' | replace('a') }}", "needs its argument"},
         {"{{ 5 | items }}", "of an integer"},
         {"{% macro m(a) %}{% endmacro %}{{ m(*5) }}", "an integer after '*' is no list"},

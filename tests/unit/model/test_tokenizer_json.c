@@ -325,7 +325,8 @@ static void answers_end_where_the_family_ends_a_turn(void **state)
     static const char *const glm[] = {"<|user|>", "<|observation|>", "<|assistant|>"};
     static const char *const phi[] = {"<|user|>", "<|ends|>"};
     int32_t first;
-    json_t *listed = json_pack("{s:{s:[i, i]}}", "generation_config.json", "eos_token_id", 3, 1 << 20);
+    json_t *listed = json_pack("{s:{s:[i, I]}}", "generation_config.json", "eos_token_id", 3,
+                               (json_int_t)UINT32_MAX + 3); /* not token 2 */
     sp_tokenizer *t = with_added(gemma, 5, listed, &first);
     assert_false(sp_tokenizer_is_end(t, first) || sp_tokenizer_is_end(t, first + 2) || sp_tokenizer_is_end(t, 2));
     assert_true(sp_tokenizer_is_end(t, first + 1) && sp_tokenizer_is_end(t, 3));

@@ -91,7 +91,8 @@ static void docx_becomes_markdown(void **state)
 
 static void a_document_has_the_title_it_declares(void **state)
 {
-    static const char core[] = "<c xmlns:dc='urn:dc'><dc:title>The report</dc:title></c>";
+    static const char core[] = "<c xmlns:dc='urn:dc'><dc:title>The report</dc:title>"
+                               "<dc:creator>Ann</dc:creator><dc:title>Of 2024</dc:title></c>";
     static const char body[] = W("<w:p><w:r><w:t>text</w:t></w:r></w:p>");
     sp_bytes z =
         pack(*state, (entry[]){{"word/document.xml", body}, {"docProps/core.xml", core}, {0}});

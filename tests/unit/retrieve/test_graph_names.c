@@ -94,6 +94,13 @@ static void inflected_words_are_alike(void **state)
     assert_true(likeness("genre", "year") < 0.2);
     assert_true(likeness("is", "in") == 0 && likeness("is", "is") == 1);
     assert_true(likeness("aaaaaaaa", "aaa") < 1);
+    char a[4000], b[4000]; /* of long words the beginning is compared */
+    for (int i = 0; i < 3999; i++) a[i] = b[i] = (char)('a' + i * i % 23);
+    a[3999] = b[3999] = '\0';
+    b[100] = '_';
+    assert_true(likeness(a, b) == 1);
+    b[20] = '_';
+    assert_true(likeness(a, b) > 0.8 && likeness(a, b) < 1);
 }
 
 static int distance(const char *a, const char *b, int most)

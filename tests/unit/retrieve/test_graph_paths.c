@@ -81,6 +81,11 @@ static void words_of_relations_are_no_names(void **state)
     assert_string_equal(graph_names(f, "plays near Heat"), heat);
     graph_make(f, "q.tsv", "Maker\tpainter\tAnn\nPainter\tmaker\tBob\n"); /* each a relation of the other */
     assert_string_equal(graph_names(f, "maker and painter"), "maker=Maker:Maker:0 painter=Painter:Painter:0");
+    /* a guess is not a word of a relation */
+    graph_make(f, "r.tsv", "Teacher\tin\tSchool\nSokrates\tteacher_of\tPlato\n");
+    assert_string_equal(graph_names(f, "teacher of sokrates"), "sokrates=Sokrates:Sokrates:0");
+    assert_string_equal(graph_names(f, "teachar of sokratis"),
+                        "teachar=Teacher:Teacher:2 sokratis=Sokrates:Sokrates:2");
     sp_graph *g = graph_open(f);
     sp_graph_answer a = {.n_paths = -7};
     assert_survives_faults(sp_graph_find_paths(g, "the director of Heat", NULL, &a),

@@ -5,9 +5,11 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -115,6 +117,13 @@ static void the_list_has_what_lives(void **state)
     assert_string_equal(listed(s, 50), "b timed ");
     assert_int_equal(sp_shelf_list(s, &(sp_shelf_query){.tenant = "t", .id = "a", .limit = 1}, &l), SP_E_NOTFOUND);
     assert_int_equal(count(s, "a"), -1);
+    sp_digests ids = {0};
+    assert_int_equal(sp_shelf_ids(s, "t", "a", &ids), SP_E_NOTFOUND);
+    const sp_shelf_chunk newer = chunk("", "y");
+    assert_int_equal(put(s, "a", false, &newer, 1), SP_OK);
+    assert_int_equal(sp_shelf_ids(s, "t", "a", &ids), SP_OK);
+    assert_int_equal(ids.n, 1); /* not those of the text that it replaces */
+    sp_vec_fini(&ids);
     sp_shelf_close(s);
 }
 
@@ -541,6 +550,34 @@ static void no_page_is_free(void **state)
     unlink(path);
 }
 
+/* Where there is no room for a rewritten file the documents are served from the old one. */
+static void a_file_that_cannot_be_rewritten_is_opened(void **state)
+{
+    char path[] = "/tmp/spolia-shelf-XXXXXX";
+    struct rlimit before, tight;
+    sp_shelf *s;
+    close(mkstemp(path));
+    make_file(path);
+    run_sql(path, "PRAGMA auto_vacuum = NONE; VACUUM; CREATE TABLE t (x); INSERT INTO t VALUES (zeroblob(9000000));");
+    *rewrite_said = '\0';
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    tight = (struct rlimit){.rlim_cur = 4000000, .rlim_max = before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
+    sp_log_set(SP_LOG_WARN, hear_rewrite, NULL);
+    const sp_err err = sp_shelf_open(path, &s);
+    sp_log_set(SP_LOG_WARN, NULL, NULL);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(err, SP_OK);
+    assert_non_null(strstr(rewrite_said, "cannot be rewritten, so a failed write may leave texts in its free pages"));
+    assert_int_equal(count(s, "doc-01"), chunks_of(1));
+    const sp_shelf_chunk one = chunk("", "x");
+    assert_int_equal(put(s, "new", false, &one, 1), SP_OK);
+    sp_shelf_close(s);
+    unlink(path);
+}
+
 /* SQLite leaves rows that it moves to balance pages where they were, and secure_delete does not see them there. */
 static void nothing_is_between_the_cells_of_a_page(void **state)
 {
@@ -621,6 +658,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_page_is_free),
+        cmocka_unit_test(a_file_that_cannot_be_rewritten_is_opened),
         cmocka_unit_test(nothing_is_beyond_the_last_page),
         cmocka_unit_test(nothing_is_between_the_cells_of_a_page),
         cmocka_unit_test(a_file_has_no_more_pages_than_can_be_told_apart),

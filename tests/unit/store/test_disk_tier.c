@@ -407,6 +407,14 @@ static void the_order_of_use_outlives_a_restart(void **state)
         assert_memory_equal(u.number, order, sizeof order);
         assert_memory_equal(u.of, counts, sizeof counts);
     }
+    const sp_tier_key third = noise_key(2); /* of a process that reads nothing, too */
+    sp_tier_use(b.tier, &third);
+    bench_reopen(&b);
+    uses u = {0};
+    assert_ok(sp_tier_run(b.tier, &(sp_tier_job){.verb = SP_TIER_LIST, .each = note_uses, .user = &u}));
+    assert_int_equal(u.n, 4);
+    assert_memory_equal(u.number, ((uint32_t[]){3, 0, 1, 2}), 4 * sizeof *u.number);
+    assert_memory_equal(u.of, ((int64_t[]){0, 6, 0, 4}), 4 * sizeof *u.of);
     bench_end(&b);
 }
 

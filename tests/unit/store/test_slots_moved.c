@@ -132,6 +132,42 @@ static void a_slot_on_its_way_still_has_its_server(void **state)
     canned_stop(&two);
 }
 
+static void send_one_for_each(canned *c, const char *request, char *answer, size_t size)
+{
+    size_t n = 0;
+    if (strstr(request, "SLOTS")) {
+        say_slots(one.port, answer, size);
+        return;
+    }
+    for (const char *s = request; (s = strstr(s, "EXISTS")); s++)
+        n += (size_t)snprintf(answer + n, size - n, ":1\r\n");
+}
+
+/* A connection whose reply is awaited is not asked for the slots: it would take that reply for theirs. */
+static void slots_are_asked_for_when_nothing_is_awaited(void **state)
+{
+    const sp_redis_command c = {.words = {"EXISTS", "k"}, .n = 2};
+    canned_start(&one, "\r\n", send_one_for_each);
+    sp_redis *r = connect_to(&one);
+    sp_redis_answer a[2];
+    assert_ok(look(r));
+    assert_ok(sp_redis_send(r, &c, 1));
+    r->stale = true;
+    r->asked_us = 0;
+    assert_ok(sp_redis_send(r, &c, 2));
+    assert_true(r->stale);
+    for (int i = 0; i < 2; i++) {
+        assert_true(sp_redis_receive(r, &a[i]));
+        assert_ok(a[i].err);
+        assert_true(a[i].id == (uint32_t)i + 1 && a[i].reply->type == REDIS_REPLY_INTEGER);
+        freeReplyObject(a[i].reply);
+    }
+    assert_ok(look(r)); /* now they are */
+    assert_false(r->stale);
+    sp_redis_free(r);
+    canned_stop(&one);
+}
+
 /* -- CLUSTER SLOTS ------------------------------------------------------------------------------------ */
 
 /* First three servers, then without the second. */
@@ -217,6 +253,7 @@ int main(void)
         cmocka_unit_test(a_new_connection_begins_with_a_whole_command),
         cmocka_unit_test(a_redirection_to_no_port_is_not_followed),
         cmocka_unit_test(a_slot_on_its_way_still_has_its_server),
+        cmocka_unit_test(slots_are_asked_for_when_nothing_is_awaited),
         cmocka_unit_test(who_has_no_slots_is_forgotten_and_no_other),
         cmocka_unit_test(malformed_slots_are_refused),
         cmocka_unit_test(a_slot_that_no_server_names_is_asked_for_again),
