@@ -54,6 +54,8 @@ static void schemas_that_hold_together_lose_nothing(void **state)
          "{}", "{\"b\": 2}"},
         {"{\"properties\":{\"ab\":{\"type\":\"integer\"}},\"patternProperties\":{\"b$\":{\"minimum\":3}}}",
          "{\"ab\": 4}", "{\"ab\": 2}"},
+        {"{\"allOf\":[{\"enum\":[1,2]},{\"enum\":[2.0,3]}]}", "2", "3"}, /* 2.0 is 2 */
+        {"{\"type\":\"array\",\"minItems\":2.0}", "[1, 2]", "[1]"},
     };
     (void)state;
     check(cases, SP_COUNT(cases));

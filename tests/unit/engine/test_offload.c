@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "engine/sparse/summaries.h"
 #include "store/files.h"
 #include "support/offload_scene.h"
 
@@ -500,6 +501,28 @@ static void failing_reads_are_errors(void **state)
     assert_true(n_failed > 5 && n_saved > 2);
 }
 
+/* What a failed read has not brought is forgotten: its blocks may be other ones' when the next are summarized. */
+static void summaries_whose_blocks_were_not_read_are_not_wanted(void **state)
+{
+    scene s;
+    sp_summaries *x;
+    int64_t n_made;
+    scene_open(&s, kinds[0].seats, kinds[0].io);
+    send_away(&s);
+    const sp_span *known = s.known.spans;
+    assert_ok(sp_summaries_create(s.t.pool, SP_SUMMARY_BOUNDS, &x));
+    for (int k = 0; k < 4; k++) assert_ok(sp_summaries_want(x, known[0].blocks[k], B));
+    sp_store_fault(SP_CALL_READ, 1, EIO, true);
+    assert_int_equal(sp_summaries_make(x, s.offload, NULL), SP_E_IO);
+    sp_store_fault(0, 0, 0, false);
+    assert_ok(sp_summaries_want(x, known[1].blocks[0], B));
+    assert_ok(sp_summaries_make(x, s.offload, &n_made));
+    assert_int_equal(n_made, 1);
+    assert_true(sp_summaries_has(x, known[1].blocks[0], B) && !sp_summaries_has(x, known[0].blocks[0], 1));
+    sp_summaries_destroy(x);
+    scene_close(&s);
+}
+
 /* decode_flipped -- while a bit of the n-th read is wrong, or of all from it on. Returns records found
  * damaged. */
 static int64_t decode_flipped(scene *s, const sp_sparse_opts *o, long n, bool stays,
@@ -578,6 +601,7 @@ int main(void)
         cmocka_unit_test(the_pool_reads_blocks_wherever_they_are),
         cmocka_unit_test(the_budget_may_be_small),
         cmocka_unit_test(failing_reads_are_errors),
+        cmocka_unit_test(summaries_whose_blocks_were_not_read_are_not_wanted),
         cmocka_unit_test(wrong_bits_are_found),
         cmocka_unit_test(blocks_that_cannot_be_written_stay),
         cmocka_unit_test(a_window_takes_seats_of_other_layers_only),

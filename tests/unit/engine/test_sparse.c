@@ -317,6 +317,7 @@ static void many_blocks_are_summarized_at_once(void **state)
     const size_t bytes = sp_summary_bytes(SP_SUMMARY_BOUNDS, 32);
     assert_memory_equal(a.base + blocks[3] * bytes, b.base + blocks[3] * bytes, bytes);
     assert_true(a.scale[blocks[3]] == b.scale[blocks[3]]);
+    assert_true(a.scale[blocks[3]] != sp_summaries_layer(all, 0).scale[blocks[3]]); /* each layer has its own */
     sp_summaries_destroy(all);
     sp_summaries_destroy(one);
     sp_kv_release(t.pool, blocks, MANY);

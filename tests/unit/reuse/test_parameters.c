@@ -40,6 +40,9 @@ static void every_parameter_is_declared_whole(void **state)
         assert_in_range(p->n_params, 0, SP_REUSE_PARAMS);
         assert_int_equal(infos[i].n_params, p->n_params);
         assert_ptr_equal(infos[i].params, p->params);
+        assert_true(infos[i].name == p->name && infos[i].help == p->help && infos[i].exact == p->exact);
+        assert_true(infos[i].recomputes == p->recomputes && infos[i].anywhere == p->anywhere);
+        assert_true(infos[i].keeps_placed == p->keeps_placed && infos[i].own_statistics == p->own_statistics);
         for (int k = 0; k < p->n_params; k++, n_params++) {
             const sp_reuse_param *a = &p->params[k];
             assert_true(a->name && *a->name && a->help && *a->help && a->unit);

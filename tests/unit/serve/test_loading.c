@@ -407,6 +407,36 @@ static void a_load_that_fails_while_a_plan_waits_for_memory_is_not_read(void **s
     }
 }
 
+/* The speed is that of all loads under way together: the last one of them is not slower for the others' time. */
+static void the_speed_of_a_tier_is_that_of_all_its_loads(void **state)
+{
+    stepped s;
+    sp_context *c = begin(&s, &full, (sp_context_opts){0});
+    sp_level *l = sp_tiers_level(c->tiers, SP_AT_HOST);
+    const double block_bytes = (double)sp_kv_block_bytes(sp_kv_pool_shape(c->pool));
+    int n_blocks = 0;
+    l->byte_us = 0;
+    sp_request *r = submit(c, "10", "Which?", 6);
+    const int64_t start = sp_clock_us();
+    step(c);
+    const int n = n_copies_in(c, SP_COPY_LOADING);
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+        n_blocks += v->state == SP_COPY_LOADING ? sp_blocks_for(v->n) : 0;
+    assert_true(n >= 2);
+    allow(&s, n * c->model->hp.n_layers - 1);
+    for (; n_copies_in(c, SP_COPY_LOADING) > 1; usleep(200)) sp_tiers_poll(c->tiers);
+    const double first_us = (double)(sp_clock_us() - start);
+    usleep((useconds_t)SP_MIN(40 * first_us, 1e6));
+    allow(&s, 1);
+    for (; n_copies_in(c, SP_COPY_LOADING); usleep(200)) sp_tiers_poll(c->tiers);
+    const double us = (double)(sp_clock_us() - start); /* a quarter of the mean */
+    assert_true(l->byte_us > 0 && l->byte_us <= first_us / block_bytes + us / 4 / (n_blocks * block_bytes));
+    while (!done(r)) step(c);
+    sp_request_destroy(r);
+    stepped_end(&s, c);
+    close_clean(c);
+}
+
 /* A device that fails is asked three times in all for each copy; then the text is computed. */
 static void a_load_is_tried_three_times(void **state)
 {
@@ -750,6 +780,7 @@ int main(void)
         cmocka_unit_test(layers_that_a_probe_does_not_read_are_not_waited_for),
         cmocka_unit_test(damaged_layers_start_the_request_over),
         cmocka_unit_test(a_load_that_fails_while_a_plan_waits_for_memory_is_not_read),
+        cmocka_unit_test(the_speed_of_a_tier_is_that_of_all_its_loads),
         cmocka_unit_test(a_load_is_tried_three_times),
         cmocka_unit_test(what_the_host_fails_to_give_is_read_from_disk),
         cmocka_unit_test(a_path_is_ready_after_what_it_continues),
