@@ -207,6 +207,9 @@ typedef struct sp_context_info {
     int64_t remote_copies;           /* copies in the remote tier that this process knows of */
 } sp_context_info;
 
+/* sp_context_check -- SP_E_ARG, with what is wrong, for options that no model and no machine could have: unknown
+ * names, numbers out of range. Opens nothing; sp_context_open checks the same. Thread: any. */
+SP_API sp_err sp_context_check(const sp_context_opts *o);
 /* sp_context_open -- Errors: SP_E_IO, SP_E_FORMAT, SP_E_UNSUPPORTED, SP_E_ARG, SP_E_NOMEM.
  * Thread: a context and its requests belong to one thread at a time, until sp_context_start. */
 SP_API sp_err sp_context_open(const sp_context_opts *o, sp_context **out);

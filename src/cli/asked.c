@@ -41,8 +41,13 @@ bool cli_note_asked(sp_index *ix, const char *path)
 
 const char *cli_asked_wrong(const char *similar, const char *asked)
 {
+    static const char *const sources[] = {"bm25", "neighbour", "vectors", "together", "graph", "random"};
     const bool together = strcmp(similar, "together") == 0;
-    return together && !asked   ? "--similar together needs --asked"
+    size_t i = 0;
+    while (i < sizeof sources / sizeof *sources && strcmp(similar, sources[i]) != 0) i++;
+    return i == sizeof sources / sizeof *sources
+               ? "--similar must be bm25, neighbour, vectors, together, graph or random"
+           : together && !asked   ? "--similar together needs --asked"
            : asked && !together ? "--asked is for --similar together"
                                 : NULL;
 }

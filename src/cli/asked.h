@@ -10,7 +10,7 @@
  * "question". path: "-" is standard input. False after an error message. */
 bool cli_note_asked(sp_index *ix, const char *path);
 
-/* cli_asked_wrong -- why --similar and --asked cannot be combined, or NULL. */
+/* cli_asked_wrong -- why --similar is no source, or cannot be combined with --asked, or NULL. */
 const char *cli_asked_wrong(const char *similar, const char *asked);
 
 #define CLI_SIMILAR_HELP                                                                                      \

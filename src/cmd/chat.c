@@ -93,7 +93,9 @@ int cmd_chat(int argc, char **argv)
     int at = opt_parse(argc, argv, &usage, tables);
     if (at < 0) return -1 - at;
     if (argc - at > 1) return cli_fail_with("chat: give one message, in quotes"), 2;
-    if (!saying_check(&a.said) || !sampling_options_check(&s, "chat")) return 2;
+    if (!saying_check(&a.said)) return 2;
+    const int wrong = model_options_check(&m);
+    if (wrong) return wrong;
     a.verbose = m.verbose;
     a.model = m.ctx.model;
     advice ignored = advice_of(&m);

@@ -131,14 +131,15 @@ int cmd_embed(int argc, char **argv)
         {OPT_STRING, "file", 'f', "FILE", &e.file, "read texts from a file, one a line; - for standard input"},
         {OPT_STRING, "as", 0, "WHAT", &e.as,
          "what the texts are: text, query, document; the model may want a prompt before them (text)"},
-        {OPT_INT, "dimensions", 0, "N", &e.dimensions, "the first N elements of each vector (all)"},
+        {OPT_INT, "dimensions", 0, "N", &e.dimensions, "the first N elements of each vector (all)",
+         .limits = {0, INT32_MAX}},
         {OPT_FLAG, "strict", 0, NULL, &e.strict, "a text that is too long for the model is an error; else it is cut"},
-        {OPT_INT, "threads", 't', "N", &e.machine.n_threads, "threads (one for each core)"},
+        {OPT_INT, "threads", 't', "N", &e.machine.n_threads, "threads; 0: one for each core (0)", .limits = {0, 1024}},
         OPT_CPU(&e.machine.cpu),
         OPT_EXACT_PRODUCTS(&e.machine.exact_products),
         OPT_AMX_F16(&e.machine.amx_f16),
         OPT_AMX_ATTEND(&e.machine.amx_attend),
-        {OPT_INT, "batch", 'b', "N", &e.step, "tokens computed together (1024)"},
+        {OPT_INT, "batch", 'b', "N", &e.step, "tokens computed together (1024)", .limits = {0, 1048576}},
         {OPT_FLAG, "json", 0, NULL, &e.as_json, "print JSON"},
         {0},
     };
@@ -149,8 +150,9 @@ int cmd_embed(int argc, char **argv)
                        tables);
     if (at < 0) return -1 - at;
     if ((at == argc) == !e.file) return cli_fail_with("embed: give texts, or a file of them with -f"), 2;
-    if (e.dimensions < 0) return cli_fail_with("embed: --dimensions must not be negative"), 2;
     if (!kind_of(e.as, &kind)) return cli_fail_with("embed: --as %s: text, query or document", e.as), 2;
+    if (sp_context_check(&(sp_context_opts){.model = e.model, .machine.cpu = e.machine.cpu}) != SP_OK)
+        return cli_fail_with("embed: --cpu: %s", sp_error_detail()), 2;
     bool good = !e.file || read_lines(&e);
     for (; good && at < argc; at++) good = add(&e, argv[at], strlen(argv[at]));
     int code = good ? embed(&e, kind) : 1;

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 #include <stdlib.h>
 
 #include "cli/json.h"
@@ -144,6 +145,16 @@ static int embed(const build_options *b)
     return 0;
 }
 
+/* vectors_check -- false after an error message. */
+static bool vectors_check(const build_options *b)
+{
+    static const char *const kinds[] = {"flat", "ivf", "hnsw"};
+    bool known = !b->vectors || strncmp(b->vectors, "chroma:", 7) == 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) known = known || strcmp(b->vectors, kinds[i]) == 0;
+    if (!known) return cli_fail_with("index: --vectors %s: flat, ivf, hnsw or chroma:URL", b->vectors), false;
+    return !b->vectors || b->embedding || (cli_fail_with("index: --vectors needs --embedding"), false);
+}
+
 int cmd_index(int argc, char **argv)
 {
     build_options b = {0};
@@ -160,9 +171,10 @@ int cmd_index(int argc, char **argv)
          "the folder named here is one of the index's folders that has moved"},
         {OPT_FLAG, "strict", 0, NULL, &b.o.strict, "stop at a bad line of a JSONL file or of .tags"},
         {OPT_INT, "chunk-words", 0, "N", &b.o.size_words,
-         "most words in a chunk (150, or the index's setting)"},
+         "most words in a chunk (150, or the index's setting)", .limits = {0, INT32_MAX}},
         {OPT_INT, "overlap-words", 0, "N", &b.o.overlap_words,
-         "words that a chunk repeats from the end of the one before, in whole sentences (0)"},
+         "words that a chunk repeats from the end of the one before, in whole sentences (0)",
+         .limits = {0, INT32_MAX}},
         {OPT_FLAG, "precompute", 0, NULL, &computes,
          "then compute copies of all chunks, as spolia precompute does", .common = true},
         {OPT_STRING, "embedding", 0, "PATH", &b.embedding,
@@ -193,12 +205,11 @@ int cmd_index(int argc, char **argv)
     if (at < 0) return -1 - at;
     bool sized = b.o.size_words || b.o.overlap_words;
     int size = b.o.size_words ? b.o.size_words : 150;
-    if (sized && (size < 1 || b.o.overlap_words < 0 || b.o.overlap_words >= size))
-        return cli_fail_with(
-                   "index: --chunk-words must be at least 1, --overlap-words less than that"),
-               2;
-    if (computes && !precompute_check(&pre, "index")) return 2;
-    if (b.vectors && !b.embedding) return cli_fail_with("index: --vectors needs --embedding"), 2;
+    if (sized && b.o.overlap_words >= size)
+        return cli_fail_with("index: --overlap-words must be less than --chunk-words, %d", size), 2;
+    const int wrong = computes ? precompute_check(&pre, "index") : 0;
+    if (wrong) return wrong;
+    if (!vectors_check(&b)) return 2;
     int code = build(&b, (const char *const *)(argv + at), argc - at);
     if (code == 0 && b.embedding) code = embed(&b);
     return code || !computes ? code : precompute(&pre, b.path, b.quiet, b.as_json);

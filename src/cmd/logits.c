@@ -131,8 +131,9 @@ int cmd_logits(int argc, char **argv)
     size_t n;
     int32_t *ids = list ? parse_ids(list, &n) : NULL;
     if (list && !ids) return 2;
-    sp_context *c = model_options_open(&m);
-    int code = c ? 0 : 1;
+    int code = model_options_check(&m);
+    sp_context *c = code ? NULL : model_options_open(&m);
+    if (!c && !code) code = 1;
     if (c && prompt) {
         sp_err err = sp_vocab_encode(sp_context_vocab(c), prompt, strlen(prompt), true, &ids, &n);
         if (err != SP_OK) code = cli_fail(err);

@@ -73,6 +73,8 @@ int cmd_perplexity(int argc, char **argv)
         tables);
     if (at < 0) return -1 - at;
     if (at != argc || !file) return cli_fail_with("perplexity: give the text with -f"), 2;
+    const int wrong = model_options_check(&m);
+    if (wrong) return wrong;
     size_t n, n_ids;
     int32_t *ids = NULL;
     char *text = cli_read_file(file, &n);

@@ -60,7 +60,7 @@ void precompute_init(precompute_options *o)
     const opt table[] = {
         {OPT_GROUP, "Copies"},
         {OPT_INT, "fuse", 0, "N", &o->n_similar,
-         "similar chunks that a copy is conditioned on; 0: plain copies (10)"},
+         "similar chunks that a copy is conditioned on; 0: plain copies (10)", .limits = {0, INT32_MAX}},
         {OPT_STRING, "similar", 0, "SOURCE", &o->similar, CLI_SIMILAR_HELP},
         {OPT_STRING, "asked", 0, "FILE", &o->asked, CLI_ASKED_HELP},
         {OPT_STRING, "system", 0, "TEXT", &o->system, "system text; must equal that of ask"},
@@ -80,20 +80,18 @@ static bool read_shard(precompute_options *o)
            (sscanf(o->shard, "%d/%d%c", &o->part, &o->n_parts, &more) == 2 && o->part >= 1 && o->part <= o->n_parts);
 }
 
-bool precompute_check(precompute_options *o, const char *command)
+int precompute_check(precompute_options *o, const char *command)
 {
     const char *wrong = cli_asked_wrong(o->similar, o->asked);
     if (!o->model.ctx.model)
         cli_fail_with("%s: computing copies needs a model, -m PATH", command);
     else if (wrong)
         cli_fail_with("%s: %s", command, wrong);
-    else if (o->n_similar < 0)
-        cli_fail_with("%s: --fuse must be at least 0", command);
     else if (!read_shard(o))
         cli_fail_with("%s: --shard is \"%s\" and must be K/N, such as 3/8", command, o->shard);
     else
-        return true;
-    return false;
+        return model_options_check(&o->model);
+    return 2;
 }
 
 /* -- owner of the store --------------------------------------------------------------------- */
@@ -487,6 +485,6 @@ int cmd_precompute(int argc, char **argv)
         tables);
     if (at < 0) return -1 - at;
     if (at + 1 != argc) return cli_fail_with("usage: spolia precompute INDEX -m MODEL [options]"), 2;
-    if (!precompute_check(&o, "precompute")) return 2;
-    return precompute(&o, argv[at], quiet, as_json);
+    const int wrong = precompute_check(&o, "precompute");
+    return wrong ? wrong : precompute(&o, argv[at], quiet, as_json);
 }

@@ -13,8 +13,9 @@ typedef struct precompute_options {
 } precompute_options;
 
 void precompute_init(precompute_options *o);
-/* precompute_check -- reads the options; false after an error message, which begins with the command's name. */
-bool precompute_check(precompute_options *o, const char *command);
+/* precompute_check -- reads the options. Returns the exit code after an error message, which begins with the command's
+ * name, or 0. */
+int precompute_check(precompute_options *o, const char *command);
 /* precompute -- updates the store of an index, or the remote tier; returns the exit code. */
 int precompute(precompute_options *o, const char *index_path, bool quiet, bool as_json);
 

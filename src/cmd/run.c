@@ -79,7 +79,9 @@ int cmd_run(int argc, char **argv)
     if (at < 0) return -1 - at;
     if (at != argc || !prompt == !file)
         return cli_fail_with("run: give one prompt, with -p or -f"), 2;
-    if (!saying_check(&run.said) || !sampling_options_check(&s, "run")) return 2;
+    if (!saying_check(&run.said)) return 2;
+    const int wrong = model_options_check(&m);
+    if (wrong) return wrong;
     if (!schema_open(schema, &run.grammar)) return 1;
     size_t n;
     char *text = file ? cli_read_file(file, &n) : NULL;

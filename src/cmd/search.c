@@ -134,7 +134,7 @@ int cmd_search(int argc, char **argv)
     search_options o = {.similar = "bm25", .k = 8};
     const opt table[] = {
         {OPT_STRING, "index", 'i', "FILE", &o.path, "index written by spolia index", .required = true},
-        {OPT_INT, "top", 'k', "N", &o.k, "how many chunks (8)"},
+        {OPT_INT, "top", 'k', "N", &o.k, "how many chunks (8)", .limits = {1, 100000}},
         {OPT_STRING, "embedding", 0, "PATH", &o.embedding,
          "the text encoder of the index's vectors: chunks are found by words and by meaning (none: by words)",
          .is_model = true},
@@ -143,8 +143,10 @@ int cmd_search(int argc, char **argv)
          "only chunks of this file, or of a folder's files; several times for more"},
         {OPT_LIST, "tag", 0, "TAG", &o.tags, "only chunks of files with this tag; several times for more"},
         {OPT_INT, "breadth", 0, "N", &o.breadth,
-         "how much to search: clusters (ivf), candidates (hnsw) (a sixteenth of the clusters, 64)"},
-        {OPT_INT, "like", 0, "ID", &o.like, "find chunks similar to this one, instead of a question"},
+         "how much to search: clusters (ivf), candidates (hnsw) (a sixteenth of the clusters, 64)",
+         .limits = {0, INT32_MAX}},
+        {OPT_INT, "like", 0, "ID", &o.like, "find chunks similar to this one, instead of a question",
+         .limits = {1, INT32_MAX}},
         {OPT_STRING, "similar", 0, "SOURCE", &o.similar, CLI_SIMILAR_HELP},
         {OPT_STRING, "asked", 0, "FILE", &o.asked, CLI_ASKED_HELP},
         {OPT_FLAG, "json", 0, NULL, &o.as_json, "print JSON"},
@@ -161,8 +163,8 @@ int cmd_search(int argc, char **argv)
     if (at + !o.like != argc) return cli_fail_with("search: ask one question, or --like ID"), 2;
     const char *wrong = cli_asked_wrong(o.similar, o.asked);
     if (wrong) return cli_fail_with("search: %s", wrong), 2;
-    if (o.k < 1) return cli_fail_with("search: -k must be at least 1"), 2;
-    if (o.breadth < 0) return cli_fail_with("search: --breadth must not be negative"), 2;
+    if (o.by && strcmp(o.by, "words") != 0 && strcmp(o.by, "vectors") != 0 && strcmp(o.by, "hybrid") != 0)
+        return cli_fail_with("search: --by %s: words, vectors or hybrid", o.by), 2;
 
     o.question = argv[at];
     sp_hits hits = {0};

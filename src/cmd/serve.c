@@ -22,6 +22,8 @@ typedef struct serving {
     opt table[43];
 } serving;
 
+#define DAY 86400 /* seconds */
+
 #define EMBEDDING_OPTION                                                                                   \
     {OPT_STRING, "embedding", 0, "PATH", &s->embedding,                                                    \
      "text encoder for /v1/embeddings and the vectors of collections: folder of a sentence-transformers "  \
@@ -35,7 +37,8 @@ typedef struct serving {
 #define AHEAD_OPTION                                                                                       \
     {OPT_INT, "ahead", 0, "N", &s->o.limits.n_ahead,                                                              \
      "where searches in a collection take long, answers begin with the passages found so far, as long as " \
-     "fewer than N prompts wait or are computed; 0: never (1)"}
+     "fewer than N prompts wait or are computed; 0: never (1)",                                            \
+     .limits = {0, 4096}}
 
 #define COLLECTION_OPTION                                                                                  \
     {OPT_LIST, "collection", 0, "NAME=PATH", &s->collections,                                              \
@@ -46,7 +49,8 @@ typedef struct serving {
 #define IDLE_OPTION                                                                                        \
     {OPT_FLOAT, "idle-copies", 0, "SHARE", &s->o.idle_share,                                               \
      "share of the KV memory for copies of passages of collections, computed while the server is idle, "   \
-     "the most retrieved first; needs a --reuse that takes chunks at any position; 0: none (0.5)"}
+     "the most retrieved first; needs a --reuse that takes chunks at any position; 0: none (0.5)",         \
+     .limits = {0, 0.9}}
 
 static void make_table(serving *s)
 {
@@ -55,7 +59,7 @@ static void make_table(serving *s)
         {OPT_GROUP, "Serving"},
         {OPT_STRING, "host", 0, "ADDR", &o->host, "address to listen on (127.0.0.1)",
          .common = true},
-        {OPT_INT, "port", 0, "N", &o->port, "port; 0: any free one (8080)", .common = true},
+        {OPT_INT, "port", 0, "N", &o->port, "port; 0: any free one (8080)", .common = true, .limits = {0, 65535}},
         {OPT_STRING, "api-keys", 0, "FILE", &o->keys_path,
          "file of API keys, one a line; SIGHUP reloads it (none)", .common = true},
         {OPT_STRING, "allowed-hosts", 0, "NAMES", &o->allowed_hosts,
@@ -64,22 +68,24 @@ static void make_table(serving *s)
          "web pages that may use it, such as https://chat.example.com, separated by commas; *: any (none)"},
         {OPT_STRING, "alias", 0, "NAME", &o->alias, "name of the model in answers (the last part of its path)"},
         {OPT_INT, "parallel", 0, "N", &o->limits.n_parallel, "requests that run at the same time (8)",
-         .common = true},
+         .common = true, .limits = {1, 4096}},
         {OPT_INT, "queue", 0, "N", &o->limits.n_queue,
-         "requests that may wait; more are refused with status 429 (256)"},
+         "requests that may wait; more are refused with status 429 (256)", .limits = {0, 1000000}},
         {OPT_INT, "token-gap", 0, "MS", &s->model.ctx.queue.gap_ms,
-         "most time between two tokens of an answer while other prompts are computed; 0: no limit (60)"},
+         "most time between two tokens of an answer while other prompts are computed; 0: no limit (60)",
+         .limits = {0, 60000}},
         {OPT_FLAG, "no-page", 0, NULL, &o->no_page, "serve only the API, without the web page at /"},
         {OPT_STRING, "log-format", 0, "FORMAT", &s->log,
          "a line on standard error for each request: text, json, none (text)"},
         {OPT_INT, "drain", 0, "S", &o->limits.drain_seconds,
-         "seconds for running requests to finish after SIGTERM (30)"},
+         "seconds for running requests to finish after SIGTERM (30)", .limits = {0, DAY}},
         {OPT_GROUP, "Documents"},
         {OPT_STRING, "documents", 0, "FILE", &o->documents_path,
          "registered documents (documents.db in --store; without a store: in memory)",
          .common = true},
-        {OPT_INT, "chunk-size", 0, "N", &o->size_words, "most words of a chunk (150)"},
-        {OPT_INT, "chunk-overlap", 0, "N", &o->overlap_words, "words that two chunks share (0)"},
+        {OPT_INT, "chunk-size", 0, "N", &o->size_words, "most words of a chunk (150)", .limits = {0, 100000}},
+        {OPT_INT, "chunk-overlap", 0, "N", &o->overlap_words, "words that two chunks share (0)",
+         .limits = {0, 100000}},
         {OPT_STRING, "graph", 'g', "WHERE", &o->graph.where,
          "graph for requests with \"graph\": true (file of spolia graph import, or SPARQL "
          "endpoint)"},
@@ -89,49 +95,26 @@ static void make_table(serving *s)
          "SPARQL: the property that holds names (rdfs:label)"},
         {OPT_STRING, "find-chunks", 0, "WHICH", &s->find,
          "chunks in the text of messages: none, known, repeats (known)"},
-        EMBEDDING_OPTION, RERANKER_OPTION, COLLECTION_OPTION,
-        AHEAD_OPTION, IDLE_OPTION,
+        EMBEDDING_OPTION, RERANKER_OPTION, COLLECTION_OPTION, AHEAD_OPTION, IDLE_OPTION,
         {OPT_GROUP, "Limits"},
-        {OPT_INT, "connections", 0, "N", &o->limits.n_connections, "open connections (1024)"},
+        {OPT_INT, "connections", 0, "N", &o->limits.n_connections, "open connections (1024)", .limits = {1, 65536}},
         {OPT_INT, "address-connections", 0, "N", &o->limits.n_address_connections,
-         "open connections of one address (half of --connections)"},
+         "open connections of one address (half of --connections)", .limits = {0, 65536}},
         {OPT_MIB, "body", 0, "MiB", &o->limits.body_bytes, "largest body of a request (16)"},
         {OPT_MIB, "bodies", 0, "MiB", &o->limits.bodies_bytes,
          "largest total of the bodies that are being received (256)"},
-        {OPT_INT, "read-timeout", 0, "S", &o->limits.read_seconds, "seconds to receive a request (30)"},
+        {OPT_INT, "read-timeout", 0, "S", &o->limits.read_seconds, "seconds to receive a request (30)",
+         .limits = {1, DAY}},
         {OPT_INT, "stall-timeout", 0, "S", &o->limits.stall_seconds,
-         "seconds that a client may neither send nor read (60)"},
+         "seconds that a client may neither send nor read (60)", .limits = {1, DAY}},
         {OPT_END, NULL, 0, NULL, NULL, NULL},
     };
     _Static_assert(sizeof table <= sizeof s->table, "serving.table is too short");
     memcpy(s->table, table, sizeof table);
 }
 
-static bool check(const srv_options *o, int gap_ms)
+static bool check(const srv_options *o)
 {
-    const struct {
-        const char *name;
-        int value, least, most;
-    } limits[] = {{"port", o->port, 0, 65535},
-                  {"parallel", o->limits.n_parallel, 1, 4096},
-                  {"queue", o->limits.n_queue, 0, 1000000},
-                  {"connections", o->limits.n_connections, 1, 65536},
-                  {"address-connections", o->limits.n_address_connections, 0, 65536},
-                  {"read-timeout", o->limits.read_seconds, 1, 86400},
-                  {"stall-timeout", o->limits.stall_seconds, 1, 86400},
-                  {"token-gap", gap_ms, 0, 60000},
-                  {"drain", o->limits.drain_seconds, 0, 86400},
-                  {"ahead", o->limits.n_ahead, 0, 4096},
-                  {"chunk-size", o->size_words, 0, 100000},
-                  {"chunk-overlap", o->overlap_words, 0, 100000}};
-    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
-        if (limits[i].value < limits[i].least || limits[i].value > limits[i].most) {
-            cli_fail_with("serve: --%s %d: must be between %d and %d", limits[i].name,
-                          limits[i].value, limits[i].least, limits[i].most);
-            return false;
-        }
-    if (!(o->idle_share >= 0 && o->idle_share <= 0.9f))
-        return cli_fail_with("serve: --idle-copies %g: must be between 0 and 0.9", (double)o->idle_share), false;
     if (o->limits.body_bytes == 0) cli_fail_with("serve: --body 0: must be at least 1");
     if (o->limits.body_bytes > o->limits.bodies_bytes) cli_fail_with("serve: --bodies is less than --body");
     return o->limits.body_bytes > 0 && o->limits.body_bytes <= o->limits.bodies_bytes;
@@ -245,11 +228,12 @@ int cmd_serve(int argc, char **argv)
     s.o.max_tokens = s.sampling.max_tokens;
     s.o.sampling = s.sampling.s;
     if (at != argc) return cli_fail_with("serve: unexpected \"%s\"", argv[at]), 2;
-    if (!check(&s.o, s.model.ctx.queue.gap_ms) || !sampling_options_check(&s.sampling, "serve")) return 2;
+    if (!check(&s.o)) return 2;
     if (!srv_log_format_of(s.log, &s.o.log))
         return cli_fail_with("serve: --log-format %s: text, json or none", s.log), 2;
     s.model.ctx.max_requests = s.o.limits.n_parallel;
     if (!srv_find_of(s.find, &s.o.find))
         return cli_fail_with("serve: --find-chunks %s: none, known or repeats", s.find), 2;
-    return serve(&s);
+    const int wrong = model_options_check(&s.model);
+    return wrong ? wrong : serve(&s);
 }

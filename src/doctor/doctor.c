@@ -98,7 +98,10 @@ int doctor_main(int argc, char **argv)
     bool as_json = false;
     model_options m;
     model_options_init(&m);
-    for (opt *o = m.table; o->kind != OPT_END; o++) o->required = o->is_model = false;
+    for (opt *o = m.table; o->kind != OPT_END; o++) {
+        o->required = o->is_model = false;
+        o->limits = (opt_limits){0}; /* what is out of range is a finding */
+    }
     const opt table[] = {{OPT_FLAG, "json", 0, NULL, &as_json, "print JSON", .common = true}, {0}};
     const opt *const tables[] = {table, m.table, NULL};
     int at = opt_parse(

@@ -444,11 +444,12 @@ int lab_profile_decode(int argc, char **argv)
          .common = true, .required = true},
         {OPT_STRING, "questions", 0, "FILE", &p.questions, "JSON lines with question and answers",
          .common = true, .required = true},
-        {OPT_INT, "chunks", 'k', "N", &p.n_chunks, "most chunks of a prompt (8)", .common = true},
+        {OPT_INT, "chunks", 'k', "N", &p.n_chunks, "most chunks of a prompt (8)", .common = true,
+         .limits = {1, INT32_MAX}},
         {OPT_INT, "depth", 0, "N", &p.depth,
-         "fill the prompt to N tokens with chunks of other questions (only its own chunks)"},
-        {OPT_INT, "predict", 'n', "N", &p.predict, "tokens of each answer (16)"},
-        {OPT_INT, "most", 0, "N", &p.most, "questions (32)"},
+         "fill the prompt to N tokens with chunks of other questions (only its own chunks)", .limits = {0, INT32_MAX}},
+        {OPT_INT, "predict", 'n', "N", &p.predict, "tokens of each answer (16)", .limits = {2, 4096}},
+        {OPT_INT, "most", 0, "N", &p.most, "questions (32)", .limits = {1, INT32_MAX}},
         {OPT_LIST, "compare", 0, "HOW", &p.decode,
          "compare this --decode with full attention; may be repeated", .common = true},
         {OPT_FLAG, "reference", 0, NULL, &p.reference.on,
@@ -466,8 +467,8 @@ int lab_profile_decode(int argc, char **argv)
     if (at < 0) return -1 - at;
     if (at != argc)
         return cli_fail_with("profile --decode: unexpected argument \"%s\"", argv[at]), 2;
-    if (p.n_chunks < 1 || p.depth < 0 || p.predict < 2 || p.predict > 4096 || p.most < 1)
-        return cli_fail_with("profile --decode: a number is out of range"), 2;
+    const int wrong = model_options_check(&p.m);
+    if (wrong) return wrong;
     p.ctx = model_options_open(&p.m);
     if (!p.ctx) return 1;
     p.info = sp_context_describe(p.ctx);

@@ -6,10 +6,12 @@
 #include "base/log.h"
 #include "base/need.h"
 #include "cache/evict.h"
+#include "compute/kernels.h"
 #include "serve/guard/guard.h"
 #include "serve/check/guard_check.h"
 #include "serve/request/queue.h"
 #include "store/files.h"
+#include "store/remote/link.h"
 
 enum {
     PATIENCE_US = 100000 /* for loads, whatever computing instead would cost */,
@@ -105,7 +107,7 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
     size_t bytes = o->cache.kv_bytes ? o->cache.kv_bytes : (size_t)1 << 30;
     int64_t n_blocks = (int64_t)(bytes / sp_kv_block_bytes(&shape));
     if (n_blocks < 2)
-        return sp_fail(SP_E_ARG, "KV memory of %zu bytes cannot hold two blocks of %zu", bytes,
+        return sp_fail(SP_E_ARG, "KV memory of %zu bytes cannot hold two blocks of %zu (--kv-memory)", bytes,
                        sp_kv_block_bytes(&shape));
     sp_offload_opts file = offload_opts(o, n_blocks);
     const int64_t extra = o->decode.context_bytes ? sp_offload_n_extra(&shape, n_blocks, &file) : 0;
@@ -234,14 +236,45 @@ static sp_err check_opts(const sp_context_opts *o)
         return sp_fail(SP_E_ARG, "load_timeout_ms: %d is negative", o->tiers.load_timeout_ms);
     if (o->queue.window < 0) return sp_fail(SP_E_ARG, "queue.window: %d is negative", o->queue.window);
     if (o->queue.wait_ms < 0) return sp_fail(SP_E_ARG, "wait_ms: %d is negative", o->queue.wait_ms);
+    if (o->queue.gap_ms < 0) return sp_fail(SP_E_ARG, "gap_ms: %d is negative", o->queue.gap_ms);
     if (o->cache.keep_chunks < 0) return sp_fail(SP_E_ARG, "keep_chunks: %d is negative", o->cache.keep_chunks);
     if (o->max_requests < 0) return sp_fail(SP_E_ARG, "max_requests: %d is negative", o->max_requests);
     return SP_OK;
 }
 
+/* check_names -- of policies, types and servers, also of those that have no effect here. */
+static sp_err check_names(const sp_context_opts *o)
+{
+    const char *const types[] = {o->cache.kv_type, o->tiers.host_kv};
+    const char *const evicts[] = {o->cache.evict, o->tiers.host_evict, o->tiers.store_evict};
+    const sp_remote_kind *kind;
+    const sp_ops *ops;
+    sp_dtype type;
+    for (size_t i = 0; i < SP_COUNT(types); i++)
+        if (types[i]) SP_TRY(parse_kv_type(types[i], &type));
+    for (size_t i = 0; i < SP_COUNT(evicts); i++)
+        if (evicts[i]) SP_TRY(sp_evict_check(evicts[i]));
+    if (o->tiers.remote) SP_TRY(sp_remote_kind_of(o->tiers.remote, &kind));
+    const sp_err err = o->machine.cpu ? sp_ops_select(o->machine.cpu, &ops) : SP_OK;
+    return err == SP_E_ARG ? err : SP_OK; /* what this machine lacks is no wrong name */
+}
+
+sp_err sp_context_check(const sp_context_opts *o)
+{
+    sp_reuse_choice reuse;
+    sp_decode_choice decode;
+    const sp_queue_order *order;
+    SP_NEED(o);
+    SP_TRY(check_opts(o));
+    SP_TRY(sp_reuse_choose(&o->reuse, &reuse));
+    SP_TRY(sp_decode_parse(o->decode.how, &decode));
+    SP_TRY(sp_queue_order_find(o->queue.order, &order));
+    return check_names(o);
+}
+
 static sp_err open_context(sp_context *c, const sp_context_opts *o)
 {
-    SP_TRY(check_opts(o));
+    SP_TRY(sp_context_check(o));
     SP_TRY(sp_driver_create(c, &c->driver));
     SP_TRY(sp_reuse_choose(&o->reuse, &c->defaults.reuse));
     SP_TRY(sp_decode_parse(o->decode.how, &c->defaults.decode));
@@ -254,11 +287,10 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
         return sp_fail(SP_E_ARG, "%s: holds a vocabulary but no weights", o->model);
     int trained = c->model->hp.n_ctx;
     if (o->n_ctx > trained)
-        return sp_fail(SP_E_ARG, "%s: a context of %d tokens is more than the %d that the model was trained for",
+        return sp_fail(SP_E_ARG, "%s: a context of %d tokens is more than the %d that the model was trained for (-c)",
                        o->model, o->n_ctx, trained);
     c->loads.preload = o->tiers.preload;
     c->loads.patience_us = PATIENCE_US;
-    if (o->queue.gap_ms < 0) return sp_fail(SP_E_ARG, "gap_ms: %d is negative", o->queue.gap_ms);
     c->step.budget.target_us = INT64_C(1000) * o->queue.gap_ms;
     c->limits.n_ctx = o->n_ctx ? o->n_ctx : SP_MIN(trained, 8192);
     c->limits.max_requests = o->max_requests ? o->max_requests : 8;

@@ -251,16 +251,16 @@ def test_a_restart_finds_what_was_computed(index, tmp_path):
 def test_refusals(index, tmp_path):
     refuse("ask", "-m", MODEL, "--index", index, " ", naming=["empty"], code=2)
     for k in ("0", "-3", "100001", "1073741825"):
-        refuse("ask", "-m", MODEL, "--index", index, "-k", k, "x", naming=[f"-k {k}: must be 1 to 100000"], code=2)
+        refuse("ask", "-m", MODEL, "--index", index, "-k", k, "x", naming=[f'--chunks: "{k}" is not a whole number from 1 to 100000'], code=2)
     refuse("ask", "-m", MODEL, "--index", tmp_path / "none.db", "x", naming=["none.db"])
     folder = encoder.write_folder(tmp_path / "encoder", longest=32)  # opened first, and by the same kernels
-    refuse("ask", "-m", MODEL, "--index", tmp_path / "none.db", "--embedding", folder, "--cpu", "magic", "x", naming=["magic"])
+    refuse("ask", "-m", MODEL, "--index", tmp_path / "none.db", "--embedding", folder, "--cpu", "magic", "x", naming=["magic"], code=2)
     (tmp_path / "text.db").write_text("just a text\n" * 100)
     refuse("ask", "-m", MODEL, "--index", tmp_path / "text.db", "x", naming=["text.db"])
-    refuse("ask", "-m", MODEL, "--index", index, "--reuse", "magic", "x", naming=["magic", "fusion"])
-    refuse("ask", "-m", MODEL, "--index", index, "--recompute", "2", "x", naming=["recompute"])
+    refuse("ask", "-m", MODEL, "--index", index, "--reuse", "magic", "x", naming=["magic", "fusion"], code=2)
+    refuse("ask", "-m", MODEL, "--index", index, "--recompute", "2", "x", naming=['--recompute: "2" is not a number from 0 to 1'], code=2)
     refuse("ask", "-m", MODEL, "--index", index, "-c", "1000000", "x", naming=["a context of 1000000 tokens", "4096"])
-    refuse("ask", "-m", MODEL, "--index", index, "--cpu", "sse", "x", naming=["'sse' is unknown: ref, "])
+    refuse("ask", "-m", MODEL, "--index", index, "--cpu", "sse", "x", naming=["'sse' is unknown: ref, "], code=2)
     refuse("ask", "-m", MODEL, "--index", index, "-c", "20",
            QUESTIONS[0]["question"], naming=["context"])
     assert run("ask", "-m", MODEL, "x").returncode == 2

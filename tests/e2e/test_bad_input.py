@@ -474,7 +474,7 @@ def test_out_of_kv_memory(make_model):
 
 
 def test_kv_types_that_there_are_not(good):
-    refuse("logits", "-m", good / "good.gguf", "--tokens", "1", "-ctk", "f17", naming=["f17"])
+    refuse("logits", "-m", good / "good.gguf", "--tokens", "1", "-ctk", "f17", naming=["f17"], code=2)
 
 
 def test_a_kv_type_that_does_not_fit_the_head(good):

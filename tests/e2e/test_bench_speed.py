@@ -138,7 +138,7 @@ def test_usage_of_all(name):
 def test_refusals(tmp_path):
     out = tmp_path / "no/such/folder.csv"
     refuse("bench", "prefill", *SMALL["prefill"], "--csv", out, naming=[out])
-    refuse("bench", "prefill", *SMALL["prefill"], "--cpu", "abacus", naming=["abacus"])
+    refuse("bench", "prefill", *SMALL["prefill"], "--cpu", "abacus", naming=["abacus"], code=2)
     refuse("bench", "prefill", "-m", tmp_path / "none.gguf", naming=["none.gguf"])
     refuse("bench", "decode", naming=["model"], code=2)
 

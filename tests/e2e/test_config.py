@@ -122,7 +122,7 @@ def test_places(tmp_path):
     ("[sevre]\nport = 1\n", [":2: ", "[sevre]", "did you mean [serve]?"]),
     ("[zzzzzzzz]\nport = 1\n", [":2: ", "[zzzzzzzz]", "[spolia]"]),
     ("port = 1\n", [":1: ", "port is not in a section"]),
-    ("[serve]\nport = x\n", [":2: port: ", '"x" is not a valid N']),
+    ("[serve]\nport = x\n", [":2: port: ", '"x" is not a whole number from 0 to 65535']),
     ("[run]\njson = maybe\n", [":2: json: ", "maybe"]),
     ("[serve]\nport = 1\nport = 2\n", [":3: port is already set in line 2"]),
     ("[serve]\nport = 1\n  host = 2\n", [":3: ", "indented"]),

@@ -95,8 +95,8 @@ def test_bad_memory(tmp_path):
     refuse(*run, "--context-memory", "100K", naming=["context memory", "index"])
     refuse(*run, "--context-memory", "1M", "--context-dir", tmp_path / "none", naming=["none"])
     assert json.loads(succeed(*run, "--context-memory", "1M", "--json"))
-    refuse(*run, "--resident-heads", "auto", naming=["resident-heads", "context-memory"])
-    refuse(*run, "--context-memory", "1M", "--resident-heads", "all", naming=["all"])
+    refuse(*run, "--resident-heads", "auto", naming=["resident-heads", "context-memory"], code=2)
+    refuse(*run, "--context-memory", "1M", "--resident-heads", "all", naming=["all"], code=2)
 
 
 @pytest.mark.parametrize("decode", ["300", "300,ahead"])

@@ -88,7 +88,7 @@ def test_dimensions_are_scaled_to_length_one(tmp_path):
     want = whole[:, :16] / np.linalg.norm(whole[:, :16], axis=1, keepdims=True)
     assert cut.shape == (len(TEXTS), 16) and np.abs(cut - want).max() < 1e-6
     refuse("embed", "-m", folder, "a", "--dimensions", "65", naming=["dimensions", "64"])
-    refuse("embed", "-m", folder, "a", "--dimensions", "-5", code=2, naming=["--dimensions must not be negative"])
+    refuse("embed", "-m", folder, "a", "--dimensions", "-5", code=2, naming=['--dimensions: "-5" is not a whole number from 0 to'])
     folder = encoder.write_folder(tmp_path / "long", normalize=False)  # its vectors have any length, and so have parts of them
     whole, cut = vectors(folder, TEXTS, tmp_path), vectors(folder, TEXTS, tmp_path, "--dimensions", "16")
     assert np.abs(cut - whole[:, :16]).max() < 1e-6

@@ -700,8 +700,8 @@ def test_quality_is_what_was_calibrated(model, index, tmp_path):
     command = ["ask", "-m", model, "--index", index, QUESTIONS[0]["question"]]
     exact, off = succeed(*command, "--quality", "exact"), succeed(*command, "--reuse", "off")
     assert exact == off
-    refuse(*command, "--quality", "fast", "--reuse", "full", naming=["--quality", "--reuse"])
-    refuse(*command, "--quality", "best", naming=["best", "balanced"])
+    refuse(*command, "--quality", "fast", "--reuse", "full", naming=["--quality", "--reuse"], code=2)
+    refuse(*command, "--quality", "best", naming=["best", "balanced"], code=2)
 
 
 BAD_CALIBRATIONS = {

@@ -94,10 +94,10 @@ def test_bad_lines_are_named_and_counted(tmp_path):
 def test_wrong_usage(tmp_path, movies):
     refuse("graph", "pathes", code=2, naming=["pathes"])
     refuse("graph", "import", "-o", tmp_path / "x.db", code=2, naming=["at least one file"])
-    refuse("graph", "import", tmp_path / "x.pdf", "-o", tmp_path / "x.db", naming=["x.pdf"])
+    refuse("graph", "import", tmp_path / "x.pdf", "-o", tmp_path / "x.db", code=2, naming=["x.pdf"])
     refuse("graph", "paths", "-g", tmp_path / "no.db", "Heat", naming=["no.db"])
     refuse("graph", "paths", "-g", movies, "--style", "verse", "Heat", code=2, naming=["verse"])
-    refuse("graph", "paths", "-g", movies, "--hops", "9", "Heat", naming=["hops: 9"])
+    refuse("graph", "paths", "-g", movies, "--hops", "9", "Heat", code=2, naming=["--hops", "from 0 to 8"])
     refuse("graph", "show", "-g", "http://127.0.0.1:1/sparql", naming=["127.0.0.1"])
     assert "usage: spolia graph NAME" in succeed("graph", "--help")
     for part in ("import", "show", "search", "paths", "extract", "eval"):

@@ -178,8 +178,8 @@ def test_a_list_of_questions_that_is_wrong_is_said_once(docs, tmp_path):
 
 def test_an_overlap_is_shorter_than_a_chunk(docs, tmp_path):
     start = "index", docs, "-o", tmp_path / "i.db", "-q"
-    refuse(*start, "--chunk-words", "9", "--overlap-words", "9", naming=["--overlap-words less"], code=2)
-    refuse(*start, "--overlap-words", "150", naming=["--overlap-words less"], code=2)  # the default size
+    refuse(*start, "--chunk-words", "9", "--overlap-words", "9", naming=["--overlap-words must be less"], code=2)
+    refuse(*start, "--overlap-words", "150", naming=["--overlap-words must be less"], code=2)  # the default size
     succeed(*start, "--chunk-words", "9", "--overlap-words", "8")
 
 

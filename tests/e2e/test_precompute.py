@@ -205,7 +205,7 @@ def test_search_shows_what_is_fused(docs, tmp_path):
     beside = json.loads(succeed(*options, "2", "--similar", "neighbour"))
     assert [h["id"] for h in beside] == [1, 3, 4]
     refuse(*options, "9999", naming=["9999"])
-    refuse(*options, "2", "--similar", "magic", naming=["magic"])
+    refuse(*options, "2", "--similar", "magic", naming=["--similar must be bm25"], code=2)
     assert run(*options, "2", "a question").returncode == 2
 
 
@@ -300,7 +300,7 @@ def test_refusals(docs, tmp_path):
     start = "index", docs, "-o", tmp_path / "x.db", "--precompute"
     refuse(*start, naming=["model"], code=2)
     refuse(*start, "-m", MODEL, "--fuse", "-1", naming=["--fuse"], code=2)
-    refuse(*start, "-q", "-m", MODEL, "--similar", "magic", naming=["magic", "bm25"])
+    refuse(*start, "-q", "-m", MODEL, "--similar", "magic", naming=["--similar must be bm25"], code=2)
     refuse(*start, "-m", tmp_path / "none.gguf", naming=["none.gguf"])
     (tmp_path / "file").write_text("x")
     refuse(*start, "-m", MODEL, "--store", tmp_path / "file", naming=[tmp_path / "file"])

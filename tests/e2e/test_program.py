@@ -96,11 +96,11 @@ def test_version():
 
 def test_policies_of_help_are_those_of_the_library(described, index):
     """Help, eval and the library's own error list the same policies in the same order."""
-    said = refuse("ask", "-m", MODEL, "-i", index, "--reuse", "magic", "river")
+    said = refuse("ask", "-m", MODEL, "-i", index, "--reuse", "magic", "river", code=2)
     names = re.search(r"unknown: ([a-z0-9, ]+[a-z0-9])", said).group(1)
     options = {o["name"]: o.get("choices") for o in dict(leaves(described))[("ask",)]["options"]}
     assert names.split(", ") == [x["name"] for x in options["reuse"] if ":" not in x["name"]]
-    said = refuse("ask", "-m", MODEL, "-i", index, "--evict", "magic", "river")
+    said = refuse("ask", "-m", MODEL, "-i", index, "--evict", "magic", "river", code=2)
     for choice in options["evict"]:
         assert choice["name"] in said and len(choice["help"]) > 10
         assert f" {choice['name']} " in succeed("ask", "--help-all")
@@ -118,12 +118,44 @@ def test_parameters_of_policies_are_in_help_and_refused_by_name(described, index
         keys.setdefault(name, []).extend([parameter.split("=")[0]] if parameter else [])
     assert keys["craft"] == ["alpha", "focus"] and keys["random"] == ["seed"]
     for name, known in keys.items():
-        refuse("ask", "-m", MODEL, "-i", index, "--reuse", f"{name}:nonsense=1", "river", naming=["nonsense=1", *known])
+        refuse("ask", "-m", MODEL, "-i", index, "--reuse", f"{name}:nonsense=1", "river", naming=["nonsense=1", *known], code=2)
         for key in known:
             succeed("ask", "-m", MODEL, "-i", index, "--reuse", f"{name}:{key}=1", "-n", 1, "river")
             for value in ("x", "1e9"):
                 refuse("ask", "-m", MODEL, "-i", index, "--reuse", f"{name}:{key}={value}", "river",
-                       naming=[f"{name}:", f"{key}={value}", *known])
+                       naming=[f"{name}:", f"{key}={value}", *known], code=2)
+
+
+@pytest.mark.parametrize("words", [
+    ["ask", "-i", "INDEX", "river"], ["chat", "hello"], ["run", "-p", "x"], ["serve"], ["precompute", "INDEX"],
+    ["index", "INDEX", "-o", "OTHER", "--precompute"], ["perplexity", "-f", "TEXT"], ["logits", "-p", "x"],
+    ["graph", "extract", "-i", "INDEX", "-o", "OTHER"], ["bench", "prefill"], ["bench", "decode"], ["bench", "reuse"],
+    ["profile"], ["profile", "--decode", "-i", "INDEX", "--questions", "TEXT"],
+    ["eval", "-q", "TEXT", "-i", "INDEX"], ["calibrate", "-i", "INDEX"]], ids=lambda words: " ".join(words[:2]))
+def test_a_value_that_can_never_be_right_is_wrong_usage(tmp_path, monkeypatch, index, words):
+    """Of every command that takes a model: exit code 2, and one line that names the option and what it may be."""
+    places = {"INDEX": index, "OTHER": tmp_path / "other", "TEXT": ROOT / "README.md"}
+    command = [places.get(w, w) for w in words] + ["-m", MODEL]
+    for value in ("many", "-1", "2k", "1e3", ""):
+        refuse(*command, "-c", value, naming=[f'--ctx-size: "{value}" is not a whole number from 0 to'], code=2)
+    refuse(*command, "-ctk", "f17", naming=["f17", "q8_0"], code=2)
+    monkeypatch.setenv("SPOLIA_ARG_BATCH_SIZE", "-5")
+    refuse(*command, naming=["SPOLIA_ARG_BATCH_SIZE", "from 0"], code=2)
+
+
+def test_a_wrong_name_is_wrong_usage(tmp_path, index):
+    (tmp_path / "t.tsv").write_text("a\tb\tc\n")
+    (tmp_path / "t.jsonl").write_text('{"id": "1", "doc_ids": ["a"]}\n')
+    for words in (["graph", "import", tmp_path / "t.tsv", "-o", tmp_path / "g", "--format", "magic"],
+                  ["sim", tmp_path / "t.jsonl", "--replicas", "2", "--router", "magic"],
+                  ["sim", tmp_path / "t.jsonl", "--replicas", "2", "--remote", "magic"],
+                  ["sim", "--generate", "magic"], ["cache", "list", "--remote", "magic://x"],
+                  ["search", "-i", index, "river", "--by", "magic"],
+                  ["index", ROOT / "docs", "-o", tmp_path / "i", "--embedding", tmp_path, "--vectors", "magic"]):
+        refuse(*words, code=2)
+    refuse("embed", "-m", tmp_path, "x", "--cpu", "magic", naming=["--cpu", "magic"], code=2)
+    refuse("search", "-i", index, "--like", "1", "--similar", "magic", naming=["--similar must be bm25"], code=2)
+    refuse("sim", "--generate", "zipf", "--top-k", "3000", naming=["twice --top-k"], code=2)
 
 
 def test_completions_offer_the_values_that_options_list(described, tmp_path):
@@ -149,12 +181,12 @@ def test_completions_offer_the_values_that_options_list(described, tmp_path):
     (["ask", "--re", "x"], ["--re", "several"]), (["ask", "-m"], ["--model", "PATH"]),
     (["ask", "question", "--kv-memory"], ["--kv-memory", "MiB"]), (["ask", "--json=1"], ["--json", "no argument"]),
     (["cache", "weigh-all"], ["spolia cache --help"]), (["profile"], ["profile: --model"]),
-    (["run", "-m", MODEL, "-p", "x", "-n", "-1"], ["--predict", "at least 0"]),
+    (["run", "-m", MODEL, "-p", "x", "-n", "-1"], ["--predict", "from 0 to"]),
     (["run", "-m", MODEL, "-p", "x", "-f", "/dev/null"], ["one prompt", "-p or -f"]),
     (["run", "-m", MODEL], ["one prompt", "-p or -f"]),
-    (["chat", "-m", MODEL, "Hi", "--temp", "-1"], ["--temp", "at least 0"]),
-    (["serve", "-m", MODEL, "--top-p", "0"], ["serve: --top-p", "above 0"]),
-    (["ask", "-m", MODEL, "-i", "none.db", "--min-p", "2", "x"], ["ask: --min-p", "at most 1"]),
+    (["chat", "-m", MODEL, "Hi", "--temp", "-1"], ["--temp", "from 0 to 100"]),
+    (["serve", "-m", MODEL, "--top-p", "0"], ["--top-p", "above 0"]),
+    (["ask", "-m", MODEL, "-i", "none.db", "--min-p", "2", "x"], ["--min-p", "from 0 to 1"]),
     (["ask", "-n", "many"], ["--predict", "many"]), (["ask"], ["--index FILE", "usage: spolia ask"])])
 def test_wrong_usage(arguments, words):
     refuse(*arguments, naming=words, code=2)

@@ -98,7 +98,7 @@ def test_a_steep_curve_draws_what_is_most_popular(tmp_path):
     args = ["--generate", "zipf", "--zipf", "50", "--requests", "20", "--docs", "100", "--policy", "lru"]
     assert sim(*args, "--memory", "100%", "--trace-out", tmp_path / "t.jsonl")[("lru", 1)]["hit_rate"] == 0.95
     assert {d for x in (tmp_path / "t.jsonl").read_text().splitlines() for d in json.loads(x)["doc_ids"]} == {f"d{i}" for i in range(5)}
-    refuse("sim", *args[:3], "-1", naming=["--zipf -1"])
+    refuse("sim", *args[:3], "-1", naming=['--zipf: "-1" is not a number from 0 to 100'], code=2)
 
 
 def test_memory_beyond_all_documents_holds_all(tmp_path):
@@ -187,10 +187,10 @@ def test_damaged_lines_are_named(tmp_path):
         (tmp_path / "t.jsonl").write_text(good + line + "\n")
         refuse("sim", tmp_path / "t.jsonl", naming=[why])
     (tmp_path / "t.jsonl").write_text(good)
-    refuse("sim", tmp_path / "t.jsonl", "--policy", "fifo", naming=['"fifo" is unknown', "belady", "+ghosts"])
-    refuse("sim", tmp_path / "t.jsonl", "--policy", "lru+ghosts,lf", naming=['"lf" is unknown', "belady"])
-    refuse("sim", tmp_path / "t.jsonl", "--memory", "no", naming=["--memory"])
-    refuse("sim", tmp_path / "t.jsonl", "--tiers", "device", naming=["--tiers"])
+    refuse("sim", tmp_path / "t.jsonl", "--policy", "fifo", naming=['"fifo" is unknown', "belady", "+ghosts"], code=2)
+    refuse("sim", tmp_path / "t.jsonl", "--policy", "lru+ghosts,lf", naming=['"lf" is unknown', "belady"], code=2)
+    refuse("sim", tmp_path / "t.jsonl", "--memory", "no", naming=["--memory"], code=2)
+    refuse("sim", tmp_path / "t.jsonl", "--tiers", "device", naming=["--tiers"], code=2)
     (tmp_path / "p.json").write_text('{"cached": [0, 1], "new": [2, 1], "us": []}')
     refuse("sim", tmp_path / "t.jsonl", "--profile", tmp_path / "p.json", naming=["new"])
 
@@ -228,7 +228,7 @@ def test_the_engine_takes_every_policy():
     model = ROOT / "demo/model.gguf"
     for policy in ("lfu", "gdsf+ghosts", "pgdsf", "fr", "hazard"):
         assert succeed("run", "-m", model, "--evict", policy, "-n", "2", "-p", "Once upon a time")
-    refuse("run", "-m", model, "--evict", "fifo", "-p", "hi", naming=["hazard"])
+    refuse("run", "-m", model, "--evict", "fifo", "-p", "hi", naming=["hazard"], code=2)
 
 
 @pytest.mark.parametrize("by, policy", [("path", "prefix"), ("content", "full")])
@@ -331,4 +331,4 @@ def test_the_bound_spreads_one_hot_set(tmp_path):
 ])
 def test_wrong_fleets_are_named(tmp_path, options, words):
     trace = write(tmp_path / "t.jsonl", "AB")
-    refuse("sim", trace, *options, naming=words, code=1 if "magic" in options or "--remote" in options else 2)
+    refuse("sim", trace, *options, naming=words, code=2)

@@ -116,7 +116,7 @@ def test_the_account_counts_bytes(prompt):
 
 
 def test_bad_words_are_named():
-    refuse("run", "-m", MODEL, "-p", "x", "--decode", "sparse:10%,best", naming=["best"])
+    refuse("run", "-m", MODEL, "-p", "x", "--decode", "sparse:10%,best", naming=["best"], code=2)
 
 
 def test_settings_are_compared_with_heads_of_other_questions(tmp_path):

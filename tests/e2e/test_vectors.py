@@ -169,10 +169,10 @@ def test_what_is_wrong_is_named(tiny, docs, tmp_path):
     pooled = encoder.write_folder(tmp_path / "pooled", prompts={"query": "key: "}, longest=32, pooling="cls_token")
     refuse("search", "-i", index, "x", "--embedding", pooled, naming=("another encoder",))  # of the same weights
     refuse("search", "-i", index, "x", "--by", "vectors", naming=("no vectors",))
-    refuse("search", "-i", index, "--like", "1", "--similar", "smell", naming=("smell", "vectors"))
-    refuse("search", "-i", index, "x", "--by", "smell", naming=("smell", "hybrid"))
+    refuse("search", "-i", index, "--like", "1", "--similar", "smell", naming=("--similar must be", "vectors"), code=2)
+    refuse("search", "-i", index, "x", "--by", "smell", naming=("smell", "hybrid"), code=2)
     refuse("index", "-o", index, "--vectors", "flat", naming=("--embedding",), code=2)
-    refuse("index", "-o", index, "--embedding", tiny, "--vectors", "tree", naming=("tree", "hnsw"))
+    refuse("index", "-o", index, "--embedding", tiny, "--vectors", "tree", naming=("tree", "hnsw"), code=2)
     assert build(other, index)["embedded"] == 20  # replaces them
     plain = tmp_path / "plain.db"
     succeed("index", docs, "-o", plain, "--quiet")

@@ -51,12 +51,14 @@ static int machine_options(model_options *m, opt *to)
          "GGUF file, Hugging Face folder, or hf:ORG/REPO[:TYPE] (spolia pull)", .required = true,
          .common = true, .is_model = true},
         {OPT_INT, "ctx-size", 'c', "N", &c->n_ctx,
-         "tokens of prompt and answer (as trained, at most 8192)", .common = true},
-        {OPT_INT, "threads", 't', "N", &c->machine.n_threads, "threads (one for each core)",
-         .common = true},
-        {OPT_INT, "batch-size", 'b', "N", &c->n_batch, "tokens computed in one step (256)"},
+         "tokens of prompt and answer; 0: as the model was trained, at most 8192 (0)", .common = true,
+         .limits = {0, INT32_MAX}},
+        {OPT_INT, "threads", 't', "N", &c->machine.n_threads, "threads; 0: one for each core (0)",
+         .common = true, .limits = {0, 1024}},
+        {OPT_INT, "batch-size", 'b', "N", &c->n_batch, "tokens computed in one step; 0: 256 (256)",
+         .limits = {0, INT32_MAX}},
         {OPT_MIB, "kv-memory", 0, "MiB", &c->cache.kv_bytes,
-         "memory for keys and values, cached ones included (1024)", .common = true},
+         "memory for keys and values, cached ones included; 0: 1024 (1024)", .common = true},
         {OPT_SIZE, "context-memory", 0, "SIZE", &c->decode.context_bytes,
          "memory for keys and values; cached ones that do not fit are kept in a file (all)"},
         {OPT_STRING, "resident-heads", 0, "SIZE", &m->resident,
@@ -93,7 +95,7 @@ static int reuse_options(model_options *m, opt *to)
         {OPT_STRING, "reuse", 0, "POLICY", &m->reuse,
          "how copies are used; parameters follow the name: NAME:key=value,key=value (prefix)",
          .common = true, .choices = cli_policy_choices()},
-        {OPT_FLOAT, "recompute", 0, "R", &c->reuse.recompute, m->recompute_help, .common = true},
+        {OPT_FLOAT, "recompute", 0, "R", &c->reuse.recompute, m->recompute_help, .common = true, .limits = {0, 1}},
         {OPT_STRING, "decode", 0, "HOW", &c->decode.how,
          "exact, or read a part of a long prompt: sparse (10%), sparse:4096 tokens, window:4096 "
          "(exact)"},
@@ -105,9 +107,9 @@ static int reuse_options(model_options *m, opt *to)
         {OPT_INT, "focus", 0, "W", &m->focus,
          "the same as --reuse craft:focus=W; negative: never drop tokens"},
         {OPT_FLOAT, "guard", 0, "SHARE", &c->guard.share,
-         "share of requests to check against full attention; 0: none (0.05)"},
+         "share of requests to check against full attention; 0: none (0.05)", .limits = {0, 1}},
         {OPT_FLOAT, "guard-bound", 0, "NATS", &c->guard.bound,
-         "divergence above which the guard reuses less (0.5)"},
+         "divergence above which the guard reuses less (0.5)", .limits = {0, 1000, true}},
     };
     memcpy(to, table, sizeof table);
     return (int)(sizeof table / sizeof *table);
@@ -124,9 +126,10 @@ static int cache_options(model_options *m, opt *to)
          "(hazard)",
          .choices = cli_evict_choices()},
         {OPT_INT, "keep-chunks", 0, "N", &c->cache.keep_chunks,
-         "cache only the first N chunks of each prompt; 0: all (0)"},
+         "cache only the first N chunks of each prompt; 0: all (0)", .limits = {0, INT32_MAX}},
         {OPT_INT, "max-variants", 0, "N", &c->cache.max_variants,
-         "copies of a chunk that --reuse craft keeps, computed after different chunks; the least useful goes (5)"},
+         "copies of a chunk that --reuse craft keeps, computed after different chunks; the least useful goes (5)",
+         .limits = {0, INT32_MAX}},
         {OPT_STRING, "profile", 0, "FILE", &c->cache.profile,
          "for --evict pgdsf: the cost of computing tokens, measured by spolia profile (a formula)"},
         {OPT_SIZE, "host-memory", 0, "SIZE", &c->tiers.host_bytes,
@@ -147,24 +150,25 @@ static int cache_options(model_options *m, opt *to)
         {OPT_STRING, "remote-ca", 0, "FILE", &c->tiers.remote_ca_file,
          "certificates of the authorities that rediss:// and s3:// trust (the system's)"},
         {OPT_INT, "remote-ttl", 0, "S", &c->tiers.remote_ttl_s,
-         "lifetime of a remote copy in seconds; 0: until the server drops it (0)"},
+         "lifetime of a remote copy in seconds; 0: until the server drops it (0)", .limits = {0, INT32_MAX}},
         {OPT_STRING, "remote-kv", 0, "TYPE", &c->tiers.remote_kv,
          "KV type of remote copies; q8_0 is smaller (-ctk)"},
         {OPT_INT, "remote-compress", 0, "N", &c->tiers.remote_compress,
-         "zstd level of these copies, 1 to 19; 0: not compressed (0)"},
+         "zstd level of these copies, 1 to 19; 0: not compressed (0)", .limits = {0, 19}},
         {OPT_STRING, "preload", 0, "HOW", &m->preload,
          "when copies are loaded (layers)", .choices = preloads},
         {OPT_INT, "load-timeout", 0, "MS", &c->tiers.load_timeout_ms,
          "if loading a copy makes no progress for this long, it is computed instead; a write is "
-         "given up (5000)"},
+         "given up (5000)", .limits = {0, INT32_MAX}},
         {OPT_STRING, "admit", 0, "WHICH", &m->admit,
          "which copies the host tier and the store accept (all)", .choices = admits},
         {OPT_STRING, "queue-order", 0, "NAME", &c->queue.order,
          "which waiting request starts next (reorder)", .choices = cli_queue_choices()},
         {OPT_INT, "queue-window", 0, "N", &c->queue.window,
-         "how many later requests may start before a waiting one (32)"},
+         "how many later requests may start before a waiting one (32)", .limits = {0, INT32_MAX}},
         {OPT_INT, "queue-wait", 0, "MS", &c->queue.wait_ms,
-         "a request that has waited this long is no longer overtaken; 0: only --queue-window counts (0)"},
+         "a request that has waited this long is no longer overtaken; 0: only --queue-window counts (0)",
+         .limits = {0, INT32_MAX}},
     };
     memcpy(to, table, sizeof table);
     return (int)(sizeof table / sizeof *table);
@@ -202,34 +206,41 @@ static void log_line(sp_log_level level, const char *line, void *user)
     fprintf(stderr, "spolia: %s: %s\n", names[level], line);
 }
 
+/* fails -- the exit code: a name that nothing has is wrong usage, a file that cannot be read is not. */
+static int fails(sp_err err)
+{
+    cli_fail_with("%s", sp_error_detail());
+    return err == SP_E_ARG ? 2 : 1;
+}
+
 /* use -- what a policy or quality was found to mean for the model; --verbose logs it. */
-static bool use(model_options *m, const char *name, sp_err err, const sp_calibration *found)
+static int use(model_options *m, const char *name, sp_err err, const sp_calibration *found)
 {
     char line[640];
-    if (err != SP_OK) return cli_fail_with("%s", sp_error_detail()), false;
+    if (err != SP_OK) return fails(err);
     snprintf(m->policy, sizeof m->policy, "%s", found->policy);
     m->ctx.reuse.policy = m->policy;
     m->ctx.reuse.recompute = found->recompute;
     snprintf(line, sizeof line, "%s: %s, recompute %.4g, %s%s.reuse.json", name, m->policy, (double)found->recompute,
              found->calibrated ? "calibrated: " : "the default, not calibrated in ", m->ctx.model);
     if (m->verbose) log_line(SP_LOG_INFO, line, NULL);
-    return true;
+    return 0;
 }
 
 /* find_share -- how much a policy recomputes when the command line does not say: what calibrate
  * found for the model, or a share for which the papers report most results. */
-static bool find_share(model_options *m)
+static int find_share(model_options *m)
 {
     sp_calibration found;
     return use(m, m->reuse, sp_calibration_of_policy(m->policy, m->ctx.model, &found), &found);
 }
 
 /* find_quality -- the policy of --quality, and its share. */
-static bool find_quality(model_options *m)
+static int find_quality(model_options *m)
 {
     sp_calibration found;
     if (m->reuse || !isnan(m->ctx.reuse.recompute) || !isnan(m->alpha))
-        return cli_fail_with("--quality excludes --reuse, --recompute and --alpha"), false;
+        return cli_fail_with("--quality excludes --reuse, --recompute and --alpha"), 2;
     return use(m, m->quality, sp_calibration_of_quality(m->quality, m->ctx.model, &found), &found);
 }
 
@@ -239,13 +250,13 @@ void model_options_policy(const model_options *m, char *spec)
     if (m->focus) cli_policy_add(spec, "focus", m->focus < 0 ? 0 : m->focus);
 }
 
-static bool complete_reuse(model_options *m)
+static int complete_reuse(model_options *m)
 {
     sp_reuse_opts *r = &m->ctx.reuse;
     if (m->quality) return find_quality(m);
     if (m->reuse) {
         if (sp_reuse_parse(m->reuse, NULL, NULL) != SP_OK || strlen(m->reuse) >= CLI_SPEC / 2)
-            return cli_fail_with("--reuse %.200s: %s", m->reuse, sp_error_detail()), false;
+            return cli_fail_with("--reuse %.200s: %s", m->reuse, sp_error_detail()), 2;
         snprintf(m->policy, sizeof m->policy, "%s", m->reuse);
         model_options_policy(m, m->policy);
         r->policy = m->policy;
@@ -254,7 +265,7 @@ static bool complete_reuse(model_options *m)
     if (m->ctx.model && isnan(r->recompute) && p && p->recomputes && !cli_policy_amount(m->policy))
         return find_share(m);
     if (isnan(r->recompute)) r->recompute = 0;
-    return true;
+    return 0;
 }
 
 /* choose -- the index of a word in a list of values, the first without a word; -1 after an error message. */
@@ -291,15 +302,34 @@ static bool complete_resident(model_options *m)
     return opt_set(&size, m->resident, "--resident-heads");
 }
 
+static bool complete_type(model_options *m)
+{
+    m->ctx.cache.kv_type = m->type_k ? m->type_k : m->type_v;
+    if (!m->type_k || !m->type_v || strcmp(m->type_k, m->type_v) == 0) return true;
+    return cli_fail_with("-ctk %s and -ctv %s: keys and values have one type", m->type_k, m->type_v), false;
+}
+
+/* complete -- the options of the context. Returns the exit code after an error message, or 0. */
+static int complete(model_options *m)
+{
+    const int code = complete_reuse(m);
+    if (code != 0) return code;
+    if (!complete_tiers(m) || !complete_resident(m) || !complete_type(m)) return 2;
+    const sp_err err = sp_context_check(&m->ctx);
+    return err == SP_OK ? 0 : fails(err);
+}
+
+int model_options_check(const model_options *m)
+{
+    model_options all = *m;
+    all.verbose = false; /* model_options_open logs */
+    return complete(&all);
+}
+
 sp_context *model_options_open(model_options *m)
 {
     sp_log_set(m->verbose ? SP_LOG_DEBUG : SP_LOG_WARN, log_line, NULL);
-    if (!complete_reuse(m) || !complete_tiers(m) || !complete_resident(m)) return NULL;
-    if (m->type_k && m->type_v && strcmp(m->type_k, m->type_v) != 0) {
-        cli_fail_with("-ctk %s and -ctv %s: keys and values have one type", m->type_k, m->type_v);
-        return NULL;
-    }
-    m->ctx.cache.kv_type = m->type_k ? m->type_k : m->type_v;
+    if (complete(m) != 0) return NULL;
     if (m->no_pack_cache) m->ctx.machine.packs = NULL;
     sp_context *c;
     sp_err err = sp_context_open(&m->ctx, &c);
@@ -308,53 +338,32 @@ sp_context *model_options_open(model_options *m)
     return NULL;
 }
 
+#define MOST 10000000 /* tokens */
+
 void sampling_options_init(sampling_options *s, int max_tokens)
 {
     *s = (sampling_options){.s = sp_sampling_default(), .max_tokens = max_tokens};
     snprintf(s->predict_help, sizeof s->predict_help, "most tokens to generate (%d)", max_tokens);
     const opt table[] = {
         {OPT_GROUP, "Sampling"},
-        {OPT_INT, "predict", 'n', "N", &s->max_tokens, s->predict_help, .common = true},
+        {OPT_INT, "predict", 'n', "N", &s->max_tokens, s->predict_help, .common = true, .limits = {0, MOST}},
         {OPT_FLOAT, "temp", 0, "T", &s->s.temperature, "temperature; 0: greedy (0)",
-         .common = true},
-        {OPT_INT, "top-k", 0, "K", &s->s.top_k, "sample from the K most likely tokens; 0: all (0)"},
+         .common = true, .limits = {0, 100}},
+        {OPT_INT, "top-k", 0, "K", &s->s.top_k, "sample from the K most likely tokens; 0: all (0)",
+         .limits = {0, MOST}},
         {OPT_FLOAT, "top-p", 0, "P", &s->s.top_p,
-         "sample from the most likely tokens with total probability P (1)"},
+         "sample from the most likely tokens with total probability P (1)", .limits = {0, 1, true}},
         {OPT_FLOAT, "min-p", 0, "P", &s->s.min_p,
-         "drop tokens less likely than P times the most likely one (0)"},
+         "drop tokens less likely than P times the most likely one (0)", .limits = {0, 1}},
         {OPT_FLOAT, "repeat-penalty", 0, "X", &s->s.repeat_penalty,
-         "divide the logits of recent tokens by X; 1: off (1)"},
-        {OPT_INT, "repeat-last-n", 0, "N", &s->s.repeat_last, "how many tokens are recent (64)"},
+         "divide the logits of recent tokens by X; 1: off (1)", .limits = {0, 100, true}},
+        {OPT_INT, "repeat-last-n", 0, "N", &s->s.repeat_last, "how many tokens are recent (64)", .limits = {0, MOST}},
         {OPT_U64, "seed", 's', "N", &s->s.seed, "random seed (0)"},
         {OPT_LIST, "stop", 0, "TEXT", &s->stop, "end the answer before this text; may be repeated"},
         {OPT_END, NULL, 0, NULL, NULL, NULL},
     };
     _Static_assert(sizeof table <= sizeof s->table, "sampling_options.table is too short");
     memcpy(s->table, table, sizeof table);
-}
-
-bool sampling_options_check(const sampling_options *s, const char *command)
-{
-    const double most = 1e7;
-    const struct {
-        const char *name;
-        double value, least, most;
-        bool above; /* `least` itself is not allowed */
-    } limits[] = {{"predict", s->max_tokens, 0, most},
-                  {"temp", (double)s->s.temperature, 0, 100},
-                  {"top-k", s->s.top_k, 0, most},
-                  {"top-p", (double)s->s.top_p, 0, 1, true},
-                  {"min-p", (double)s->s.min_p, 0, 1},
-                  {"repeat-penalty", (double)s->s.repeat_penalty, 0, 100, true},
-                  {"repeat-last-n", s->s.repeat_last, 0, most}};
-    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-        const double x = limits[i].value;
-        if (x >= limits[i].least && x <= limits[i].most && !(limits[i].above && x == limits[i].least)) continue;
-        cli_fail_with("%s: --%s %.9g: must be %s %.9g, and at most %.9g", command, limits[i].name, x,
-                      limits[i].above ? "above" : "at least", limits[i].least, limits[i].most);
-        return false;
-    }
-    return true;
 }
 
 bool schema_open(const char *path, sp_grammar **out)

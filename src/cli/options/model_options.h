@@ -41,6 +41,8 @@ void model_options_init(model_options *m);
 void model_options_compares(model_options *m);
 /* model_options_policy -- adds what --alpha and --focus say to a spec [CLI_SPEC]. */
 void model_options_policy(const model_options *m, char *spec);
+/* model_options_check -- Returns the exit code after an error message, 2 for values that no model could have, or 0. */
+int model_options_check(const model_options *m);
 /* model_options_open -- checks and opens the context. NULL after an error message. */
 sp_context *model_options_open(model_options *m);
 
@@ -53,8 +55,6 @@ typedef struct sampling_options {
 } sampling_options;
 
 void sampling_options_init(sampling_options *s, int max_tokens);
-/* sampling_options_check -- false after an error message about a value that no request could have. */
-bool sampling_options_check(const sampling_options *s, const char *command);
 
 #define SCHEMA_HELP "the answer is JSON that this JSON Schema accepts"
 

@@ -51,6 +51,13 @@ static bool parse_size(const char *text, int64_t *out)
     return true;
 }
 
+static bool is_within(const opt *o, double x)
+{
+    const opt_limits *l = &o->limits;
+    return l->most == 0 || (x >= l->least && x <= l->most && !(l->above && x == l->least));
+}
+
+/* set_number -- false: the text is no such number, or one that the option cannot have. */
 static bool set_number(const opt *o, const char *text)
 {
     char *end;
@@ -58,7 +65,7 @@ static bool set_number(const opt *o, const char *text)
     switch (o->kind) {
     case OPT_INT: {
         long v = strtol(text, &end, 10);
-        if (errno || *end || end == text || v < INT32_MIN || v > INT32_MAX) return false;
+        if (errno || *end || end == text || v < INT32_MIN || v > INT32_MAX || !is_within(o, (double)v)) return false;
         *(int *)o->dest = (int)v;
         return true;
     }
@@ -73,16 +80,32 @@ static bool set_number(const opt *o, const char *text)
     case OPT_MIB: {
         uint64_t v = strtoull(text, &end, 10);
         if (errno || *end || end == text || *text == '-' || v > SIZE_MAX >> 20) return false;
+        if (!is_within(o, (double)v)) return false;
         *(size_t *)o->dest = (size_t)v << 20;
         return true;
     }
     default: {
         float v = strtof(text, &end);
-        if (errno || *end || end == text || !isfinite(v)) return false;
+        if (errno || *end || end == text || !isfinite(v) || !is_within(o, (double)v)) return false;
         *(float *)o->dest = v;
         return true;
     }
     }
+}
+
+static void explain_number(const opt *o, const char *text, const char *spelled)
+{
+    const opt_limits *l = &o->limits;
+    const char *what = o->kind == OPT_SIZE    ? "a size of at least 1 byte, such as 500M or 20G"
+                       : o->kind == OPT_MIB   ? "a whole number of MiB"
+                       : o->kind == OPT_FLOAT ? "a number"
+                                              : "a whole number";
+    if (l->most == 0)
+        cli_fail_with("%s: \"%s\" is not %s%s", spelled, text, what,
+                      o->kind == OPT_MIB || o->kind == OPT_U64 ? ", 0 or more" : "");
+    else
+        cli_fail_with("%s: \"%s\" is not %s %s %.10g %s %.10g", spelled, text, what, l->above ? "above" : "from",
+                      l->least, l->above ? "and up to" : "to", l->most);
 }
 
 /* set_flag -- text NULL: given on the command line, without a value. */
@@ -120,7 +143,7 @@ bool opt_set(const opt *o, const char *text, const char *spelled)
         return true;
     default:
         if (set_number(o, text)) return true;
-        cli_fail_with("%s: \"%s\" is not a valid %s", spelled, text, o->arg);
+        explain_number(o, text, spelled);
         return false;
     }
 }

@@ -35,6 +35,12 @@ typedef struct opt_choice {
     const char *name, *help;
 } opt_choice;
 
+/* What a number may be, in the unit of its argument. most 0: anything. */
+typedef struct opt_limits {
+    double least, most;
+    bool above; /* `least` itself is not allowed */
+} opt_limits;
+
 typedef struct opt {
     opt_kind kind;
     const char *name; /* long name without dashes */
@@ -48,6 +54,7 @@ typedef struct opt {
     const opt_choice *choices; /* its values, explained below it in help; the last has no name.
                                   NULL: none */
     bool is_model; /* of OPT_STRING and OPT_LIST: opt_parse makes hf:ORG/REPO a path (hub/hub.h) */
+    opt_limits limits; /* of OPT_INT, OPT_FLOAT and OPT_MIB */
 } opt;
 
 /* A table whose options have effect only beside a flag. On the command line they are refused without it; from the

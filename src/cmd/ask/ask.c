@@ -109,10 +109,13 @@ int cmd_ask(int argc, char **argv)
          "SPARQL: the graph to query (the endpoint's default)"},
         {OPT_STRING, "rdf-label", 0, "IRI", &from.graph.rdf_label,
          "SPARQL: the property that holds names (rdfs:label)"},
-        {OPT_INT, "chunks", 'k', "K", &a.top_k, "chunks in the prompt (8)", .common = true},
-        {OPT_INT, "paths", 0, "N", &a.paths.k, "graph: paths for each entity (30)", .common = true},
-        {OPT_INT, "hops", 0, "N", &a.paths.hops, "graph: most relations in a path (2)"},
-        {OPT_INT, "entities", 0, "N", &a.paths.max_entities, "graph: entities of a question (8)"},
+        {OPT_INT, "chunks", 'k', "K", &a.top_k, "chunks in the prompt (8)", .common = true,
+         .limits = {1, ASK_MOST_CHUNKS}},
+        {OPT_INT, "paths", 0, "N", &a.paths.k, "graph: paths for each entity (30)", .common = true,
+         .limits = {0, INT32_MAX}},
+        {OPT_INT, "hops", 0, "N", &a.paths.hops, "graph: most relations in a path (2)", .limits = {0, 8}},
+        {OPT_INT, "entities", 0, "N", &a.paths.max_entities, "graph: entities of a question (8)",
+         .limits = {0, INT32_MAX}},
         {OPT_STRING, "style", 0, "NAME", &style,
          "graph: text of paths: " GRAPH_STYLES},
         {OPT_STRING, "tree", 0, "MODE", &tree,
@@ -137,10 +140,9 @@ int cmd_ask(int argc, char **argv)
     int at = opt_parse(argc, argv, &usage, tables);
     if (at < 0) return -1 - at;
     if (argc - at > 1) return cli_fail_with("ask: give one question, in quotes"), 2;
-    if (a.top_k < 1 || a.top_k > ASK_MOST_CHUNKS)
-        return cli_fail_with("ask: -k %d: must be 1 to %d", a.top_k, ASK_MOST_CHUNKS), 2;
     if (!check(&a, from.index, from.graph.where, style, tree) || !saying_check(&a.said)) return 2;
-    if (!sampling_options_check(&s, "ask")) return 2;
+    const int wrong = model_options_check(&m);
+    if (wrong) return wrong;
     a.stable_order = !ranked;
     a.verbose = m.verbose;
     a.model = m.ctx.model;

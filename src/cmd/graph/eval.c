@@ -151,7 +151,7 @@ int cmd_graph_eval(int argc, char **argv)
     graph_options_init(&g);
     graph_path_options_init(&p);
     const opt own[] = {
-        {OPT_INT, "limit", 'n', "N", &limit, "questions, spread over the file (all)"},
+        {OPT_INT, "limit", 'n', "N", &limit, "questions, spread over the file (all)", .limits = {0, INT32_MAX}},
         {OPT_FLAG, "json", 0, NULL, &as_json, "print JSON"},
         {0},
     };
@@ -165,7 +165,6 @@ int cmd_graph_eval(int argc, char **argv)
                   tables);
     if (at < 0) return -1 - at;
     if (at + 1 != argc) return cli_fail_with("graph eval: give one file of questions"), 2;
-    if (limit < 0) return cli_fail_with("graph eval: --limit must not be negative"), 2;
     if (!graph_path_options_check(&p)) return 2;
     evaluation e = {0};
     sp_graph *graph;

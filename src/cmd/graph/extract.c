@@ -184,7 +184,7 @@ int cmd_graph_extract(int argc, char **argv)
         {OPT_STRING, "index", 'i', "FILE", &index, "index made by spolia index", .required = true},
         {OPT_STRING, "output", 'o', "FILE", &x.path, "TSV file for graph import; lines are added",
          .required = true},
-        {OPT_INT, "limit", 0, "N", &limit, "chunks to read (all)"},
+        {OPT_INT, "limit", 0, "N", &limit, "chunks to read (all)", .limits = {0, INT32_MAX}},
         {OPT_FLAG, "keep-all", 0, NULL, &x.keep_all,
          "keep triples whose subject or object is not in the chunk"},
         {OPT_FLAG, "quiet", 'q', NULL, &quiet, "no progress, no summary"},
@@ -200,8 +200,8 @@ int cmd_graph_extract(int argc, char **argv)
         tables);
     if (at < 0) return -1 - at;
     if (at != argc) return cli_fail_with("graph extract: takes options only"), 2;
-    if (limit < 0) return cli_fail_with("graph extract: --limit must not be negative"), 2;
-    if (!sampling_options_check(&s, "graph extract")) return 2;
+    const int wrong = model_options_check(&m);
+    if (wrong) return wrong;
     sp_err err = sp_index_open(index, &x.index);
     if (err != SP_OK) return cli_fail(err);
     x.ctx = model_options_open(&m);

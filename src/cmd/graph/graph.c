@@ -28,7 +28,7 @@ void graph_options_init(graph_options *g)
         {OPT_STRING, "rdf-label", 0, "IRI", &g->open.rdf_label,
          "SPARQL: the property that holds names (rdfs:label)"},
         {OPT_INT, "query-timeout", 0, "MS", &g->open.timeout_ms,
-         "SPARQL: time limit of one query (10000)"},
+         "SPARQL: time limit of one query (10000)", .limits = {0, INT32_MAX}},
         {OPT_END, NULL, 0, NULL, NULL, NULL},
     };
     memcpy(g->table, table, sizeof table);
@@ -124,7 +124,7 @@ int cmd_graph_search(int argc, char **argv)
     int k = 10;
     bool as_json = false;
     graph_options_init(&g);
-    const opt own[] = {{OPT_INT, "top", 'k', "N", &k, "how many entities (10)"},
+    const opt own[] = {{OPT_INT, "top", 'k', "N", &k, "how many entities (10)", .limits = {1, INT32_MAX}},
                        {OPT_FLAG, "json", 0, NULL, &as_json, "print JSON"},
                        {0}};
     const opt *const tables[] = {g.table, own, NULL};
@@ -135,7 +135,6 @@ int cmd_graph_search(int argc, char **argv)
                        tables);
     if (at < 0) return -1 - at;
     if (at + 1 != argc) return cli_fail_with("graph search: give one name"), 2;
-    if (k < 1) return cli_fail_with("graph search: -k must be at least 1"), 2;
     sp_graph *graph = NULL;
     sp_graph_answer found = {0};
     sp_err err = sp_graph_open(&g.open, &graph);

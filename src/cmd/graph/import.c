@@ -67,7 +67,7 @@ int cmd_graph_import(int argc, char **argv)
         {OPT_FLAG, "capitals", 0, NULL, &o.capitals,
          "capitalize names without capital letters: charles_i becomes Charles I, which most models recognise better"},
         {OPT_FLAG, "strict", 0, NULL, &o.strict, "stop at the first bad line"},
-        {OPT_INT, "batch", 0, "N", &o.batch, "triples in one transaction (100000)"},
+        {OPT_INT, "batch", 0, "N", &o.batch, "triples in one transaction (100000)", .limits = {0, INT32_MAX}},
         {OPT_FLAG, "quiet", 'q', NULL, &quiet, "print warnings only"},
         {OPT_FLAG, "json", 0, NULL, &as_json, "print the summary as JSON"},
         {0},
@@ -84,14 +84,13 @@ int cmd_graph_import(int argc, char **argv)
         tables);
     if (at < 0) return -1 - at;
     if (at == argc) return cli_fail_with("graph import: give at least one file"), 2;
-    if (o.batch < 0) return cli_fail_with("graph import: --batch must not be negative"), 2;
     import_view v = {0};
     progress_begin(&v.progress, quiet, SP_LOG_WARN);
     o.progress = show;
     o.user = &v;
     sp_err err = sp_graph_import((const char *const *)(argv + at), argc - at, path, &o, &v.stats);
     progress_end(&v.progress);
-    if (err != SP_OK) return cli_fail(err);
+    if (err != SP_OK) return cli_fail(err), err == SP_E_ARG ? 2 : 1; /* a format that there is not, or none */
     if (as_json)
         print_json(path, &v.stats, progress_seconds(&v.progress));
     else if (!quiet)

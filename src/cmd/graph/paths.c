@@ -10,12 +10,13 @@ void graph_path_options_init(graph_path_options *p)
     *p = (graph_path_options){.style = GRAPH_STYLE};
     sp_graph_paths_opts *o = &p->paths;
     const opt table[] = {
-        {OPT_INT, "top", 'k', "N", &o->k, "paths for each entity (30)"},
-        {OPT_INT, "hops", 0, "N", &o->hops, "relations in a path at most (2)"},
-        {OPT_INT, "entities", 0, "N", &o->max_entities, "entities of a question (8)"},
+        {OPT_INT, "top", 'k', "N", &o->k, "paths for each entity (30)", .limits = {0, INT32_MAX}},
+        {OPT_INT, "hops", 0, "N", &o->hops, "relations in a path at most (2)", .limits = {0, 8}},
+        {OPT_INT, "entities", 0, "N", &o->max_entities, "entities of a question (8)", .limits = {0, INT32_MAX}},
         {OPT_INT, "degree", 0, "N", &o->max_degree,
-         "a node with more edges in one direction ends its paths (128)"},
-        {OPT_INT, "steps", 0, "N", &o->max_steps, "most edges followed from one entity (20000)"},
+         "a node with more edges in one direction ends its paths (128)", .limits = {0, 1048576}},
+        {OPT_INT, "steps", 0, "N", &o->max_steps, "most edges followed from one entity (20000)",
+         .limits = {0, 16777216}},
         {OPT_STRING, "style", 0, "NAME", &p->style,
          "text of paths: " GRAPH_STYLES},
         {OPT_END, NULL, 0, NULL, NULL, NULL},

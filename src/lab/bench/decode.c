@@ -116,6 +116,7 @@ int bench_decode(int argc, char **argv)
                                     .prepare = prepare,
                                     .run = run};
     speed_bench b = {.predict = 16};
-    const opt own[] = {{OPT_INT, "predict", 'n', "N", &b.predict, "timed tokens of each request (16)"}, {0}};
+    const opt own[] = {{OPT_INT, "predict", 'n', "N", &b.predict, "timed tokens of each request (16)",
+                        .limits = {1, 1048576}}, {0}};
     return speed_bench_run(&b, &kind, own, argc, argv);
 }

@@ -22,8 +22,8 @@ void bench_model_options_init(bench_model_options *o)
         {OPT_LIST, "model", 'm', "PATH", &o->models,
          "GGUF file, Hugging Face folder or hf:ORG/REPO[:TYPE]; several alternate", .is_model = true},
         {OPT_INT, "ctx-size", 'c', "N", &c->n_ctx,
-         "tokens of prompt and answer (as trained, at most 8192)"},
-        {OPT_INT, "batch-size", 'b', "N", &c->n_batch, "tokens computed in one step (256)"},
+         "tokens of prompt and answer; 0: as trained, at most 8192 (0)", .limits = {0, INT32_MAX}},
+        {OPT_INT, "batch-size", 'b', "N", &c->n_batch, "tokens computed in one step (256)", .limits = {0, INT32_MAX}},
         {OPT_MIB, "kv-memory", 0, "MiB", &c->cache.kv_bytes, "memory for keys and values (1024)"},
         {OPT_STRING, "ctk", 0, "TYPE", &o->m.type_k,
          "type of cached keys and values: f32, f16, bf16, q16, q8_0 (" SP_KV_TYPE ")"},
@@ -36,7 +36,10 @@ void bench_model_options_init(bench_model_options *o)
 
 bool bench_model_options_check(const bench_model_options *o, const char *command)
 {
-    return o->models.n > 0 || (cli_fail_with("%s: --model PATH is missing", command), false);
+    model_options m = o->m;
+    if (!o->models.n) return cli_fail_with("%s: --model PATH is missing", command), false;
+    m.ctx.model = o->models.v[0];
+    return model_options_check(&m) == 0;
 }
 
 /* -- what a token costs --------------------------------------------------------------------- */

@@ -355,11 +355,13 @@ int bench_reuse(int argc, char **argv)
         {OPT_STRING, "policies", 0, "LIST", &names, help},
         {OPT_STRING, "orders", 0, "LIST", &arrangements,
          "orders of the chunks: same, shuffled, half-new (all)"},
-        {OPT_INT, "question-tokens", 0, "N", &b.cells.question_tokens, "tokens in a question (32)"},
-        {OPT_INT, "rounds", 0, "N", &b.cells.n_rounds, "runs of each setting (5)"},
+        {OPT_INT, "question-tokens", 0, "N", &b.cells.question_tokens, "tokens in a question (32)",
+         .limits = {1, 1048576}},
+        {OPT_INT, "rounds", 0, "N", &b.cells.n_rounds, "runs of each setting (5)", .limits = {1, 100000}},
         {OPT_STRING, "csv", 0, "FILE", &csv, "write a line for each run"},
         {OPT_FLAG, "resume", 0, NULL, &resume, "continue: skip rounds that the CSV file has"},
-        {OPT_INT, "minutes", 0, "N", &minutes, "begin no round after N minutes; 0: no limit (0)"},
+        {OPT_INT, "minutes", 0, "N", &minutes, "begin no round after N minutes; 0: no limit (0)",
+         .limits = {0, INT32_MAX}},
         {OPT_U64, "seed", 's', "N", &b.random, "random seed of texts and orders (1)"},
         {0},
     };
@@ -370,9 +372,7 @@ int bench_reuse(int argc, char **argv)
                                     "full attention, in alternating runs."},
                        tables);
     if (at < 0) return -1 - at;
-    if (at != argc || b.cells.n_rounds < 1 || b.cells.n_rounds > 100000 ||
-        b.cells.question_tokens < 1 || b.cells.question_tokens > 1 << 20)
-        return cli_fail_with("bench reuse: --rounds and --question-tokens must be at least 1"), 2;
+    if (at != argc) return cli_fail_with("bench reuse: unexpected argument \"%s\"", argv[at]), 2;
     if (!bench_list_parse("chunks", chunks, 1, 4096, true, &b.chunks) ||
         !bench_list_parse("chunk-tokens", tokens, 1, 1 << 20, true, &b.chunk_tokens) ||
         !bench_list_parse("ratios", ratios, 0, 1, false, &b.ratios) ||
@@ -380,6 +380,8 @@ int bench_reuse(int argc, char **argv)
         !parse_orders(arrangements, &b))
         return 2;
     if (resume && !csv) return cli_fail_with("bench reuse: --resume needs --csv"), 2;
+    const int wrong = model_options_check(&b.m);
+    if (wrong) return wrong;
     if (minutes > 0) b.end_us = sp_clock_us() + (int64_t)minutes * 60000000;
     return run_bench(&b, csv, resume);
 }

@@ -182,8 +182,8 @@ int speed_bench_run(speed_bench *b, const speed_kind *kind, const opt *own, int 
     };
     const opt shared[] = {
         {OPT_GROUP, "Measurement"},
-        {OPT_INT, "rounds", 0, "N", &b->rounds, "runs of each setting, alternating (3)"},
-        {OPT_INT, "threads", 't', "N", &b->n_threads, "threads (one for each core)"},
+        {OPT_INT, "rounds", 0, "N", &b->rounds, "runs of each setting, alternating (3)", .limits = {1, 10000}},
+        {OPT_INT, "threads", 't', "N", &b->n_threads, "threads; 0: one for each core (0)", .limits = {0, 1024}},
         OPT_CPU(&b->cpu),
         OPT_EXACT_PRODUCTS(&b->mo.m.ctx.machine.exact_products),
         OPT_AMX_F16(&b->mo.m.ctx.machine.amx_f16),
@@ -196,12 +196,9 @@ int speed_bench_run(speed_bench *b, const speed_kind *kind, const opt *own, int 
     const int at = opt_parse(argc, argv, &(opt_usage){kind->usage, kind->help}, tables);
     if (at < 0) return -1 - at;
     if (at != argc) return cli_fail_with("bench %s: unexpected argument \"%s\"", kind->name, argv[at]), 2;
-    if (own && (b->predict < 1 || b->predict > 1 << 20))
-        return cli_fail_with("--predict: %d is not in 1..%d", b->predict, 1 << 20), 2;
-    if (b->rounds < 1 || b->rounds > 10000)
-        return cli_fail_with("--rounds: %d is not in 1..10000", b->rounds), 2;
     char command[32];
     snprintf(command, sizeof command, "bench %s", kind->name);
+    b->mo.m.ctx.machine.cpu = b->cpu;
     if (!bench_model_options_check(&b->mo, command) ||
         !bench_list_parse(kind->sizes_option, sizes, 1, kind->most, true, &b->sizes) ||
         !bench_list_parse("depths", depths, 0, 1 << 20, true, &b->depths))

@@ -230,10 +230,6 @@ static bool check(calibrating *c)
         cli_fail_with("--alphas: %s has no parameter in place of its share", policy->name);
     else if (!c->by_loss && strcmp(c->measure, "answers") != 0)
         cli_fail_with("--measure: \"%s\" is unknown: likelihood, answers", c->measure);
-    else if (!(c->keep > 0 && c->keep <= 1))
-        cli_fail_with("--keep: %g is not in 0..1", (double)c->keep);
-    else if (!(c->loss > 0 && c->loss <= 1))
-        cli_fail_with("--loss: %g is not in 0..1", (double)c->loss);
     else if (!c->o.questions && (!c->by_loss || !c->o.docs.index))
         cli_fail_with("calibrate: give --questions, or --index, whose passages serve with --measure likelihood");
     else
@@ -277,8 +273,9 @@ int lab_calibrate(int argc, char **argv)
         {OPT_STRING, "policy", 'p', "NAME", &c.policy, help, .common = true},
         {OPT_STRING, "measure", 0, "WHAT", &c.measure, "likelihood, or answers (likelihood)", .common = true},
         {OPT_FLOAT, "loss", 0, "L", &c.loss, "likelihood: acceptable loss, relative to full attention (0.02)",
-         .common = true},
-        {OPT_FLOAT, "keep", 0, "Q", &c.keep, "answers: share of full attention's F1 to keep (0.95)"},
+         .common = true, .limits = {0, 1, true}},
+        {OPT_FLOAT, "keep", 0, "Q", &c.keep, "answers: share of full attention's F1 to keep (0.95)",
+         .limits = {0, 1, true}},
         {OPT_STRING, "ratios", 'r', "LIST", &c.ratios, "ratios to try (" RATIOS ")"},
         {OPT_STRING, "alphas", 0, "LIST", &c.alphas, "values of craft's alpha to try instead, its default (" ALPHAS ")"},
         {OPT_FLAG, "force", 0, NULL, &c.force,

@@ -241,7 +241,7 @@ int lab_eval(int argc, char **argv)
         {OPT_FLAG, "cold", 0, NULL, &v.cold, "start every setting with an empty cache"},
         {OPT_STRING, "trace", 0, "FILE", &v.trace,
          "the questions are a stream: --cold, and a table of windows, written to FILE as JSON"},
-        {OPT_INT, "window", 0, "N", &v.window, "questions of a window of --trace (20)"},
+        {OPT_INT, "window", 0, "N", &v.window, "questions of a window of --trace (20)", .limits = {1, INT32_MAX}},
         {OPT_FLAG, "from-host", 0, NULL, &v.from_host,
          "load prepared copies from --host-memory, as --host-kv keeps them"},
         {OPT_STRING, "out", 'o', "PREFIX", &v.prefix, "write PREFIX.csv and PREFIX.summary.csv",
@@ -261,7 +261,6 @@ int lab_eval(int argc, char **argv)
                        tables);
     if (at < 0) return -1 - at;
     if (at != argc) return cli_fail_with("eval: unexpected argument \"%s\"", argv[at]), 2;
-    if (v.window < 1) return cli_fail_with("eval: --window is less than 1"), 2;
     v.cold = v.cold || v.trace;
     if (v.from_host && (v.cold || !v.m.ctx.tiers.host_bytes))
         return cli_fail_with("eval: --from-host needs --host-memory, and excludes --cold"), 2;

@@ -32,23 +32,23 @@ void eval_options_init(eval_options *o)
         {OPT_STRING, "context", 0, "HOW", &o->docs.context,
          "chunks are retrieved or given by the question (retrieved; given with a JSONL file)"},
         {OPT_INT, "chunks", 'k', "K", &o->docs.n_chunks,
-         "chunks in a prompt (8 retrieved; all given)", .common = true},
+         "chunks in a prompt (8 retrieved; all given)", .common = true, .limits = {0, INT32_MAX}},
         {OPT_STRING, "order", 0, "HOW", &o->docs.order,
          "order of chunks: given (retrieved ones as in the index, as ask has them), ranked (by relevance), "
          "shuffled (given)"},
         {OPT_U64, "seed", 's', "N", &o->docs.seed, "random seed of shuffling (0)"},
         {OPT_INT, "limit", 0, "N", &o->limit, "ask the first N questions; 0: all (0)",
-         .common = true},
-        {OPT_INT, "max-tokens", 'n', "N", &o->max_tokens, "most tokens of an answer (32)"},
+         .common = true, .limits = {0, INT32_MAX}},
+        {OPT_INT, "max-tokens", 'n', "N", &o->max_tokens, "most tokens of an answer (32)", .limits = {1, INT32_MAX}},
         {OPT_LIST, "stop", 0, "TEXT", &o->stop, "end an answer before this text; may be repeated"},
         {OPT_STRING, "system", 0, "TEXT", &o->system, "system text of the prompts"},
         {OPT_INT, "shots", 0, "N", &o->n_shots,
-         "solved examples in the system text, the first of --shots-from (0)"},
+         "solved examples in the system text, the first of --shots-from (0)", .limits = {0, INT32_MAX}},
         {OPT_STRING, "shots-from", 0, "FILE", &o->shots_from, "questions for --shots; none of those asked"},
         {OPT_STRING, "kind-field", 0, "NAME", &o->kind_field,
          "field that groups the questions (kind)"},
         {OPT_INT, "fuse", 0, "N", &o->n_fuse,
-         "similar chunks that a fused copy is conditioned on (10)"},
+         "similar chunks that a fused copy is conditioned on (10)", .limits = {1, INT32_MAX}},
         {OPT_STRING, "similar", 0, "SOURCE", &o->similar, CLI_SIMILAR_HELP},
         {OPT_STRING, "asked", 0, "FILE", &o->asked, CLI_ASKED_HELP},
         {OPT_FLAG, "quiet", 0, NULL, &o->quiet, "show no progress"},
@@ -70,16 +70,8 @@ static const char *wrong_usage(const eval_options *o, const model_options *m)
         return "--context must be given or retrieved";
     if (!is_one_of(o->docs.order, "given", "shuffled") && strcmp(o->docs.order, "ranked") != 0)
         return "--order must be given, ranked or shuffled";
-    if (o->docs.n_chunks < 0) return "-k is negative";
-    if (!is_one_of(o->similar, "bm25", "neighbour") && !is_one_of(o->similar, "vectors", "together") &&
-        !is_one_of(o->similar, "graph", "random"))
-        return "--similar must be bm25, neighbour, vectors, together, graph or random";
     if (cli_asked_wrong(o->similar, o->asked)) return cli_asked_wrong(o->similar, o->asked);
-    if (o->limit < 0) return "--limit is negative";
-    if (o->max_tokens < 1) return "--max-tokens is less than 1";
-    if (o->n_shots < 0) return "--shots is negative";
     if (o->n_shots > 0 && !o->shots_from) return "--shots needs --shots-from";
-    if (o->n_fuse < 1) return "--fuse is less than 1";
     const sp_reuse_opts *r = &m->ctx.reuse;
     if (m->reuse || !isnan(r->recompute) || !isnan(m->alpha) || r->unfused)
         return "--reuse, --recompute, --alpha and --unfused do not apply here; --policies, "
@@ -94,6 +86,8 @@ int eval_input_open(const char *command, const eval_options *o, const model_opti
     eval_input in = {0};
     const char *wrong = wrong_usage(o, m);
     if (wrong) return cli_fail_with("%s: %s", command, wrong), 2;
+    const int code = model_options_check(m);
+    if (code) return code;
     if (!eval_questions_read(o->questions, o->kind_field, &in.questions)) return 1;
     in.n_questions = in.questions.n;
     if (o->limit && o->limit < in.n_questions) in.n_questions = o->limit;

@@ -28,16 +28,18 @@ static void list_planning(options *o, opt table[PLANNING])
         {OPT_GROUP, "Planning"},
         {OPT_STRING, "tiers", 0, "LIST", &o->tiers,
          "tiers instead of --memory: device:8G,host:64G@25G,disk:1T@3G; @ bytes a second"},
-        {OPT_INT, "kv-bytes", 0, "N", &o->kv_bytes, "KV bytes of a token (131072: an 8B model)"},
+        {OPT_INT, "kv-bytes", 0, "N", &o->kv_bytes, "KV bytes of a token (131072: an 8B model)",
+         .limits = {1, INT32_MAX}},
         {OPT_FLOAT, "prefill", 0, "N", &o->tokens_per_s,
-         "tokens computed in a second, where there is no --profile (5000)"},
-        {OPT_INT, "replicas", 0, "N", &o->n_servers, "servers that a router chooses from, each with these tiers (none)"},
+         "tokens computed in a second, where there is no --profile (5000)", .limits = {0, 1000000000, true}},
+        {OPT_INT, "replicas", 0, "N", &o->n_servers,
+         "servers that a router chooses from, each with these tiers (none)", .limits = {1, 100000}},
         {OPT_STRING, "router", 0, "LIST", &o->routers,
          "which server a request goes to: random, least, hash or bounded-hash, by the first document (all)"},
         {OPT_STRING, "remote", 0, "HOW", &o->remote,
          "a tier that the servers share: latency=2ms,bandwidth=1GB/s, and size=1T if it has a limit (none)"},
         {OPT_FLOAT, "rate", 0, "R", &o->rate,
-         "requests a second (enough to keep the servers 70 % busy without a cache)"},
+         "requests a second (enough to keep the servers 70 % busy without a cache)", .limits = {0, 1000000000, true}},
         {0},
     };
     memcpy(table, all, sizeof all);
@@ -52,10 +54,12 @@ static bool parse(int argc, char **argv, options *o, const char **trace, int *co
         {OPT_STRING, "memory", 0, "LIST", &o->memory,
          "sizes of the cache: shares of the distinct tokens (5%,10%,20%), or tokens"},
         {OPT_STRING, "by", 0, "INDEX", &o->by, "how copies are found: content or path (content)"},
-        {OPT_INT, "lookahead", 0, "N", &o->run.look_ahead, "waiting requests that lacr sees (0)"},
+        {OPT_INT, "lookahead", 0, "N", &o->run.look_ahead, "waiting requests that lacr sees (0)",
+         .limits = {0, INT32_MAX}},
         {OPT_INT, "top-k", 0, "N", &o->made.top_k,
-         "documents of a request; of a trace the first N (all; generated: 5)"},
-        {OPT_INT, "keep", 0, "N", &o->run.keep, "cache the first N documents of a request (all)"},
+         "documents of a request; of a trace the first N (all; generated: 5)", .limits = {0, INT32_MAX}},
+        {OPT_INT, "keep", 0, "N", &o->run.keep, "cache the first N documents of a request (all)",
+         .limits = {0, INT32_MAX}},
         {OPT_STRING, "chunks", 0, "FILE", &o->chunks,
          "{\"id\", \"text\" or \"tokens\"} lines: sizes of documents; a token is 4 bytes of text"},
         {OPT_STRING, "profile", 0, "FILE", &o->profile,
@@ -63,12 +67,14 @@ static bool parse(int argc, char **argv, options *o, const char **trace, int *co
         {OPT_GROUP, "Generated workloads"},
         {OPT_STRING, "generate", 0, "KIND", &o->made.kind,
          "zipf, temporal, uniform or novel (sets in new orders), instead of a trace"},
-        {OPT_INT, "requests", 0, "N", &o->made.n_requests, "requests (10000)"},
-        {OPT_INT, "docs", 0, "N", &o->made.n_docs, "documents, or entities of a graph (5000)"},
-        {OPT_INT, "tokens", 0, "N", &o->made.mean_tokens, "mean size; sizes are log-normal (500)"},
-        {OPT_FLOAT, "zipf", 0, "S", &o->made.exponent, "exponent of zipf and novel (1)"},
+        {OPT_INT, "requests", 0, "N", &o->made.n_requests, "requests (10000)", .limits = {1, INT32_MAX}},
+        {OPT_INT, "docs", 0, "N", &o->made.n_docs, "documents, or entities of a graph (5000)",
+         .limits = {1, INT32_MAX}},
+        {OPT_INT, "tokens", 0, "N", &o->made.mean_tokens, "mean size; sizes are log-normal (500)",
+         .limits = {1, INT32_MAX}},
+        {OPT_FLOAT, "zipf", 0, "S", &o->made.exponent, "exponent of zipf and novel (1)", .limits = {0, 100}},
         {OPT_INT, "drift", 0, "N", &o->made.drift,
-         "a tenth of the documents changes popularity every N requests; 0: never (0)"},
+         "a tenth of the documents changes popularity every N requests; 0: never (0)", .limits = {0, INT32_MAX}},
         {OPT_U64, "seed", 's', "N", &o->made.seed, "random seed (1)"},
         {OPT_STRING, "trace-out", 0, "FILE", &o->trace_out, "write the generated trace"},
         {OPT_GROUP, "Output"},
@@ -101,16 +107,10 @@ static bool check(options *o)
     o->run.by_path = strcmp(o->by, "path") == 0;
     if (!o->run.by_path && strcmp(o->by, "content") != 0)
         cli_fail_with("sim: --by %s: content or path", o->by);
-    else if (o->run.look_ahead < 0 || o->run.keep < 0 || o->made.top_k < 0 || o->made.drift < 0)
-        cli_fail_with("sim: --lookahead, --keep, --top-k and --drift must not be negative");
-    else if (o->n_servers < 0 || o->n_servers > 100000 || !(o->rate >= 0))
-        cli_fail_with("sim: --replicas must be between 1 and 100000, --rate positive");
     else if (!o->n_servers && (o->remote || o->routers))
         cli_fail_with("sim: --router and --remote need --replicas N");
     else if (o->n_servers && (o->run.look_ahead || strstr(o->policies, "belady")))
         cli_fail_with("sim: --replicas: no server knows what others will be asked: without --lookahead and belady");
-    else if (o->kv_bytes < 1 || !(o->tokens_per_s > 0))
-        cli_fail_with("sim: --kv-bytes and --prefill must be positive");
     else
         return true;
     return false;
@@ -138,6 +138,28 @@ static double share_of(const char *text, int64_t all)
         return share;
     cli_fail_with("sim: --memory %s: a share such as 10%%, or a count of tokens", text);
     return 0;
+}
+
+/* check_lists -- false after an error message about an item that no trace could be simulated with. */
+static bool check_lists(const options *o)
+{
+    const char *items[MOST_SIZES + SIM_ROUTERS];
+    sim_plan tiers = {.kv_bytes = o->kv_bytes};
+    sim_shared shared;
+    sim_router router;
+    if (o->tiers && !sim_plan_parse(o->tiers, &tiers)) return false;
+    if (o->remote && !sim_shared_parse(o->remote, &shared)) return false;
+    char *list = cli_copy(o->memory);
+    const int n_sizes = split(list, "--memory", items, MOST_SIZES);
+    bool good = n_sizes > 0;
+    for (int i = 0; good && i < n_sizes; i++) good = share_of(items[i], 1) > 0;
+    free(list);
+    list = cli_copy(o->routers ? o->routers : "random");
+    const int n_routers = good ? split(list, "--router", items, SIM_ROUTERS) : 0;
+    good = n_routers > 0;
+    for (int i = 0; good && i < n_routers; i++) good = sim_router_parse(items[i], &router);
+    free(list);
+    return good;
 }
 
 /* compare_with_belady -- the rows of one size, if belady is among them. */
@@ -272,7 +294,6 @@ static bool load(options *o, const char *path, sp_cost *cost, sim_trace *t)
         o->run.cost = cost;
     }
     if (path) return sim_trace_read(path, o->chunks, o->made.top_k, t);
-    if (!o->made.top_k) o->made.top_k = 5;
     if (!sim_generate(&o->made, t)) return false;
     if (!o->trace_out || sim_trace_write(t, o->trace_out)) return true;
     sim_trace_free(t);
@@ -319,10 +340,12 @@ int lab_sim(int argc, char **argv)
     int code;
     if (!parse(argc, argv, &o, &path, &code)) return code;
     if (!o.policies) o.policies = o.n_servers ? "hazard" : all_policies();
-    if (!check(&o)) return 2;
+    if (o.made.kind && !o.made.top_k) o.made.top_k = 5;
+    if (!check(&o) || !check_lists(&o) || (o.made.kind && !sim_workload_check(&o.made))) return 2;
     char *list = cli_copy(o.policies);
     int n = split(list, "--policy", policies, MOST_POLICIES);
-    bool good = n > 0 && are_known(policies, n) && load(&o, path, &cost, &t);
+    const bool known = n > 0 && are_known(policies, n);
+    bool good = known && load(&o, path, &cost, &t);
     if (good) {
         good = o.n_servers ? run_fleets(&o, &t, policies, n)
                : o.tiers   ? plan(&o, &t, policies, n)
@@ -330,5 +353,5 @@ int lab_sim(int argc, char **argv)
         sim_trace_free(&t);
     }
     free(list);
-    return cli_check_output(good ? 0 : 1);
+    return cli_check_output(good ? 0 : known ? 1 : 2);
 }

@@ -52,6 +52,8 @@ typedef struct sim_workload {
     uint64_t seed;
 } sim_workload;
 
+/* sim_workload_check -- false after an error message about values that do not go together. */
+bool sim_workload_check(const sim_workload *w);
 /* sim_generate -- the same options give the same trace. False after an error message. */
 bool sim_generate(const sim_workload *w, sim_trace *out);
 

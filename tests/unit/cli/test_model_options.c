@@ -230,38 +230,87 @@ static void comparisons_hide_what_they_vary(void **state)
     assert_int_equal(last[1].kind, OPT_END);
 }
 
-static void numbers_of_sampling_have_limits(void **state)
+static void numbers_have_limits(void **state)
 {
     static const struct {
         const char *word, *name, *said; /* NULL: it is allowed */
     } cases[] = {
         {"0", "--predict", NULL},
-        {"-1", "--predict", "--predict -1: must be at least 0, and at most 10000000"},
+        {"-1", "--predict", "a whole number from 0 to 10000000"},
         {"10000000", "--top-k", NULL},
-        {"10000001", "--top-k", "--top-k 10000001: must be at least 0, and at most 10000000"},
+        {"10000001", "--top-k", "a whole number from 0 to 10000000"},
         {"0", "--temp", NULL},
-        {"100.5", "--temp", "--temp 100.5: must be at least 0, and at most 100"},
-        {"0", "--top-p", "--top-p 0: must be above 0, and at most 1"},
+        {"100.5", "--temp", "a number from 0 to 100"},
+        {"hot", "--temp", "a number from 0 to 100"},
+        {"0", "--top-p", "a number above 0 and up to 1"},
         {"1", "--top-p", NULL},
         {"0", "--min-p", NULL},
-        {"1.5", "--min-p", "--min-p 1.5: must be at least 0, and at most 1"},
-        {"0", "--repeat-penalty", "--repeat-penalty 0: must be above 0, and at most 100"},
-        {"-1", "--repeat-last-n", "--repeat-last-n -1: must be at least 0, and at most 10000000"},
+        {"1.5", "--min-p", "a number from 0 to 1"},
+        {"0", "--repeat-penalty", "a number above 0 and up to 100"},
+        {"-1", "--repeat-last-n", "a whole number from 0 to 10000000"},
+        {"1024", "--threads", NULL},
+        {"1025", "--threads", "a whole number from 0 to 1024"},
+        {"-1", "--threads", "a whole number from 0 to 1024"},
+        {"many", "--threads", "a whole number from 0 to 1024"},
+        {"1e3", "--threads", "a whole number from 0 to 1024"},
+        {"-1", "--ctx-size", "a whole number from 0 to 2147483647"},
+        {"-1", "--batch-size", "a whole number from 0 to 2147483647"},
+        {"2G", "--kv-memory", "a whole number of MiB, 0 or more"},
+        {"0", "--kv-memory", NULL},
+        {"1.01", "--recompute", "a number from 0 to 1"},
+        {"1", "--recompute", NULL},
+        {"0", "--guard-bound", "a number above 0 and up to 1000"},
+        {"20", "--remote-compress", "a whole number from 0 to 19"},
+        {"0", "--host-memory", "a size of at least 1 byte, such as 500M or 20G"},
     };
     for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        model_options m;
         sampling_options s;
         char want[160];
+        model_options_init(&m);
         sampling_options_init(&s, 77);
         assert_int_equal(s.max_tokens, 77);
         assert_string_equal(s.predict_help, "most tokens to generate (77)");
-        assert_int_equal(
-            parse(WORDS(cases[i].name, cases[i].word, "-s", "5", "--stop", "a", "--stop", "b"), s.table), 0);
-        assert_true(s.s.seed == 5 && s.stop.n == 2);
         caught c = catch_begin(stderr);
-        const bool good = sampling_options_check(&s, "test");
-        snprintf(want, sizeof want, "spolia: test: %s\n", cases[i].said ? cases[i].said : "");
+        const int at = row(s.table, cases[i].name + 2)
+                           ? parse(WORDS(cases[i].name, cases[i].word), s.table)
+                           : parse(WORDS("-m", MODEL, cases[i].name, cases[i].word), m.table);
+        snprintf(want, sizeof want, "spolia: %s: \"%s\" is not %s\n", cases[i].name, cases[i].word,
+                 cases[i].said ? cases[i].said : "");
         assert_string_equal(catch_end(&c), cases[i].said ? want : "");
-        assert_int_equal(good, !cases[i].said);
+        assert_int_equal(at, cases[i].said ? -3 : 0);
+    }
+}
+
+static void sampling_has_lists(void **state)
+{
+    sampling_options s;
+    sampling_options_init(&s, 1);
+    assert_int_equal(parse(WORDS("-s", "5", "--stop", "a", "--stop", "b"), s.table), 0);
+    assert_true(s.s.seed == 5 && s.stop.n == 2);
+}
+
+/* A name that nothing has is wrong usage, in every command; a file that cannot be read is not. */
+static void a_wrong_name_is_wrong_usage(void **state)
+{
+    static const char *const wrong[][2] = {
+        {"--reuse", "magic"}, {"--reuse", "craft:alpha=-1"}, {"--quality", "magic"}, {"--decode", "magic"},
+        {"-ctk", "magic"}, {"-ctv", "magic"}, {"--host-kv", "magic"}, {"--cpu", "magic"}, {"--evict", "magic"},
+        {"--host-evict", "magic"}, {"--store-evict", "magic"}, {"--queue-order", "magic"}, {"--preload", "magic"},
+        {"--admit", "magic"}, {"--remote", "magic"}, {"--resident-heads", "1M"}};
+    for (size_t i = 0; i <= SP_COUNT(wrong); i++) {
+        model_options m;
+        model_options_init(&m);
+        const bool good = i == SP_COUNT(wrong);
+        assert_int_equal(parse(good ? WORDS("-m", MODEL, "--profile", "/nowhere.json")
+                                    : WORDS("-m", MODEL, wrong[i][0], wrong[i][1]), m.table), 0);
+        const model_options before = m;
+        caught c = catch_begin(stderr);
+        const int code = model_options_check(&m);
+        const char *said = catch_end(&c);
+        assert_int_equal(code, good ? 0 : 2);
+        assert_int_equal(*said == '\0', good);
+        assert_memory_equal(&m, &before, sizeof m); /* advice.h reads what was given */
     }
 }
 
@@ -301,7 +350,9 @@ int main(void)
         cmocka_unit_test(a_share_is_found_for_the_policy),
         cmocka_unit_test(rows_can_be_told_apart),
         cmocka_unit_test(comparisons_hide_what_they_vary),
-        cmocka_unit_test(numbers_of_sampling_have_limits),
+        cmocka_unit_test(numbers_have_limits),
+        cmocka_unit_test(sampling_has_lists),
+        cmocka_unit_test(a_wrong_name_is_wrong_usage),
         cmocka_unit_test(a_schema_is_a_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,6 +25,7 @@ static void null_contexts_are_allowed(void **state)
     const sp_context_opts o = {.model = MODEL};
     refuses(sp_context_open(&o, NULL), "sp_context_open_on", "out");
     assert_fails(sp_context_open(NULL, &c), SP_E_ARG, "model: give a GGUF");
+    refuses(sp_context_check(NULL), "sp_context_check", "o");
     assert_null(c);
     sp_context_close(NULL);
     sp_context_forget(NULL);

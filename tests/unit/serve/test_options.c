@@ -36,6 +36,35 @@ static void nothing_is_negative(void **state)
         assert_fails(open_small(cases[i].o, &c), SP_E_ARG, cases[i].name);
 }
 
+/* What no model and no machine could have is known before any file is opened. */
+static void a_check_opens_nothing(void **state)
+{
+    static const struct {
+        sp_context_opts o;
+        const char *name;
+    } cases[] = {{{.n_ctx = -1}, "n_ctx"},
+                 {{.queue.gap_ms = -1}, "gap_ms"},
+                 {{.reuse.policy = "magic"}, "magic"},
+                 {{.reuse.recompute = 1.5f}, "recompute"},
+                 {{.decode.how = "magic"}, "magic"},
+                 {{.queue.order = "magic"}, "magic"},
+                 {{.cache.kv_type = "magic"}, "magic"},
+                 {{.tiers.host_kv = "magic"}, "magic"},
+                 {{.cache.evict = "magic"}, "magic"},
+                 {{.tiers.host_evict = "magic"}, "magic"},
+                 {{.tiers.store_evict = "magic"}, "magic"},
+                 {{.tiers.remote = "magic://x"}, "remote tier"},
+                 {{.machine.cpu = "magic"}, "magic"}};
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        sp_context_opts o = cases[i].o;
+        o.model = "/nowhere.gguf";
+        assert_fails(sp_context_check(&o), SP_E_ARG, cases[i].name);
+    }
+    assert_fails(sp_context_check(&(sp_context_opts){0}), SP_E_ARG, "model");
+    assert_ok(sp_context_check(&(sp_context_opts){.model = "/nowhere.gguf", .machine.cpu = "amx"}));
+    assert_ok(sp_context_check(&(sp_context_opts){.model = "/nowhere.gguf", .tiers.remote = "redis://127.0.0.1:1"}));
+}
+
 static void a_context_has_two_blocks_and_no_more_tokens_than_its_model(void **state)
 {
     sp_context *c;
@@ -191,6 +220,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_negative),
+        cmocka_unit_test(a_check_opens_nothing),
         cmocka_unit_test(a_context_has_two_blocks_and_no_more_tokens_than_its_model),
         cmocka_unit_test(times_are_in_milliseconds),
         cmocka_unit_test_setup_teardown(a_namespace_is_of_model_and_type, folder_setup, folder_teardown),
