@@ -57,8 +57,10 @@ def calls(world):
 
 
 def changes(world):
-    """Of a document, and of one of a collection."""
-    scenes = [Scene(f"upload {name}", lambda name=name: world.upload(name)) for name in faults.FILES]
+    """Of a document, and of one of a collection. A file replaces one whose erasure has ended: else it would need more
+    calls each time."""
+    uploads = [(name, lambda name=name: world.upload(name)) for name in faults.FILES]
+    scenes = [Scene(f"upload {name}", play, before=play) for name, play in uploads]
     for name in ["d0", "c0"][:1 + world.variant.collects]:
         def put(name=name):
             world.put(name)
