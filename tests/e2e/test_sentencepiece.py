@@ -111,6 +111,14 @@ def test_unigram_of_a_gguf_file_equals_sentencepiece(trained, tmp_path):
 
 
 @pytest.mark.parametrize("trained", ["nmt_nfkc"], indirect=True)
+def test_a_charsmap_may_be_of_signed_bytes(trained, tmp_path):
+    sp, model, kind = trained
+    signed = np.frombuffer(charsmap_of(model), np.int8)
+    write_t5(tmp_path / "v.gguf", sp, model, **{"tokenizer.ggml.precompiled_charsmap": signed})
+    compare(tmp_path / "v.gguf", sp.encode, tmp_path)
+
+
+@pytest.mark.parametrize("trained", ["nmt_nfkc"], indirect=True)
 def test_what_is_wrong_with_a_charsmap_is_named(trained, tmp_path):
     sp, model, kind = trained
     charsmap = np.frombuffer(charsmap_of(model), np.uint8)

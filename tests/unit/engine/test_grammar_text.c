@@ -213,6 +213,8 @@ static void errors_name_line_and_column(void **state)
     refuses(gbnf("root ::= \"\\q\""), SP_E_ARG, "column 11: an unknown escape");
     refuses(gbnf("root ::= \"\xff\""), SP_E_ARG, "UTF-8");
     refuses(gbnf("root ::= a*\na ::= \"x\"?"), SP_E_UNSUPPORTED, "may be empty");
+    refuses(gbnf("root ::= a*\na ::= \"x\" | \"\""), SP_E_UNSUPPORTED, "may be empty");
+    refuses(gbnf("root ::= a*\na ::= \"\" | \"x\""), SP_E_UNSUPPORTED, "may be empty");
     refuses(regex("a(?=b)"), SP_E_UNSUPPORTED, "regex: line 1, column 2: look-around");
     refuses(regex("a(?!b)"), SP_E_UNSUPPORTED, "column 2: look-around");
     refuses(regex("(?<=a)b"), SP_E_UNSUPPORTED, "column 1: look-around");

@@ -254,6 +254,25 @@ static void a_long_template_is_not_deep(void **state)
     sp_template_destroy(t);
 }
 
+/* A long string is more than a step: a template cannot read it again and again. */
+static void long_strings_take_steps(void **state)
+{
+    static const char jinja[] = "{% for i in range(9) %}{{ a == a }}{% endfor %}";
+    static char a[1 << 18];
+    sp_template *t;
+    sp_template_text got;
+    memset(a, 'x', sizeof a - 1);
+    json_t *kwargs = json_pack("{s:s}", "a", a);
+    assert_ok(sp_template_parse(jinja, strlen(jinja), &t));
+    sp_template_input in = {.kwargs = kwargs, .max_steps = 9 * 1024};
+    assert_fails(sp_template_render(t, &in, &got), SP_E_LIMIT, "too many steps");
+    in.max_steps *= 3;
+    assert_ok(sp_template_render(t, &in, &got));
+    sp_template_text_fini(&got);
+    sp_template_destroy(t);
+    json_decref(kwargs);
+}
+
 /* What Python refuses, too, or what is not computed: the message names the line and what is wrong. */
 static void values_that_do_not_fit_are_errors(void **state)
 {
@@ -381,6 +400,7 @@ int main(void)
         cmocka_unit_test(they_render_as_jinja_does),
         cmocka_unit_test(a_long_list_is_not_deep),
         cmocka_unit_test(a_long_template_is_not_deep),
+        cmocka_unit_test(long_strings_take_steps),
         cmocka_unit_test(values_that_do_not_fit_are_errors),
         cmocka_unit_test(only_messages_have_roles),
         cmocka_unit_test(a_list_that_is_printed_is_one_span),

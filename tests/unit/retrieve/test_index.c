@@ -1,6 +1,8 @@
 /* Building an index and bringing it up to date, and everything that can go wrong with the files. */
 #include "folder.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -145,6 +147,31 @@ static void what_cannot_be_read_is_skipped(void **state)
     folder_write(f, "good.txt", "Bad \x01\xFF words.");
     assert_stats(folder_index(f), 0, 0, 0, 0, 6);
     assert_sound(f);
+}
+
+static const char *closed; /* the end of a folder's name that does not open */
+
+DIR *opendir(const char *name)
+{
+    const size_t n = strlen(name), k = closed ? strlen(closed) : 0;
+    if (closed && n >= k && strcmp(name + n - k, closed) == 0) return errno = EACCES, NULL;
+    const int fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? NULL : fdopendir(fd);
+}
+
+static void a_folder_that_does_not_open_is_skipped(void **state)
+{
+    folder *f = *state;
+    sp_index_stats stats;
+    folder_write(f, "a.txt", "Apples.");
+    assert_int_equal(mkdir(folder_path(f, "sub"), 0755), 0);
+    folder_write(f, "sub/b.txt", "Berries.");
+    closed = "/sub";
+    const sp_err err = folder_build(f, 20, &stats);
+    closed = NULL;
+    assert_int_equal(err, SP_OK);
+    assert_stats(stats, 1, 1, 0, 0, 1);
+    assert_stats(folder_index(f), 2, 2, 1, 0, 0);
 }
 
 static void links_are_followed_and_loops_end(void **state)
@@ -673,6 +700,7 @@ int main(void)
         FOLDER_TEST(a_change_within_the_clocks_grain_is_seen),
         FOLDER_TEST(an_empty_folder_gives_an_empty_index),
         FOLDER_TEST(what_cannot_be_read_is_skipped),
+        FOLDER_TEST(a_folder_that_does_not_open_is_skipped),
         FOLDER_TEST(links_are_followed_and_loops_end),
         FOLDER_TEST(other_formats_are_counted_by_suffix),
         FOLDER_TEST(a_bad_line_is_skipped_and_counted),

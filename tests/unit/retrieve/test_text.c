@@ -191,6 +191,7 @@ static void blocks_of_rst(void **state)
     assert_blocks("=====\nTitle\n=====\nSub\n---\ntext", SP_SYNTAX_RST, "H(Title)H(Sub)T");
     assert_blocks("Title\n===\n\ntext", SP_SYNTAX_RST, "TT"); /* too short */
     assert_blocks("-----\nTitle\n=====\n", SP_SYNTAX_RST, "T"); /* two marks */
+    assert_blocks(".. note::\n\n   One.\n\n   Two.\n\nNext\n", SP_SYNTAX_RST, "LT"); /* with its blank lines */
 }
 
 static void blocks_of_code_are_definitions(void **state)

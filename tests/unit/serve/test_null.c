@@ -2,6 +2,7 @@
  * argument that is NULL is SP_E_ARG and named, ending nothing is allowed. */
 #include <stdio.h>
 
+#include "spolia_copies.h"
 #include "support/requests.h"
 
 /* refuses -- the detail names the function and the argument. */
@@ -37,6 +38,20 @@ static void null_contexts_are_allowed(void **state)
     assert_non_null(sp_reuse_policies(NULL));
     REFUSES(sp_context_start, (NULL), "c");
     REFUSES(sp_context_step, (NULL, NULL), "c");
+}
+
+static void null_queries_list_copies(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){0});
+    sp_copies l = {.n = -7};
+    REFUSES(sp_copies_list, (NULL, NULL, NULL, &l), "c");
+    REFUSES(sp_copies_list, (c, NULL, NULL, NULL), "out");
+    assert_fails(sp_copies_list(c, NULL, &(sp_copies_query){.limit = -1}, &l), SP_E_ARG, "limit: -1 is negative");
+    assert_int_equal(l.n, -7);
+    assert_ok(sp_copies_list(c, NULL, NULL, &l));
+    assert_int_equal(l.n, 0);
+    sp_copies_fini(&l);
+    sp_context_close(c);
 }
 
 static void null_prompts_are_allowed(void **state)
@@ -253,6 +268,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(null_contexts_are_allowed),
+        cmocka_unit_test(null_queries_list_copies),
         cmocka_unit_test(null_prompts_are_allowed),
         cmocka_unit_test(zeroed_options_are_the_defaults),
         cmocka_unit_test(progress_grows_to_what_is_not_reused),
