@@ -94,7 +94,7 @@ static int build(const build_options *b, const char *const *roots, int n_roots)
     progress_begin(&v.progress, b->quiet, SP_LOG_WARN);
     sp_err err = sp_index_build(roots, n_roots, b->path, &o, &v.stats);
     progress_end(&v.progress);
-    if (err != SP_OK) return cli_fail(err);
+    if (err != SP_OK) return cli_fail(err), err == SP_E_ARG && !n_roots ? 2 : 1; /* a new index of what? */
     double took = progress_seconds(&v.progress);
     if (b->as_json)
         print_json(b->path, &v.stats, took);

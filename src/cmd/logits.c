@@ -70,6 +70,7 @@ static int32_t *parse_ids(const char *text, size_t *n)
     size_t cap = strlen(text) / 2 + 1;
     int32_t *ids = malloc(cap * sizeof *ids);
     *n = 0;
+    if (!*text) return cli_fail_with("--tokens: the list is empty"), free(ids), NULL;
     for (const char *p = text; ids && *p;) {
         char *end;
         errno = 0;

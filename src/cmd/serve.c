@@ -228,7 +228,7 @@ int cmd_serve(int argc, char **argv)
     s.o.max_tokens = s.sampling.max_tokens;
     s.o.sampling = s.sampling.s;
     if (at != argc) return cli_fail_with("serve: unexpected \"%s\"", argv[at]), 2;
-    if (!check(&s.o)) return 2;
+    if (!check(&s.o) || !srv_collections_check(s.collections.v, s.collections.n)) return 2;
     if (!srv_log_format_of(s.log, &s.o.log))
         return cli_fail_with("serve: --log-format %s: text, json or none", s.log), 2;
     s.model.ctx.max_requests = s.o.limits.n_parallel;

@@ -143,7 +143,7 @@ def test_a_bad_value_of_another_command_passes(config):
 def test_wrong_usage(config, tmp_path):
     path = config("")
     refuse("config", "--config", tmp_path / "none", naming=["none", "No such file"], code=2)
-    refuse("config", "--config", tmp_path, naming=[tmp_path], code=2)
+    refuse("config", "--config", tmp_path, naming=[f"{tmp_path}: cannot be read: Is a directory"], code=2)
     refuse("config", "--config", "/dev/zero", naming=["/dev/zero:1"], code=2)
     refuse("config", "--config", PROGRAM, naming=[PROGRAM], code=2)
     refuse("config", "--config", naming=["--config", "FILE"], code=2)

@@ -150,7 +150,8 @@ def test_a_wrong_name_is_wrong_usage(tmp_path, index):
                   ["sim", tmp_path / "t.jsonl", "--replicas", "2", "--router", "magic"],
                   ["sim", tmp_path / "t.jsonl", "--replicas", "2", "--remote", "magic"],
                   ["sim", "--generate", "magic"], ["cache", "list", "--remote", "magic://x"],
-                  ["search", "-i", index, "river", "--by", "magic"],
+                  ["search", "-i", index, "river", "--by", "magic"], ["index", "-o", tmp_path / "new"],
+                  ["logits", "-m", MODEL, "--tokens", ""],
                   ["index", ROOT / "docs", "-o", tmp_path / "i", "--embedding", tmp_path, "--vectors", "magic"]):
         refuse(*words, code=2)
     refuse("embed", "-m", tmp_path, "x", "--cpu", "magic", naming=["--cpu", "magic"], code=2)

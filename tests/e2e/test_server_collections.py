@@ -141,12 +141,12 @@ def test_what_is_wrong_is_named(server, folder, tmp_path):
     status, o = server.call("/v1/completions", {"prompt": "x", "collection": "docs"})
     assert status == 400 and o["error"]["param"] == "collection"
     serve = ["serve", "-m", MODEL, "--port", "0", "--collection"]
-    refuse(*serve, f"docs {folder}", naming=("NAME=PATH",))
+    refuse(*serve, f"docs {folder}", naming=("NAME=PATH",), code=2)
     refuse(*serve, f"{64 * 'n'}={folder}/none", naming=("no such file",))
-    refuse(*serve, f"{65 * 'n'}={folder}", naming=("NAME=PATH",))
-    refuse(*serve, f"a/b={folder}", naming=("a/b",))
+    refuse(*serve, f"{65 * 'n'}={folder}", naming=("NAME=PATH",), code=2)
+    refuse(*serve, f"a/b={folder}", naming=("a/b",), code=2)
     refuse(*serve, "docs=/nowhere", naming=("/nowhere",))
-    refuse(*serve, f"docs={folder}", "--collection", f"docs={folder}", naming=("docs", "twice"))
+    refuse(*serve, f"docs={folder}", "--collection", f"docs={folder}", naming=("docs", "twice"), code=2)
 
 
 # -- answers that begin while their passages are searched for ------------------------------------------------------------

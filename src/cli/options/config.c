@@ -119,7 +119,7 @@ bool config_open(const char *given)
     if (!r.f) return cli_fail_with("%s: %m", file.path), false;
     file.is_there = true;
     int line = ini_parse_stream(next_line, &r, add, &r);
-    if (ferror(r.f)) refuse(&r, "cannot be read");
+    if (ferror(r.f)) r.failed = !cli_check_end(r.f, file.path);
     if (line > 0 && !r.failed) {
         r.line = line;
         refuse(&r, "neither \"[command]\" nor \"option = value\"");

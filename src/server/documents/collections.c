@@ -75,10 +75,6 @@ static sp_err make_index(const srv_server *s, const srv_collection *c, const cha
 static bool open_one(const srv_server *s, srv_collection *c, const char *given)
 {
     const char *path = strchr(given, '=');
-    if (!path || !is_name(given, (size_t)(path - given)) || !path[1]) {
-        cli_fail_with("serve: --collection %s: must be NAME=PATH; a name has letters, digits, . _ and -", given);
-        return false;
-    }
     c->name = strndup(given, (size_t)(path++ - given));
     const bool ready = is_index(path);
     c->path = !c->name ? NULL : ready ? strdup(path) : index_path(c->name, path);
@@ -88,6 +84,22 @@ static bool open_one(const srv_server *s, srv_collection *c, const char *given)
     if (err != SP_OK) return cli_fail(err), false;
     if (sp_retriever_describe(c->retriever).n_chunks == 0)
         cli_warn("serve: --collection %s: no documents with text", given);
+    return true;
+}
+
+bool srv_collections_check(const char *const *given, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const size_t name = strcspn(given[i], "=");
+        const bool good = is_name(given[i], name) && given[i][name] && given[i][name + 1];
+        if (!good)
+            return cli_fail_with("serve: --collection %s: must be NAME=PATH; a name has letters, digits, . _ and -",
+                                 given[i]),
+                   false;
+        for (int k = 0; k < i; k++)
+            if (strncmp(given[k], given[i], name + 1) == 0)
+                return cli_fail_with("serve: --collection %.*s is given twice", (int)name, given[i]), false;
+    }
     return true;
 }
 
@@ -101,9 +113,6 @@ bool srv_collections_open(srv_server *s)
     for (int i = 0; i < s->o.n_collections; i++) {
         srv_ahead_init(&all->v[all->n++].searches);
         if (!open_one(s, &all->v[i], s->o.collections[i])) return false;
-        for (int k = 0; k < i; k++)
-            if (strcmp(all->v[k].name, all->v[i].name) == 0)
-                return cli_fail_with("serve: --collection %s is given twice", all->v[i].name), false;
     }
     return true;
 }

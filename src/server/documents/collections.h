@@ -24,8 +24,9 @@ typedef struct srv_found {
     srv_ahead_notes *searches;   /* notes on searches in it */
 } srv_found;
 
-/* srv_collections_open -- of s->o.collections: "NAME=PATH", where PATH is an index of `spolia index`, or a folder or
- * file whose index is made, or brought up to date, in the user's cache. False after an error message. */
+/* srv_collections_open -- of s->o.collections, which srv_collections_check has passed: "NAME=PATH", where PATH is an
+ * index of `spolia index`, or a folder or file whose index is made, or brought up to date, in the user's cache. False
+ * after an error message. */
 bool srv_collections_open(srv_server *s);
 void srv_collections_close(srv_server *s);
 /* srv_index_progress -- of sp_index_embed, while collections are opened: prints a line per minute. told_us: int64_t *,

@@ -56,5 +56,8 @@ typedef struct srv_options {
 
 /* srv_find_of -- "none", "known", "repeats"; false: another name, or NULL. */
 bool srv_find_of(const char *name, sp_chunk_find *out);
+/* srv_collections_check -- of srv_options.collections [n]: false after an error message about a text that is not
+ * NAME=PATH, or a name given twice. Opens nothing. */
+bool srv_collections_check(const char *const *given, int n);
 
 #endif
