@@ -293,7 +293,7 @@ def test_size_is_known_before(docs, tmp_path):
     assert " tokens take " in done.stderr and " are free" in done.stderr
     assert "0 bytes of it new" in run(*options).stderr
     refuse(*options, "-q", "--store-max", f"{store['bytes_expected'] // 1024 + 1}K", naming=["--store-max", "nothing was"])  # no room to move
-    refuse(*options, "--store-max", "much", naming=["--store-max", "much", "SIZE"], code=2)
+    refuse(*options, "--store-max", "much", naming=["--store-max", "much", "such as 500M"], code=2)
 
 
 def test_refusals(docs, tmp_path):

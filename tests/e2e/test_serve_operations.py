@@ -95,7 +95,7 @@ def test_no_log_and_wrong_formats(start):
     s = start("--log-format", "none")
     assert call(s, "/v1/models")[0] == 200 and s.stop() == 0 and s.said == ""
     refuse("serve", "-m", MODEL, "--log-format", "xml", naming=["--log-format", "xml", "json"], code=2)
-    refuse("serve", "-m", MODEL, "--parallel", "0", naming=["--parallel 0", "between 1 and 4096"], code=2)
+    refuse("serve", "-m", MODEL, "--parallel", "0", naming=["--parallel", "from 1 to 4096"], code=2)
 
 
 def test_a_client_that_hangs_up_is_logged(start):
