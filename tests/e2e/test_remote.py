@@ -219,14 +219,15 @@ def test_a_server_that_ends_does_not_wait_for_one_that_is_gone(redis, replica):
     redis.start() # for the fixture
 
 
-@pytest.mark.parametrize("options, words", [
-    (["--remote", "http://x"], ["redis://"]), (["--remote", "redis://h:99999"], ["port"]), (["--remote", "redis://h/x"], ["database"]),
-    (["--remote", "redis://127.0.0.1:1", "--remote-key-file", "/no/such/key"], ["/no/such/key", "key"]),
-    (["--remote", "redis://127.0.0.1:1", "--remote-kv", "q4_0"], ["remote_kv", "q4_0", "q8_0"]),
-    (["--remote", "redis://127.0.0.1:1", "--remote-compress", "99"], ["remote_compress", "19"]),
+@pytest.mark.parametrize("options, words, code", [
+    (["--remote", "http://x"], ["redis://"], 2), (["--remote", "redis://h:99999"], ["port"], 1),
+    (["--remote", "redis://h/x"], ["database"], 1),
+    (["--remote", "redis://127.0.0.1:1", "--remote-key-file", "/no/such/key"], ["/no/such/key", "key"], 1),
+    (["--remote", "redis://127.0.0.1:1", "--remote-kv", "q4_0"], ["remote_kv", "q4_0", "q8_0"], 1),
+    (["--remote", "redis://127.0.0.1:1", "--remote-compress", "99"], ["--remote-compress", "from 0 to 19"], 2),
 ])
-def test_wrong_options_are_named(options, words):
-    refuse("run", "-m", ROOT / "demo/model.gguf", *options, "-p", "x", naming=words)
+def test_wrong_options_are_named(options, words, code):
+    refuse("run", "-m", ROOT / "demo/model.gguf", *options, "-p", "x", naming=words, code=code)
 
 
 def test_a_key_that_is_too_short_is_named(tmp_path):
