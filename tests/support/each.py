@@ -57,8 +57,8 @@ def calls(world):
 
 
 def changes(world):
-    """Of a document, and of one of a collection. A file replaces one whose erasure has ended: else it would need more
-    calls each time."""
+    """Of a document, and of one of a collection. One that is put replaces one for which nothing is left to erase: else
+    it would need more calls each time."""
     uploads = [(name, lambda name=name: world.upload(name)) for name in faults.FILES]
     scenes = [Scene(f"upload {name}", play, before=play) for name, play in uploads]
     for name in ["d0", "c0"][:1 + world.variant.collects]:
@@ -72,7 +72,7 @@ def changes(world):
             put()
             ask()
 
-        scenes += [Scene(f"put {name}", put), Scene(f"get {name}", lambda name=name: world.get(name), put),
+        scenes += [Scene(f"put {name}", put, put), Scene(f"get {name}", lambda name=name: world.get(name), put),
                    Scene(f"ask {name}", ask, put), Scene(f"delete {name}", lambda name=name: world.delete(name), known)]
     return scenes
 
