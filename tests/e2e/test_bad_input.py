@@ -463,7 +463,7 @@ def test_an_empty_prompt(good, tmp_path):
     (tmp_path / "empty.txt").write_text("")
     refuse("run", "-m", good / "good.gguf", "-p", "", naming=["empty"])
     refuse("logits", "-m", good / "good.gguf", "-p", "", naming=["empty"])
-    refuse("logits", "-m", good / "good.gguf", "--tokens", "", naming=["empty"])
+    refuse("logits", "-m", good / "good.gguf", "--tokens", "", naming=["empty"], code=2)
     refuse("perplexity", "-m", good / "good.gguf", "-f", tmp_path / "empty.txt")
 
 
