@@ -54,8 +54,7 @@ sp_err sp_cost_read(const char *path, sp_cost *out)
     json_t *root = sp_json_load_file(path, 0, &why);
     if (!root && why.line < 0) return sp_fail(sp_json_code(&why, SP_E_IO), "%s: %s", path, why.text);
     if (!root)
-        return sp_fail(sp_json_code(&why, SP_E_FORMAT), "%s: line %d: %s", path, why.line,
-                       why.text);
+        return sp_fail(sp_json_code(&why, SP_E_FORMAT), "%s: line %d: %s", path, why.line, why.text);
     sp_cost p = {0};
     sp_err err = read_axis(path, root, "cached", p.cached, &p.n_cached);
     if (err == SP_OK) err = read_axis(path, root, "new", p.fresh, &p.n_new);

@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <string.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/json.h"
 #include "cli/progress.h"
