@@ -6,7 +6,7 @@ import queue
 import threading
 import weakref
 from dataclasses import dataclass
-from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence
 
 from ._library import Handle, Keep, check, ffi, lib, list_of, out, text, utf8
 from .account import Answer, Hit, read_answer
@@ -16,6 +16,7 @@ from .index import Index
 from .prompt import Document, Prompt
 
 SYSTEM = "Answer the question from the documents."
+_ANSWER_TOKENS = 128
 _SAMPLING = frozenset(name for name, _ in ffi.typeof("sp_sampling").fields)
 _REUSE = frozenset(name for name, _ in ffi.typeof("sp_reuse_opts").fields) | {"reuse", "quality"}
 _FORMS = frozenset(("schema", "texts", "gbnf", "regex"))
@@ -282,7 +283,7 @@ class Engine(Handle):
         """An empty prompt. What is cached under one salt is never found under another."""
         return Prompt(self, salt)
 
-    def submit(self, prompt: Prompt, *, sources: "Sequence[Hit]" = (), max_tokens: int = 128,
+    def submit(self, prompt: Prompt, *, sources: "Sequence[Hit]" = (), max_tokens: int = _ANSWER_TOKENS,
                stop: "str | Sequence[str]" = (), stop_token_ids: "Sequence[int]" = (),
                schema: "str | Mapping[str, Any] | None" = None, texts: "Optional[Sequence[str]]" = None,
                gbnf: Optional[str] = None, regex: Optional[str] = None, **options: Any) -> Stream:
@@ -306,17 +307,42 @@ class Engine(Handle):
         """Asks a question over documents, and over the k chunks that an index (or the file of one) finds for it.
 
         embedder: the encoder of the file's vectors: chunks are found by words and by meaning. An Index has its own.
+        Chunks of the index that do not fit the context are left out, those that fit the question least first; the
+        answer's sources are those that were read.
         """
         if not question:
             raise ValueError("the question is empty")
         hits = sorted(_search(index, question, k, embedder), key=lambda h: h.id)
-        with Prompt(self, salt) as p:
-            p.system(system)
-            for d in list_of("documents", documents):
+        given = list_of("documents", documents)
+
+        def build(chosen: "Sequence[Hit]") -> Prompt:
+            p = Prompt(self, salt).system(system)
+            for d in given:
                 p._document(d)
-            for h in hits:
+            for h in chosen:
                 p.chunk(h.text, h.title)
-            return self.submit(p.question(question), sources=hits, **options)
+            return p.question(question)
+
+        wanted = options.get("max_tokens", _ANSWER_TOKENS)
+        prompt, read = self._fit(build, hits, wanted.__index__() if hasattr(wanted, "__index__") else 0)
+        with prompt:
+            return self.submit(prompt, sources=read, **options)
+
+    def _fit(self, build: "Callable[[Sequence[Hit]], Prompt]", hits: "Sequence[Hit]",
+             answer_tokens: int) -> "tuple[Prompt, list[Hit]]":
+        """Leaves out the hits that fit the question least until prompt and answer fit the context, as `spolia ask` does.
+        A question that the context cannot hold leaves out nothing: it is refused when it is submitted."""
+        n_ctx = self.info.n_ctx
+        room, left, prompt = n_ctx - min(answer_tokens, n_ctx // 4), list(hits), build(hits)
+        if left and len(prompt) > room:
+            with build(()) as alone:
+                if len(alone) + (answer_tokens > 0) > n_ctx:
+                    return prompt, left
+        while left and len(prompt) > room:
+            prompt.close()
+            left.remove(min(reversed(left), key=lambda h: h.score))
+            prompt = build(left)
+        return prompt, left
 
     def ask(self, question: str, **options: Any) -> Answer:
         """As stream, complete."""

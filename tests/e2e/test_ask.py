@@ -173,6 +173,16 @@ def test_chunks_that_do_not_fit_are_left_out_worst_first(index):
     assert [chunk["id"] for chunk in part["chunks"]] == sorted(kept)
 
 
+def test_a_question_that_leaves_room_for_no_chunk_has_no_sources(index):
+    """Alone it fits, but with less room for the answer than chunks must leave."""
+    long = QUESTIONS[0]["question"] + " why" * 125
+    done = run("ask", "-m", MODEL, "-i", index, "-c", "512", "-n", "200", "--json", long)
+    account = json.loads(done.stdout)
+    assert 384 < account["usage"]["prompt_tokens"] < 512 and account["chunks"] == []
+    assert "8 of 8 chunks are left out" in done.stderr
+    assert "Sources" not in run("ask", "-m", MODEL, "-i", index, "-c", "512", "-n", "200", long).stderr
+
+
 def test_each_thing_once(index):
     (account,) = ask(index, [QUESTIONS[0]["question"]])
     assert [s["kind"] for s in account["segments"]] == ["system", "question"]

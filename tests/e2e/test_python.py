@@ -60,6 +60,24 @@ def test_ask_gives_the_programs_answers(index, tmp_path):
     assert ours == [json.loads(line)["text"] for line in said.splitlines()]
 
 
+def test_chunks_that_do_not_fit_are_left_out_as_the_program_does(index, tmp_path):
+    database = tmp_path / "demo.db"
+    spolia.Index.build(ROOT / "demo/docs", database)
+    questions = [QUESTIONS[0] + " why" * n for n in (0, 60, 125)]
+    with spolia.open(MODEL, n_ctx=512) as e:
+        asked = {q: e.ask(q, index=index, max_tokens=200) for q in questions}
+        with pytest.raises(spolia.ContextTooLong):
+            e.ask(QUESTIONS[0] + " why" * 700, index=index)
+        with pytest.raises(spolia.ContextTooLong):  # documents that are given are never left out
+            e.ask(QUESTIONS[0], index=index, documents=["why " * 900])
+    said = succeed("ask", "-m", MODEL, "-i", database, "-c", "512", "-n", "200", "--json", "--guard", "0",
+                   input="\n".join(questions) + "\n")
+    for q, account in zip(questions, map(json.loads, said.splitlines())):
+        assert [h.id for h in asked[q].sources] == [c["id"] for c in account["chunks"]]
+        assert asked[q].account.n_prompt == account["usage"]["prompt_tokens"] and asked[q].text == account["text"]
+    assert len({len(a.sources) for a in asked.values()}) == 3
+
+
 def test_the_server_says_the_same():
     """Chats, texts and questions over documents, with options that are drawn at random."""
     words = "The harbour keeper Anna Berg 1931 é 日本語 🙂 Velm, \" \\ {x} <|im_end|> Who is ?".split(" ")

@@ -180,7 +180,7 @@ static bool is_half(const asking *a, const sp_prompt *p)
 }
 
 /* fitting_prompt -- drops the oldest turns, then the chunks that fit the question least, until prompt and
- * answer fit the context. A question that does not fit alone drops nothing: it is refused when it is submitted. */
+ * answer fit the context. A question that the context cannot hold drops nothing: it is refused when submitted. */
 static sp_err fitting_prompt(asking *a, ask_turn *t, sp_prompt **out, int *first_segment)
 {
     const int n_ctx = sp_context_describe(a->ctx).n_ctx, n_found = t->hits.n;
@@ -191,7 +191,7 @@ static sp_err fitting_prompt(asking *a, ask_turn *t, sp_prompt **out, int *first
         sp_prompt *alone = NULL;
         int first;
         err = build_alone(a, t, &alone, &first);
-        if (err == SP_OK && is_too_long(a, alone, least)) {
+        if (err == SP_OK && is_too_long(a, alone, wanted > 0)) {
             sp_prompt_destroy(*out);
             *out = alone;
             *first_segment = first;
@@ -199,7 +199,8 @@ static sp_err fitting_prompt(asking *a, ask_turn *t, sp_prompt **out, int *first
         }
         sp_prompt_destroy(alone);
     }
-    while (err == SP_OK && (is_too_long(a, *out, a->n_turns ? wanted : least) || (n_turns && !is_half(a, *out)))) {
+    while (err == SP_OK && (a->n_turns || t->hits.n) &&
+           (is_too_long(a, *out, a->n_turns ? wanted : least) || (n_turns && !is_half(a, *out)))) {
         sp_prompt_destroy(*out);
         *out = NULL;
         if (a->n_turns) {
