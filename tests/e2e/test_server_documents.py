@@ -531,6 +531,24 @@ def test_a_graph(start, tmp_path):
         assert status == 400 and "--graph" in error["error"]["message"]
 
 
+def test_relations_may_begin_with_a_caret(start, tmp_path):
+    """The graph has a relation and others whose names are it with carets; what it gives is what a client can send."""
+    triples = [("Anna Berg", "keeps", "Velm"), ("Velm", "^keeps", "lighthouse"), ("lighthouse", "^^keeps", "Torin"), ("Torin", "^", "pier")]
+    (tmp_path / "t.tsv").write_text("".join("\t".join(t) + "\n" for t in triples))
+    succeed("graph", "import", tmp_path / "t.tsv", "-o", tmp_path / "g.db")
+    s = start("--graph", tmp_path / "g.db")
+    there = ["Anna Berg", "keeps", "Velm", "^^keeps", "lighthouse", "^^^^keeps", "Torin", "^^", "pier"]
+    back = ["pier", "^^^", "Torin", "^^^^^keeps", "lighthouse", "^^^keeps", "Velm", "^keeps", "Anna Berg"]
+    for path in (there, back):
+        assert path in send(s, "POST", "/v1/graph", {"query": path[0], "hops": 4})[1]["paths"]
+        paths = send(s, "POST", "/v1/graph", {"query": path[0]})[1]["paths"]
+        told = ask(s, message=path[0], graph=True)["spolia"]["documents"][0]
+        same = ask(s, message=path[0], documents=[{"type": "tree", "paths": paths}])["spolia"]["documents"][0]
+        assert same["reused"] == same["tokens"] == told["tokens"]
+    single = [{"type": "tree", "paths": [["Torin", name, "pier"]]} for name in ("^", "^^")]
+    assert ask(s, documents=single[:1]) and ask(s, documents=single[1:])["spolia"]["documents"][0]["reused"] > 0
+
+
 def test_a_server_that_only_reads_the_store_deletes_nothing(start, tmp_path):
     """Two servers share a store: the second refuses, and names neither the folder nor the process."""
     writer = start("--reuse", "full", "--store", tmp_path / "store")

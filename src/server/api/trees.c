@@ -167,6 +167,14 @@ static void free_names(path_names *v, size_t n)
     free(v);
 }
 
+/* read_relation -- "^keeps": the inverse of keeps; "^^keeps": ^keeps; "^^^keeps": the inverse of ^keeps. */
+static const char *read_relation(const char *text, bool *inverse)
+{
+    const size_t n = strspn(text, "^");
+    *inverse = n % 2 && text[1];
+    return n == 1 && !text[1] ? text : text + (n + 1) / 2;
+}
+
 static bool read_path(const json_t *list, path_names *names, sp_graph_path *out)
 {
     size_t n_hops = json_array_size(list) / 2;
@@ -177,9 +185,8 @@ static bool read_path(const json_t *list, path_names *names, sp_graph_path *out)
     for (size_t i = 0; i <= n_hops; i++) {
         names->nodes[i] = json_string_value(json_array_get(list, 2 * i));
         if (i == n_hops) break;
-        const char *relation = json_string_value(json_array_get(list, 2 * i + 1));
-        names->inverse[i] = relation[0] == '^' && relation[1];
-        names->relations[i] = relation + names->inverse[i];
+        names->relations[i] =
+            read_relation(json_string_value(json_array_get(list, 2 * i + 1)), &names->inverse[i]);
     }
     *out = (sp_graph_path){.n_hops = (int)n_hops,
                            .nodes = names->nodes,
@@ -229,6 +236,12 @@ static sp_err add_found(const srv_call *call, sp_prompt *p, const char *question
     return err;
 }
 
+/* relation_json -- as read_relation reads it. */
+static json_t *relation_json(const char *name, bool inverse)
+{
+    return json_sprintf("%s%.*s%s", inverse ? "^" : "", (int)strspn(name, "^"), name, name);
+}
+
 static json_t *paths_json(const sp_graph_answer *found)
 {
     json_t *list = json_array();
@@ -236,7 +249,7 @@ static json_t *paths_json(const sp_graph_answer *found)
         const sp_graph_path *p = &found->paths[i];
         json_t *path = json_pack("[s]", p->nodes[0]);
         for (int k = 0; k < p->n_hops; k++) {
-            json_array_append_new(path, json_sprintf("%s%s", p->inverse && p->inverse[k] ? "^" : "", p->relations[k]));
+            json_array_append_new(path, relation_json(p->relations[k], p->inverse && p->inverse[k]));
             json_array_append_new(path, json_string(p->nodes[k + 1]));
         }
         json_array_append_new(list, path);

@@ -1,7 +1,8 @@
 /* trees.h -- dependency trees in a chat: given as documents, or found in the server's graph.
  *
  *   {"type": "tree", "paths": [["Anna Berg", "keeps", "lighthouse", "stands in", "Velm"], ...]}
- *       entity, relation, entity, ...; paths with a common beginning share it; "^keeps": the inverse relation
+ *       entity, relation, entity, ...; paths with a common beginning share it; "^keeps": the inverse
+ *       relation; "^^keeps": the relation ^keeps
  *   {"type": "tree", "nodes": [{"text": "...", "parent": -1}, {"text": "...", "parent": 0}]}
  *       nodes as sp_prompt_tree takes them
  *   {"type": "list", "items": ["...", ...]}                  items that do not see each other
