@@ -184,11 +184,6 @@ const sp_copy *sp_by_content_find(sp_ledger *l, const sp_content_query *q, sp_co
     return c;
 }
 
-bool sp_by_content_knows(const sp_ledger *l, const sp_content_query *q)
-{
-    return best_copy(l, q, SP_COPY_PLAIN) || best_copy(l, q, SP_COPY_FUSED);
-}
-
 /* is_measured -- and may be loaded, if it must be. head: of q. */
 static bool is_measured(const sp_copy *c, const sp_content_query *q, uint64_t head)
 {
@@ -198,12 +193,14 @@ static bool is_measured(const sp_copy *c, const sp_content_query *q, uint64_t he
            begins_with(c, q->head, q->n_head) && sp_copy_says(c, q->seg);
 }
 
-bool sp_by_content_knows_measured(const sp_ledger *l, const sp_content_query *q)
+const sp_copy *sp_by_content_peek_measured(const sp_ledger *l, const sp_content_query *q, bool unfused)
 {
     const uint64_t head = sp_head_key(q->head, q->n_head);
+    const sp_copy *best = NULL;
     for (const sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->index.by_id)
-        if (is_measured(c, q, head)) return true;
-    return false;
+        if ((!unfused || c->facts.kind != SP_COPY_FUSED) && is_measured(c, q, head) && (!best || is_closer(c, best)))
+            best = c;
+    return best;
 }
 
 /* take_measured -- into `out`, pinned; NULL: counts them. */

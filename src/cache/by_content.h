@@ -30,11 +30,9 @@ const sp_copy *sp_by_content_find(sp_ledger *l, const sp_content_query *q, sp_co
 /* sp_by_content_peek -- what sp_by_content_find would return, without pinning, using or counting: valid until the
  * ledger changes. */
 const sp_copy *sp_by_content_peek(const sp_ledger *l, const sp_content_query *q, sp_copy_kind kind);
-/* sp_by_content_knows -- whether sp_by_content_find would find one, plain or fused. Pins and uses
- * nothing. */
-bool sp_by_content_knows(const sp_ledger *l, const sp_content_query *q);
-/* sp_by_content_knows_measured -- whether sp_by_content_all would find any. */
-bool sp_by_content_knows_measured(const sp_ledger *l, const sp_content_query *q);
+/* sp_by_content_peek_measured -- one of those that sp_by_content_all would find, in the best state, or NULL; unfused:
+ * no fused one. Pins and uses nothing. */
+const sp_copy *sp_by_content_peek_measured(const sp_ledger *l, const sp_content_query *q, bool unfused);
 /* sp_by_content_all -- every measured copy after this head, in any tier; READY ones alone with `ready_only`. *out [n]
  * in the arena, pinned. Counts no use: see sp_ledger_use. Errors: SP_E_NOMEM, and nothing is pinned. */
 sp_err sp_by_content_all(sp_ledger *l, const sp_content_query *q, sp_arena *arena,

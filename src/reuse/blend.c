@@ -95,6 +95,7 @@ const sp_reuse_policy sp_reuse_blend = {
     .recomputes = true,
     .anywhere = true,
     .find = sp_reuse_find_chunks,
+    .peek = sp_reuse_peek_chunk,
     .next_plan = next_blend,
     .keep = sp_reuse_keep_fill,
 };

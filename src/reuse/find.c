@@ -94,3 +94,9 @@ sp_err sp_reuse_find_chunks(const sp_finder *f)
     }
     return SP_OK;
 }
+
+const sp_copy *sp_reuse_peek_chunk(const sp_ledger *l, const sp_content_query *q, bool unfused)
+{
+    const sp_copy *fused = unfused ? NULL : sp_by_content_peek(l, q, SP_COPY_FUSED);
+    return fused ? fused : sp_by_content_peek(l, q, SP_COPY_PLAIN);
+}

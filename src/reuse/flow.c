@@ -63,6 +63,7 @@ const sp_reuse_policy sp_reuse_flow = {
     .recomputes = true,
     .anywhere = true,
     .find = sp_reuse_find_chunks,
+    .peek = sp_reuse_peek_chunk,
     .next_plan = next_flow,
     .room = sp_reuse_room,
     .keep = sp_reuse_keep_fill,

@@ -22,6 +22,7 @@ const sp_reuse_policy sp_reuse_full = {
     .help = "reuse chunks at any position as they are",
     .anywhere = true,
     .find = sp_reuse_find_chunks,
+    .peek = sp_reuse_peek_chunk,
     .next_plan = next_full,
     .keep = sp_reuse_keep_fill,
 };
@@ -56,6 +57,7 @@ const sp_reuse_policy sp_reuse_random = {
     .recomputes = true,
     .anywhere = true,
     .find = sp_reuse_find_chunks,
+    .peek = sp_reuse_peek_chunk,
     .next_plan = next_random,
     .room = sp_reuse_room,
     .keep = sp_reuse_keep_fill,

@@ -23,6 +23,14 @@ static sp_err find_measured(const sp_finder *f)
     return SP_OK;
 }
 
+static const sp_copy *peek_measured(const sp_ledger *l, const sp_content_query *q, bool unfused)
+{
+    sp_content_query heavy = *q;
+    SP_UNUSED(unfused);
+    heavy.heavy = true;
+    return sp_by_content_peek(l, &heavy, SP_COPY_PLAIN);
+}
+
 /* measure_received -- attention by key, over all layers, of the chunks that the plan computes. */
 static sp_err measure_received(const sp_reuse_input *in, sp_plan *plan)
 {
@@ -67,6 +75,7 @@ const sp_reuse_policy sp_reuse_h2o = {
     .anywhere = true,
     .own_statistics = true,
     .find = find_measured,
+    .peek = peek_measured,
     .next_plan = next_h2o,
     .room = sp_reuse_room,
     .keep = sp_reuse_keep_fill,

@@ -174,6 +174,12 @@ static sp_err find(const sp_finder *f)
     return sp_reuse_find_chunks(&finder);
 }
 
+static const sp_copy *peek(const sp_ledger *l, const sp_content_query *q, bool unfused)
+{
+    SP_UNUSED(unfused);
+    return sp_reuse_peek_chunk(l, q, false);
+}
+
 static const sp_reuse_param params[N_PARAMS] = {
     [PRIOR] = {"prior", "chunks", "preceding chunks that a new chunk sees; 0: all", 0, 1000, 0,
                .whole = true},
@@ -188,6 +194,7 @@ const sp_reuse_policy sp_reuse_inplace = {
     .anywhere = true,
     .keeps_placed = true,
     .find = find,
+    .peek = peek,
     .next_plan = next,
     .room = room,
     .keep = keep,

@@ -22,6 +22,8 @@ void sp_reuse_serve(const sp_finder *f, int i, const sp_copy *copy, int32_t n_kn
 sp_err sp_reuse_find_path(const sp_finder *f, int n, sp_path_match *match) SP_MUST_CHECK;
 /* sp_reuse_find_chunks -- finds the head by path and each chunk by content: a fused copy, or else a plain one. */
 sp_err sp_reuse_find_chunks(const sp_finder *f) SP_MUST_CHECK;
+/* sp_reuse_peek_chunk -- the same of one chunk, as `peek`. */
+const sp_copy *sp_reuse_peek_chunk(const sp_ledger *l, const sp_content_query *q, bool unfused);
 /* sp_reuse_find_start -- finds what chunk policies take by path: the head, or with exact_first the
  * longest known prefix. */
 sp_err sp_reuse_find_start(const sp_finder *f) SP_MUST_CHECK;

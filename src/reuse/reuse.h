@@ -99,6 +99,8 @@ typedef struct sp_reuse_policy {
     /* Fills found[] with pinned copies; what it has filled on failure is unpinned by the caller.
      * Errors: SP_E_NOMEM. */
     sp_err (*find)(const sp_finder *f);
+    /* The copy that `find` may take for the chunk of a query; pins and uses nothing. NULL: takes none by content. */
+    const sp_copy *(*peek)(const sp_ledger *l, const sp_content_query *q, bool unfused);
     /* Fills an initialised plan. Errors: SP_E_NOMEM, SP_E_LIMIT. */
     sp_err (*next_plan)(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *role);
     /* Adds to `out` after `plan` has run. NULL: keeps nothing. Errors: those of a copy that must

@@ -333,6 +333,7 @@ const sp_reuse_policy sp_reuse_craft = {
     .own_statistics = true,
     .keeps_placed = true,
     .find = find_craft,
+    .peek = sp_by_content_peek_measured,
     .next_plan = next_craft,
     .keep = keep_craft,
 };

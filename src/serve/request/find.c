@@ -43,6 +43,14 @@ void *sp_request_scratch(sp_request *r, size_t size)
     return sp_arena_take(&r->look.arena, (size_t)r->prompt.n_segs, size);
 }
 
+const sp_copy *sp_request_peek_chunk(const sp_request *r, int i)
+{
+    const sp_reuse_policy *p = r->reuse.policy;
+    const sp_content_query q = {.seg = &r->prompt.segs[i], .head = r->prompt.ids, .n_head = r->prompt.n_head};
+    if (r->prompt.segs[i].kind != SP_SEG_CHUNK || !p->peek) return NULL;
+    return p->peek(r->ctx->ledger, &q, r->reuse.unfused);
+}
+
 /* has_own_salt -- whether its tenant is not the context's. */
 static bool has_own_salt(const sp_request *r)
 {

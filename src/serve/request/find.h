@@ -16,6 +16,8 @@ typedef struct sp_request_lookup {
 sp_reuse_input sp_request_input(const sp_request *r);
 /* sp_request_scratch -- zeroed memory for an object of each segment, until the next call or look-up; or NULL. */
 void *sp_request_scratch(sp_request *r, size_t size);
+/* sp_request_peek_chunk -- the copy that its policy may take for segment i at any position, or NULL. Pins nothing. */
+const sp_copy *sp_request_peek_chunk(const sp_request *r, int i);
 /* sp_request_find -- finds and pins the copies that serve its segments. Does nothing if the ledger has no new copies
  * since the last look-up. */
 sp_err sp_request_find(sp_request *r) SP_MUST_CHECK;

@@ -4,20 +4,9 @@
  * The window is the queue: of n requests the k-th to start weighs 1 - k / n, in the order in which they will start.
  * A look ends after MOST_SEGMENTS, so that it costs the same however many requests wait.
  * Source: DepCache section 4.2.2 (D6). */
-#include "cache/by_content.h"
 #include "serve/request/queue.h"
 
 enum { MOST_SEGMENTS = 4096 };
-
-/* by_content -- the copy of a chunk that the request's policy would find, or NULL. */
-static const sp_copy *by_content(const sp_request *r, int i)
-{
-    const sp_content_query q = {.seg = &r->prompt.segs[i], .head = r->prompt.ids, .n_head = r->prompt.n_head};
-    const sp_copy *fused = NULL;
-    if (r->prompt.segs[i].kind != SP_SEG_CHUNK || !r->reuse.policy->anywhere) return NULL;
-    if (!r->reuse.unfused) fused = sp_by_content_peek(r->ctx->ledger, &q, SP_COPY_FUSED);
-    return fused ? fused : sp_by_content_peek(r->ctx->ledger, &q, SP_COPY_PLAIN);
-}
 
 /* expect -- announces the copies of one request. Out of memory: announces none. */
 static void expect(sp_request *r, float weight)
@@ -27,7 +16,7 @@ static void expect(sp_request *r, float weight)
     if (!found) return;
     sp_by_path_peek(c->ledger, r->prompt.segs, r->prompt.n_segs, found);
     for (int i = 0; i < r->prompt.n_segs; i++) {
-        const sp_copy *copy = found[i] ? found[i] : by_content(r, i);
+        const sp_copy *copy = found[i] ? found[i] : sp_request_peek_chunk(r, i);
         if (!copy) continue;
         sp_ledger_expect(c->ledger, copy, weight);
         sp_tiers_expect(c->tiers, copy, weight);

@@ -5,21 +5,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cache/by_content.h"
 #include "cache/by_path.h"
 
 /* -- what is cached of a request ------------------------------------------------------------ */
-
-/* is_known -- its policy finds a copy of chunk i at any position. */
-static bool is_known(const sp_request *r, int i)
-{
-    const sp_reuse_policy *p = r->reuse.policy;
-    const sp_content_query q = {
-        .seg = &r->prompt.segs[i], .head = r->prompt.ids, .n_head = r->prompt.n_head};
-    if (r->prompt.segs[i].kind != SP_SEG_CHUNK) return false;
-    return p->anywhere ? sp_by_content_knows(r->ctx->ledger, &q)
-                       : p->keeps_placed && sp_by_content_knows_measured(r->ctx->ledger, &q);
-}
 
 /* peek -- path copies of its segments [n_segs], in its scratch memory; NULL without memory. */
 static const sp_copy **peek(sp_request *r)
@@ -37,7 +25,7 @@ static void look(sp_request *r, int64_t n_added)
     if (!found) return;
     int32_t n_cached = 0, n_chunks = 0; /* tokens; n_chunks: of n_cached, those of chunks */
     for (int i = 0; i < r->prompt.n_segs; i++) {
-        if (!found[i] && !is_known(r, i)) continue;
+        if (!found[i] && !sp_request_peek_chunk(r, i)) continue;
         n_cached += r->prompt.segs[i].n;
         n_chunks += r->prompt.segs[i].kind == SP_SEG_CHUNK ? r->prompt.segs[i].n : 0;
     }
@@ -87,7 +75,7 @@ static bool fills_chunk(const sp_request *r, const sp_request *o)
     for (int i = r->prompt.n_head; i < r->prompt.n_segs; i++)
         for (int k = o->prompt.n_head; k < o->prompt.n_segs; k++)
             if (sp_digest_eq(&r->prompt.ids[i], &o->prompt.ids[k]) &&
-                r->prompt.segs[i].kind == SP_SEG_CHUNK && !o->look.found[k].copy && !is_known(r, i))
+                r->prompt.segs[i].kind == SP_SEG_CHUNK && !o->look.found[k].copy && !sp_request_peek_chunk(r, i))
                 return true;
     return false;
 }

@@ -343,9 +343,9 @@ static void a_measured_copy_in_a_tier_is_not_ready(void **state)
     a.measured = true;
     assert_ok(sp_ledger_adopt(b->ledger, &a));
     sp_content_query q = query(&seg, before, 1);
-    assert_true(sp_by_content_knows_measured(b->ledger, &q));
+    assert_non_null(sp_by_content_peek_measured(b->ledger, &q, false));
     q.ready_only = true;
-    assert_false(sp_by_content_knows_measured(b->ledger, &q));
+    assert_null(sp_by_content_peek_measured(b->ledger, &q, false));
 }
 
 /* Its blocks begin with tokens of another segment: no list of whole blocks describes a part of it. */

@@ -279,6 +279,57 @@ static void waiting_requests_count_what_is_cached(void **state)
     }
 }
 
+/* n_of_copies -- tokens of its segments for which a copy was found. */
+static int32_t n_of_copies(const sp_request *r)
+{
+    const sp_result *res = sp_request_result(r);
+    int32_t n = 0;
+    for (int i = 0; i < res->n_segments; i++)
+        if (*res->segments[i].from) n += res->segments[i].n_tokens;
+    return n;
+}
+
+static sp_request *submit_with(sp_context *c, const sp_reuse_opts *reuse, const char *order)
+{
+    sp_prompt *p = prompt_of(c, order, "Where?");
+    sp_request *r;
+    assert_ok(sp_request_submit(c, p, &(sp_request_opts){.reuse = reuse, .max_tokens = 2}, &r));
+    sp_prompt_destroy(p);
+    return r;
+}
+
+/* Each policy counts the copies that it will find, whichever policy has left them: fused ones unless they are
+ * unwanted, measured ones. */
+static void waiting_requests_count_what_their_policy_finds(void **state)
+{
+    policy made, how;
+    sp_context_opts o = {.max_requests = 1, .queue.order = "reorder"};
+    int n_more = 0; /* with fused copies */
+    for (int m = 0; policy_at(CHUNKS_ANYWHERE, 0.25f, m, &made); m++)
+        for (int k = 0; policy_at(CHUNKS_ANYWHERE, 0.25f, k, &how); k++) {
+            int32_t n_found[2];
+            for (int unfused = 0; unfused < 2; unfused++) {
+                o.reuse = (sp_reuse_opts){.policy = made.name, .recompute = made.recompute};
+                sp_context *c = open_with(o);
+                const sp_reuse_opts reuse = {.policy = how.name, .recompute = how.recompute, .unfused = unfused};
+                sp_request_destroy(ask(c, "01", "When?", 2));
+                sp_request *busy = submit(c, "2", "How?", 8), *waits = submit_with(c, &reuse, "310");
+                while (!sp_request_result(busy)->n_generated) step(c);
+                const int32_t n_cached = waits->place.waiting.n_cached;
+                run(c, waits);
+                n_found[unfused] = n_of_copies(waits);
+                if (n_cached != n_found[unfused])
+                    fail_msg("%s after %s, unfused %d: %d counted, %d found", how.name, made.name, unfused, n_cached,
+                             n_found[unfused]);
+                sp_request_destroy(busy);
+                sp_request_destroy(waits);
+                close_clean(c);
+            }
+            n_more += n_found[0] > n_found[1];
+        }
+    assert_true(n_more > 0);
+}
+
 /* The window is the queue: the last of many waiting requests counts, and least. */
 static void the_last_of_a_long_queue_is_expected(void **state)
 {
@@ -694,6 +745,7 @@ int main(void)
         cmocka_unit_test(a_prompt_may_end_in_a_chunk),
         cmocka_unit_test(waiting_requests_expect_chunks),
         cmocka_unit_test(waiting_requests_count_what_is_cached),
+        cmocka_unit_test(waiting_requests_count_what_their_policy_finds),
         cmocka_unit_test(the_last_of_a_long_queue_is_expected),
         cmocka_unit_test(copies_cost_what_the_profile_says),
         cmocka_unit_test(replacement_weighs_requests_not_the_clock),

@@ -240,7 +240,8 @@ static bool is_expected(const sp_context *c, const sp_digest *id, sp_copy_kind k
 static void the_copy_that_a_waiting_request_will_read_is_expected(void **state)
 {
     static const sp_reuse_opts reuse[] = {
-        {.policy = "full"}, {.policy = "full", .unfused = true}, {.policy = "prefix"}};
+        {.policy = "full"},  {.policy = "full", .unfused = true},  {.policy = "prefix"},
+        {.policy = "craft"}, {.policy = "craft", .unfused = true}, {.policy = "inplace", .unfused = true}};
     for (size_t i = 0; i < SP_COUNT(reuse); i++) {
         sp_context *c = open_with((sp_context_opts){
             .reuse.policy = "full", .cache.evict = "lacr", .max_requests = 1, .queue.order = "fcfs"});
@@ -250,7 +251,7 @@ static void the_copy_that_a_waiting_request_will_read_is_expected(void **state)
         assert_ok(sp_request_submit(c, p, &(sp_request_opts){.reuse = &reuse[i], .max_tokens = 2}, &waits));
         while (!sp_request_result(busy)->n_generated) step(c);
         const sp_digest *id = &waits->prompt.segs[2].id;
-        assert_int_equal(is_expected(c, id, SP_COPY_FUSED), i == 0);
+        assert_int_equal(is_expected(c, id, SP_COPY_FUSED), i == 0 || i == 3 || i == 5);
         assert_int_equal(is_expected(c, id, SP_COPY_PLAIN), i == 1);
         run(c, waits);
         sp_request_destroy(busy);
