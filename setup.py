@@ -17,4 +17,5 @@ class Binary(Distribution):
         return True
 
 
-setup(version=VERSION, distclass=Binary)
+# cffi reads the declarations when the package is imported: one wheel serves every Python.
+setup(version=VERSION, distclass=Binary, options={"bdist_wheel": {"py_limited_api": "cp39"}})

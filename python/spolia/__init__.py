@@ -6,7 +6,7 @@
     with spolia.open("model.gguf", reuse="fusion", recompute=0.15) as engine:
         for piece in engine.stream("Who signed the lease?", index=index):
             print(piece, end="", flush=True)
-        answer = engine.ask("When does it end?", index=index)
+        answer = engine.ask("When does the lease end?", index=index)
         print(answer.text, answer.account.n_reused, "of", answer.account.n_prompt, "tokens reused")
 """
 from ._library import set_log, version as __version__

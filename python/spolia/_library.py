@@ -27,6 +27,9 @@ version = bytes(ffi.string(lib.sp_version())).decode()
 #: Fields of the option structures that are paths: "~" in them is the user's home.
 _PATHS = frozenset(("model", "store", "profile", "packs", "context_dir"))
 
+#: Fields that Python names otherwise.
+_CALLED = {"policy": "reuse", "n_threads": "threads"}
+
 T = TypeVar("T")
 
 _forks = 0  # between this process and the one that imported the package
@@ -63,7 +66,7 @@ def out(kind: str, call: Callable[[Any], int]) -> Any:
 
 def utf8(value: "str | os.PathLike[str]") -> bytes:
     """Errors: TypeError: it is no text."""
-    given = os.fspath(value)
+    given = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(given, str):
         raise TypeError(f"{given!r} is not a text")
     return given.encode("utf-8")
@@ -71,9 +74,16 @@ def utf8(value: "str | os.PathLike[str]") -> bytes:
 
 def list_of(name: str, given: "Iterable[Any]") -> "list[Any]":
     """A text or a mapping can be iterated, too, but is not a list of them."""
-    if isinstance(given, (str, bytes, Mapping)):
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
         raise TypeError(f"{name} is a list, not {type(given).__name__}")
     return list(given)
+
+
+def check_names(given: "Iterable[str]", known: "Iterable[str]", what: str) -> None:
+    """Errors: TypeError names an option that is not known, and lists those that are."""
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{what} has no option {name!r}; there are {', '.join(sorted(known))}")
 
 
 def watched(kind: str, tell: Callable[..., bool], call: Callable[[Any], int]) -> None:
@@ -109,17 +119,19 @@ class Keep:
     def strings(self, values: "list[str]") -> Any:
         return self.add(ffi.new("char *[]", [self.string(v) for v in values])) if values else ffi.NULL
 
+    def paths(self, values: "list[Any]") -> Any:
+        return self.add(ffi.new("char *[]", [self.path(v) for v in values])) if values else ffi.NULL
+
     def add(self, data: Any) -> Any:
         self._all.append(data)
         return data
 
-    def fill(self, struct: Any, values: Mapping[str, Any], what: str, known: "Iterable[str]" = ()) -> None:
-        """Sets fields by name; None leaves the default. Errors: TypeError names an unknown field and lists `known`, by
-        default the fields; it names a field whose value is of another type."""
+    def fill(self, struct: Any, values: Mapping[str, Any], what: str) -> None:
+        """Sets fields by name; None leaves the default. Errors: TypeError names an unknown field, and one whose value is
+        of another type."""
         fields = dict(ffi.typeof(struct).item.fields)
+        check_names(values, fields, what)
         for name, value in values.items():
-            if name not in fields:
-                raise TypeError(f"{what} has no option {name!r}; there are {', '.join(sorted(known or fields))}")
             if value is None:
                 continue
             wanted = _kind_of(fields[name].type)
@@ -128,9 +140,9 @@ class Keep:
             try:
                 setattr(struct, name, operator.index(value) if wanted == "a whole number" else value)
             except TypeError as e:
-                raise TypeError(f"{name}: {value!r} is not {wanted}") from e
+                raise TypeError(f"{_CALLED.get(name, name)}: {value!r} is not {wanted}") from e
             except OverflowError as e:
-                raise OverflowError(f"{name}: {value!r} is too large or too small") from e
+                raise OverflowError(f"{_CALLED.get(name, name)}: {value!r} is too large or too small") from e
 
 
 def _kind_of(c: Any) -> str:
@@ -232,6 +244,10 @@ class Handle:
         if self._owner is not None:
             self._owner._live.children.discard(self._live)
 
+    def __reduce__(self) -> Any:
+        name = type(self).__name__
+        raise TypeError(f"{name}: an object of this process, which cannot be pickled; make one in each process")
+
     def __copy__(self: T) -> T:  # there is one pointer, and the end of a twin would destroy it
         return self
 
@@ -262,6 +278,8 @@ def set_log(sink: Optional[Callable[[int, str], None]], level: int = 2) -> None:
         lib.sp_log_set(level, ffi.NULL, ffi.NULL)
         _log_callback = None
         return
+    if not callable(sink):
+        raise TypeError(f"sink: {sink!r} is not a function")
     call = sink
     _log_callback = ffi.callback("sp_log_sink", lambda how, line, user: call(int(how), text(line)))
     lib.sp_log_set(level, _log_callback, ffi.NULL)

@@ -1,9 +1,10 @@
 """Vectors of texts, and scores of pairs, by encoders of the BERT family."""
 import array
+import operator
 import os
 from typing import Any, Iterable, Sequence, Union
 
-from ._library import Handle, Keep, check, ffi, lib, out, text, utf8
+from ._library import Handle, Keep, check, ffi, lib, list_of, out, text, utf8
 
 Input = Union[str, Sequence[int]]
 
@@ -37,10 +38,10 @@ class Embedder(Handle):
         kind: text, query or document, whose prompt the model wants before them. dimensions: the first ones only, scaled to
         length 1. strict: a text that is too long is an error; else it is cut. Arrays are buffers: numpy takes them as they are.
         """
-        if kind not in _KINDS:
+        if not isinstance(kind, str) or kind not in _KINDS:
             raise ValueError(f"kind {kind!r}: text, query or document")
-        all_of_them: "list[Input]" = [inputs] if isinstance(inputs, str) else list(inputs)
-        width, keep, n = dimensions or self.dimensions, Keep(), len(all_of_them)
+        all_of_them: "list[Input]" = [inputs] if isinstance(inputs, str) else list_of("inputs", inputs)
+        width, keep, n = operator.index(dimensions or self.dimensions), Keep(), len(all_of_them)
         if not 0 < width <= self.dimensions:
             raise ValueError(f"dimensions: {width} is not a number from 1 to {self.dimensions}")
         c_inputs = keep.add(ffi.new("sp_embed_input[]", n))
@@ -49,7 +50,8 @@ class Embedder(Handle):
                 data = one.encode("utf-8")
                 to.text, to.n = keep.add(ffi.new("char[]", data)), len(data)
             else:
-                to.ids, to.n_ids = keep.add(ffi.new("int32_t[]", list(one))), len(one)
+                ids = list_of("an input that is no text", one)
+                to.ids, to.n_ids = keep.add(ffi.new("int32_t[]", ids)), len(ids)
         vectors = [array.array("f", bytes(4 * width)) for _ in range(n)]
         numbers = ffi.new("float[]", n * width)
         o = ffi.new("sp_embed_opts *", {"kind": _KINDS[kind], "dimensions": width, "refuse_long": strict})
@@ -64,9 +66,7 @@ class Embedder(Handle):
 
         strict: a pair that is too long is an error; else the longer text is cut.
         """
-        if isinstance(documents, str):
-            raise TypeError("documents is a list, not str")
-        keep, texts, asked = Keep(), [utf8(d) for d in documents], utf8(query)
+        keep, texts, asked = Keep(), [utf8(d) for d in list_of("documents", documents)], utf8(query)
         c_query = keep.add(ffi.new("char[]", asked))
         pairs = keep.add(ffi.new("sp_pair[]", len(texts)))
         for to, data in zip(pairs, texts):

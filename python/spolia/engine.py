@@ -8,7 +8,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence
 
-from ._library import Handle, Keep, check, ffi, lib, list_of, out, text, utf8
+from ._library import Handle, Keep, check, check_names, ffi, lib, list_of, out, text, utf8
 from .account import Answer, Hit, read_answer
 from .errors import Canceled, Error
 from .embed import Embedder
@@ -33,14 +33,14 @@ def _engine_options() -> "dict[str, tuple[str, str]]":
 
 _GROUPED = _engine_options()
 _OF_C = ("n_stop", "stop_tokens", "n_scored", "scored", "n_bias", "bias", "grammar", "on_", "user", "go_on", "model", "policy",
-         "n_threads", "exact_first")  # beginnings of fields for which Python has others, or none
+         "n_threads", "exact_first", "top_logprobs", "citations")  # beginnings of fields for which Python has others, or none
 
 
 def _plain(struct: str) -> "set[str]":
     return {name for name, field in ffi.typeof(struct).fields if field.type.kind != "struct" and not name.startswith(_OF_C)}
 
 
-#: What `open` takes, and what a request takes: the answer to an unknown name.
+#: What `open` takes, and what a request takes. Another field of C may be the length of an array that Python makes.
 _ENGINE = _plain("sp_context_opts") | {n for n in _GROUPED if not n.startswith(_OF_C)} | _plain("sp_reuse_opts") | {
     "reuse", "quality", "threads"}
 _REQUEST = _plain("sp_request_opts") | _plain("sp_sampling") | _plain("sp_reuse_opts") | _FORMS | {
@@ -108,6 +108,8 @@ class Stream(Handle):
         self._done = threading.Event()
         self._keep = Keep()
         o = _request_options(self._keep, engine, options)
+        if not isinstance(prompt, Prompt):
+            raise TypeError(f"a prompt is a Prompt, which engine.prompt() makes, not {type(prompt).__name__}")
         _hand_over(self._keep, o, self._pieces, self._done)
         pieces, done, keep = self._pieces, self._done, self._keep
 
@@ -121,10 +123,17 @@ class Stream(Handle):
 
     def __iter__(self) -> "Iterator[str]":
         self.check_process()
-        while self._answer is None and (piece := self._pieces.get()) is not None:
+        while self._answer is None and (piece := self._next()) is not None:
             yield piece
         self._pieces.put(None)  # for another iterator
         self._finish()
+
+    def _next(self) -> Optional[str]:
+        try:
+            return self._pieces.get()
+        except KeyboardInterrupt:  # its traceback may keep the request alive for long
+            self.cancel()
+            raise
 
     def cancel(self) -> None:
         """Ends the request soon; its answer is what was generated until then."""
@@ -158,11 +167,19 @@ class Stream(Handle):
             return self._answer
 
 
+def _complete(stream: Stream) -> Answer:
+    """Its answer. Ctrl-C ends the request: the traceback would keep it alive."""
+    with stream:
+        return stream.answer
+
+
 def _search(index: "Index | str | os.PathLike[str] | None", question: str, k: int,
             embedder: "Embedder | str | os.PathLike[str] | None") -> "list[Hit]":
     if index is None:
         return []
     if isinstance(index, Index):
+        if embedder is not None and embedder is not index.embedder:
+            raise ValueError("an Index has the embedder that it was opened with: give it to Index(), or the path of the index")
         return index.search(question, k, distinct=True)
     with Index(index, embedder=embedder) as opened:
         return opened.search(question, k, distinct=True)
@@ -170,6 +187,7 @@ def _search(index: "Index | str | os.PathLike[str] | None", question: str, k: in
 
 def _request_options(keep: Keep, engine: "Engine", options: "Mapping[str, Any]") -> Any:
     """sp_request_opts of options by name: of a request, of sampling, of the reuse policy."""
+    check_names(options, _REQUEST, "a request")
     o = keep.add(ffi.new("sp_request_opts *"))
     o.sampling = lib.sp_sampling_default()
     plain = dict(options)
@@ -187,7 +205,7 @@ def _request_options(keep: Keep, engine: "Engine", options: "Mapping[str, Any]")
         o.reuse = keep.add(ffi.new("sp_reuse_opts *"))
         keep.fill(o.reuse, engine.reuse_of(reuse), "a reuse policy")
     keep.fill(ffi.addressof(o, "sampling"), {n: plain.pop(n) for n in list(plain) if n in _SAMPLING}, "sampling")
-    keep.fill(o, plain, "a request", _REQUEST)
+    keep.fill(o, plain, "a request")
     return o
 
 
@@ -245,6 +263,7 @@ class Engine(Handle):
     """
 
     def __init__(self, model: "str | os.PathLike[str]", *, threads: int = 0, **options: Any) -> None:
+        check_names(options, _ENGINE, "an engine")
         keep = Keep()
         o = keep.add(ffi.new("sp_context_opts *"))
         reuse = {name: options.pop(name) for name in list(options) if name in _REUSE}
@@ -256,7 +275,7 @@ class Engine(Handle):
         for name in [name for name in options if name in _GROUPED]:
             group, field = _GROUPED[name]
             keep.fill(ffi.addressof(o, group), {field: options.pop(name)}, "an engine")
-        keep.fill(o, {**options, "model": model}, "an engine", _ENGINE)
+        keep.fill(o, {**options, "model": model}, "an engine")
         super().__init__(out("sp_context *", lambda to: lib.sp_context_open(o, to)), _close_context)
         with self.use() as c:
             check(lib.sp_context_start(c))
@@ -275,31 +294,31 @@ class Engine(Handle):
 
     def _quality(self, name: str) -> "dict[str, Any]":
         """Fields of sp_reuse_opts for exact, balanced or fast, as calibrated for the model."""
-        o = ffi.new("sp_calibration *")
-        check(lib.sp_calibration_of_quality(utf8(name), os.fsencode(self._model), o))
+        o, keep = ffi.new("sp_calibration *"), Keep()
+        check(lib.sp_calibration_of_quality(keep.string(name), keep.path(self._model), o))
         return {"policy": text(o.policy), "recompute": o.recompute, "exact_first": True}
 
     def prompt(self, salt: Optional[str] = None) -> Prompt:
         """An empty prompt. What is cached under one salt is never found under another."""
         return Prompt(self, salt)
 
-    def submit(self, prompt: Prompt, *, sources: "Sequence[Hit]" = (), max_tokens: int = _ANSWER_TOKENS,
+    def submit(self, prompt: Prompt, *, sources: "Sequence[Hit]" = (), max_tokens: Optional[int] = _ANSWER_TOKENS,
                stop: "str | Sequence[str]" = (), stop_token_ids: "Sequence[int]" = (),
                schema: "str | Mapping[str, Any] | None" = None, texts: "Optional[Sequence[str]]" = None,
                gbnf: Optional[str] = None, regex: Optional[str] = None, **options: Any) -> Stream:
-        """Starts a request. max_tokens 0 only computes and caches the prompt.
+        """Starts a request. max_tokens 0 only computes and caches the prompt; None is 128.
 
         stop: the answer ends before the first of these texts; stop_token_ids: each ends it as an end token does.
         At most one of schema (a JSON Schema), texts (one of them), gbnf (a grammar of llama.cpp) and regex (the whole
         answer matches) is the form of the answer. options: quality, reuse, recompute, temperature, top_p, seed and the other fields
         of sp_sampling, sp_reuse_opts and sp_request_opts."""
         return Stream(self, prompt, sources, {
-            "max_tokens": max_tokens, "stop": stop, "stop_token_ids": stop_token_ids, "schema": schema, "texts": texts,
+            "max_tokens": _ANSWER_TOKENS if max_tokens is None else max_tokens, "stop": stop, "stop_token_ids": stop_token_ids, "schema": schema, "texts": texts,
             "gbnf": gbnf, "regex": regex, **options})
 
     def generate(self, prompt: Prompt, **options: Any) -> Answer:
         """The complete answer to a prompt; options as for submit."""
-        return self.submit(prompt, **options).answer
+        return _complete(self.submit(prompt, **options))
 
     def stream(self, question: str, *, index: "Index | str | os.PathLike[str] | None" = None,
                documents: "Iterable[Document]" = (), k: int = 8, system: str = SYSTEM, salt: Optional[str] = None,
@@ -323,7 +342,8 @@ class Engine(Handle):
                 p.chunk(h.text, h.title)
             return p.question(question)
 
-        wanted = options.get("max_tokens", _ANSWER_TOKENS)
+        wanted = options.get("max_tokens")
+        wanted = _ANSWER_TOKENS if wanted is None else wanted
         prompt, read = self._fit(build, hits, wanted.__index__() if hasattr(wanted, "__index__") else 0)
         with prompt:
             return self.submit(prompt, sources=read, **options)
@@ -346,7 +366,7 @@ class Engine(Handle):
 
     def ask(self, question: str, **options: Any) -> Answer:
         """As stream, complete."""
-        return self.stream(question, **options).answer
+        return _complete(self.stream(question, **options))
 
     def stream_completion(self, text: str, *, suffix: Optional[str] = None, salt: Optional[str] = None,
                           **options: Any) -> Stream:
@@ -357,7 +377,7 @@ class Engine(Handle):
 
     def complete(self, text: str, **options: Any) -> Answer:
         """As stream_completion, complete."""
-        return self.stream_completion(text, **options).answer
+        return _complete(self.stream_completion(text, **options))
 
     def stream_chat(self, messages: "Sequence[Mapping[str, Any]]", *, documents: "Iterable[Document]" = (),
                     salt: Optional[str] = None, **options: Any) -> Stream:
@@ -383,7 +403,7 @@ class Engine(Handle):
 
     def chat(self, messages: "Sequence[Mapping[str, Any]]", **options: Any) -> Answer:
         """As stream_chat, complete."""
-        return self.stream_chat(messages, **options).answer
+        return _complete(self.stream_chat(messages, **options))
 
     def tokenize(self, string: str, special: bool = False) -> "list[int]":
         """Token ids of a text. special: begins with BOS if the model wants one, and recognises special tokens."""

@@ -41,10 +41,10 @@ class Index(Handle):
         What it raises, or Ctrl-C, cancels, too: the old index is kept, and finished vectors.
         """
         keep = Keep()
-        names = [roots] if isinstance(roots, (str, os.PathLike)) else list(roots)
+        names = [roots] if isinstance(roots, (str, os.PathLike)) else list_of("roots", roots)
         o = keep.add(ffi.new("sp_index_opts *"))
         keep.fill(o, options, "an index")
-        roots_c = keep.strings([os.path.expanduser(os.fspath(n)) for n in names])
+        roots_c = keep.paths(names)
 
         def index(told: Any) -> int:
             o.progress = told
@@ -64,6 +64,11 @@ class Index(Handle):
                 watched("sp_index_embed_progress", lambda done, total, user: True, embed)
         return cls(path, embedder=embedder)
 
+    @property
+    def embedder(self) -> Optional[Embedder]:
+        """The encoder of its vectors, if it was opened with one."""
+        return self._embedder
+
     def __len__(self) -> int:
         with self.use() as c:
             return int(lib.sp_retriever_describe(c).n_chunks)
@@ -75,9 +80,10 @@ class Index(Handle):
         by: words, vectors or hybrid (both, which is the default where there are vectors). files: only chunks of these
         files, and of files in these folders, as the index names them.
         """
-        keep, names = Keep(), [os.fspath(f) for f in list_of("files", files)]
+        keep, names = Keep(), list_of("files", files)
         hits, q = ffi.new("sp_hits *"), keep.add(ffi.new("sp_retrieve_query *"))
-        keep.fill(q, {"text": question, "k": k, "by": by, "distinct": distinct, "files": keep.strings(names),
+        q.text = keep.string(question)
+        keep.fill(q, {"k": k, "by": by, "distinct": distinct, "files": keep.strings(names),
                       "n_files": len(names)}, "a search")
         with self.use() as c:
             check(lib.sp_retriever_search(c, q, hits))

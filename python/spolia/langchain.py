@@ -42,7 +42,8 @@ class ChatSpolia(BaseChatModel):
 
     def _generate(self, messages: List[BaseMessage], stop: Optional[List[str]] = None,
                   run_manager: Optional[CallbackManagerForLLMRun] = None, **kwargs: Any) -> ChatResult:
-        answer = self._start(messages, stop, kwargs).answer
+        with self._start(messages, stop, kwargs) as running:  # Ctrl-C ends it
+            answer = running.answer
         message = AIMessage(content=answer.text, response_metadata=_metadata(answer), usage_metadata=_usage(answer))
         return ChatResult(generations=[ChatGeneration(message=message)])
 

@@ -219,9 +219,23 @@ static sp_err open_engine(sp_context *c, const sp_context_opts *o)
     return SP_OK;
 }
 
+static sp_err check_paths(const sp_context_opts *o)
+{
+    const struct {
+        const char *option, *path;
+    } paths[] = {{"store", o->tiers.store},
+                 {"context_dir", o->decode.context_dir},
+                 {"packs", o->machine.packs},
+                 {"profile", o->cache.profile}};
+    if (!o->model || !*o->model) return sp_fail(SP_E_ARG, "model: give a GGUF file or a Hugging Face folder");
+    for (size_t i = 0; i < SP_COUNT(paths); i++)
+        if (paths[i].path && !*paths[i].path) return sp_fail(SP_E_ARG, "%s: the name is empty", paths[i].option);
+    return SP_OK;
+}
+
 static sp_err check_opts(const sp_context_opts *o)
 {
-    if (!o->model) return sp_fail(SP_E_ARG, "model: give a GGUF file or a Hugging Face folder");
+    SP_TRY(check_paths(o));
     if (o->n_ctx < 0) return sp_fail(SP_E_ARG, "n_ctx: %d is negative", o->n_ctx);
     if (o->n_batch < 0) return sp_fail(SP_E_ARG, "n_batch: %d is negative", o->n_batch);
     if (o->cache.max_placed < 0) return sp_fail(SP_E_ARG, "max_placed: %d is negative", o->cache.max_placed);

@@ -5,6 +5,7 @@ import fractions
 import gc
 import json
 import os
+import pickle
 import random
 import re
 import shutil
@@ -351,6 +352,8 @@ def test_errors_are_exceptions_with_the_librarys_words(engine, tmp_path):
         engine.ask("x", documents=["word " * 6000])
     with pytest.raises(ValueError, match="NUL"):
         engine.ask("a\0b")
+    with pytest.raises(ValueError, match="NUL"):
+        engine.ask("x", quality="exact\0ly")
     assert issubclass(spolia.InputOutputError, OSError) and spolia.FormatError("m", -3).code == -3
     assert engine.ask("Still there?", max_tokens=2).account.n_generated == 2
 
@@ -374,6 +377,40 @@ def test_what_is_forgotten_is_released(engine):
     gc.collect()
     engine.forget()
     assert engine.info.kv_blocks_free == free
+
+
+def test_wrong_types_are_named(engine, index, tmp_path):
+    for call, said in ((lambda: engine.ask(None), "None is not a text|the question is empty"),
+                       (lambda: engine.ask(3), "3 is not a text$"),
+                       (lambda: engine.ask("x", documents=None), "documents is a list, not NoneType"),
+                       (lambda: engine.ask("x", reuse=3), "reuse: 3 is not a text"),
+                       (lambda: engine.generate("x"), "a prompt is a Prompt, .* not str"),
+                       (lambda: index.search(None), "None is not a text$"),
+                       (lambda: spolia.Index.build(b"x", tmp_path / "x.db"), "roots is a list, not bytes"),
+                       (lambda: spolia.open(MODEL, threads="two"), "^threads: 'two' is not a whole number"),
+                       (lambda: spolia.set_log("stderr"), "sink: 'stderr' is not a function"),
+                       (lambda: pickle.dumps(engine), "Engine: .* cannot be pickled")):
+        with pytest.raises((TypeError, ValueError), match=said):
+            call()
+    with pytest.raises(spolia.InputOutputError, match="caf\ufffd: No such file"):
+        spolia.Index.build(os.fsdecode(b"caf\xe9"), tmp_path / "x.db")
+    for empty in (lambda: spolia.open(""), lambda: spolia.Embedder("")):
+        with pytest.raises(spolia.InvalidArgument, match="^model: give"):
+            empty()
+
+
+def test_lengths_of_arrays_are_not_options(engine):
+    for name in ("n_stop", "n_stop_tokens", "n_bias", "n_scored", "top_logprobs", "citations"):
+        with pytest.raises(TypeError, match=f"a request has no option '{name}'"):
+            engine.ask("x", max_tokens=2, **{name: 5_000_000})
+    with pytest.raises(TypeError, match="an engine has no option 'n_threads'.*threads"):
+        spolia.open(MODEL, n_threads=1)
+
+
+def test_none_is_the_normal_number_of_tokens(engine):
+    whole = engine.complete("The old mill", ignore_end=True)
+    assert whole.account.n_generated == 128
+    assert engine.complete("The old mill", ignore_end=True, max_tokens=None).text == whole.text
 
 
 def test_log_lines_arrive():
@@ -423,7 +460,7 @@ def test_a_wheel_runs_in_an_environment_of_its_own(tmp_path):
                            tmp_path, ROOT], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     wheel, = tmp_path.glob("spolia-*.whl")
-    assert "linux" in wheel.name
+    assert "-cp39-abi3-linux" in wheel.name, "of any Python"
     target = tmp_path / "site"
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", target, wheel], check=True)
     done = subprocess.run([sys.executable, "-c", "import spolia, sys; print(spolia.__file__, "
@@ -567,6 +604,32 @@ def test_a_program_may_end_while_an_answer_is_generated(how, codes):
     done = subprocess.run([sys.executable, "-c", EXITS, MODEL, how], capture_output=True, text=True, timeout=300,
                           env={**os.environ, "PYTHONPATH": str(BUILD / "python")})
     assert done.stdout == "leaves\n" and done.returncode in codes, done.stderr
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, spolia
+engine, how = spolia.open(sys.argv[1]), sys.argv[2]
+free = engine.info.kv_blocks_free
+often = {"max_tokens": 3000, "ignore_end": True}
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    if how == "ask":
+        engine.ask("Count.", **often)
+    for _ in engine.stream("Count.", **often):
+        pass
+except KeyboardInterrupt as e:
+    held = e  # as an interactive session does, with the frames of its traceback
+engine.complete("x", max_tokens=1, max_wait_ms=20000)
+engine.forget()
+print(engine.info.kv_blocks_free == free)
+"""
+
+
+@pytest.mark.parametrize("how", ["ask", "stream"])
+def test_ctrl_c_ends_a_request(how):
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, MODEL, how], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, "PYTHONPATH": str(BUILD / "python")})
+    assert done.stdout == "True\n", done.stderr
 
 
 CLOSES = """

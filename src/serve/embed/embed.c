@@ -31,8 +31,8 @@ static sp_err open_all(sp_embedder *e, const sp_embedder_opts *o)
 sp_err sp_embedder_open(const sp_embedder_opts *o, sp_embedder **out)
 {
     SP_NEED(o);
-    SP_NEED(o->model);
     SP_NEED(out);
+    if (!o->model || !*o->model) return sp_fail(SP_E_ARG, "model: give a GGUF file or a folder of an encoder");
     if (o->step_tokens < 0 || o->step_tokens > 1 << 20)
         return sp_fail(SP_E_ARG, "step_tokens: %d is not in 0..2^20", o->step_tokens);
     sp_embedder *e = SP_NEW(sp_embedder);

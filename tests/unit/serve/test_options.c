@@ -36,6 +36,24 @@ static void nothing_is_negative(void **state)
         assert_fails(open_small(cases[i].o, &c), SP_E_ARG, cases[i].name);
 }
 
+static void no_path_is_empty(void **state)
+{
+    static const struct {
+        sp_context_opts o;
+        const char *name;
+    } cases[] = {{{.tiers.store = ""}, "store: the name is empty"},
+                 {{.decode.context_dir = ""}, "context_dir: the name is empty"},
+                 {{.machine.packs = ""}, "packs: the name is empty"},
+                 {{.cache.profile = ""}, "profile: the name is empty"}};
+    sp_context *c = NULL;
+    sp_embedder *e = NULL;
+    for (size_t i = 0; i < SP_COUNT(cases); i++)
+        assert_fails(open_small(cases[i].o, &c), SP_E_ARG, cases[i].name);
+    assert_fails(sp_context_open(&(sp_context_opts){.model = ""}, &c), SP_E_ARG, "model: give a GGUF file");
+    assert_fails(sp_embedder_open(&(sp_embedder_opts){.model = ""}, &e), SP_E_ARG, "model: give a GGUF");
+    assert_fails(sp_embedder_open(&(sp_embedder_opts){0}, &e), SP_E_ARG, "model: give a GGUF");
+}
+
 /* What no model and no machine could have is known before any file is opened. */
 static void a_check_opens_nothing(void **state)
 {
@@ -220,6 +238,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_negative),
+        cmocka_unit_test(no_path_is_empty),
         cmocka_unit_test(a_check_opens_nothing),
         cmocka_unit_test(a_context_has_two_blocks_and_no_more_tokens_than_its_model),
         cmocka_unit_test(times_are_in_milliseconds),
