@@ -11,7 +11,6 @@
 #include "serve/check/guard_check.h"
 #include "serve/request/queue.h"
 #include "store/files.h"
-#include "store/remote/link.h"
 
 enum {
     PATIENCE_US = 100000 /* for loads, whatever computing instead would cost */,
@@ -256,19 +255,28 @@ static sp_err check_opts(const sp_context_opts *o)
     return SP_OK;
 }
 
+static sp_err check_kv_type(const char *name)
+{
+    sp_dtype type;
+    return parse_kv_type(name, &type);
+}
+
 /* check_names -- of policies, types and servers, also of those that have no effect here. */
 static sp_err check_names(const sp_context_opts *o)
 {
-    const char *const types[] = {o->cache.kv_type, o->tiers.host_kv};
-    const char *const evicts[] = {o->cache.evict, o->tiers.host_evict, o->tiers.store_evict};
-    const sp_remote_kind *kind;
+    const sp_tier_opts *t = &o->tiers;
+    const struct {
+        const char *field, *value;
+        sp_err (*check)(const char *value);
+    } names[] = {{"kv_type", o->cache.kv_type, check_kv_type}, {"host_kv", t->host_kv, check_kv_type},
+                 {"evict", o->cache.evict, sp_evict_check},    {"host_evict", t->host_evict, sp_evict_check},
+                 {"store_evict", t->store_evict, sp_evict_check}};
     const sp_ops *ops;
-    sp_dtype type;
-    for (size_t i = 0; i < SP_COUNT(types); i++)
-        if (types[i]) SP_TRY(parse_kv_type(types[i], &type));
-    for (size_t i = 0; i < SP_COUNT(evicts); i++)
-        if (evicts[i]) SP_TRY(sp_evict_check(evicts[i]));
-    if (o->tiers.remote) SP_TRY(sp_remote_kind_of(o->tiers.remote, &kind));
+    for (size_t i = 0; i < SP_COUNT(names); i++) {
+        const sp_err err = names[i].value ? names[i].check(names[i].value) : SP_OK;
+        if (err != SP_OK) return sp_fail_in(err, "%s", names[i].field);
+    }
+    SP_TRY(sp_tiers_check_remote(t->remote, t->remote_kv, t->remote_compress));
     const sp_err err = o->machine.cpu ? sp_ops_select(o->machine.cpu, &ops) : SP_OK;
     return err == SP_E_ARG ? err : SP_OK; /* what this machine lacks is no wrong name */
 }

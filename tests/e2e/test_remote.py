@@ -220,14 +220,27 @@ def test_a_server_that_ends_does_not_wait_for_one_that_is_gone(redis, replica):
 
 
 @pytest.mark.parametrize("options, words, code", [
-    (["--remote", "http://x"], ["redis://"], 2), (["--remote", "redis://h:99999"], ["port"], 1),
-    (["--remote", "redis://h/x"], ["database"], 1),
+    (["--remote", "http://x"], ["redis://"], 2), (["--remote", "redis://h:99999"], ["--remote: ", "port"], 2),
+    (["--remote", "redis://h/x"], ["--remote: ", "database"], 2), (["--remote", "s3://X"], ["--remote: ", "bucket"], 2),
     (["--remote", "redis://127.0.0.1:1", "--remote-key-file", "/no/such/key"], ["/no/such/key", "key"], 1),
-    (["--remote", "redis://127.0.0.1:1", "--remote-kv", "q4_0"], ["remote_kv", "q4_0", "q8_0"], 1),
+    (["--remote", "redis://127.0.0.1:1", "--remote-kv", "q4_0"], ["--remote-kv", "q4_0", "q8_0"], 2),
+    (["--remote-kv", "f16"], ["--remote-kv"], 2), (["-ctk", "x"], ["--ctk"], 2), (["-ctv", "x"], ["--ctv"], 2), (["--host-kv", "x"], ["--host-kv"], 2),
+    (["--host-evict", "x"], ["--host-evict"], 2), (["--store-evict", "x"], ["--store-evict"], 2),
     (["--remote", "redis://127.0.0.1:1", "--remote-compress", "99"], ["--remote-compress", "from 0 to 19"], 2),
 ])
 def test_wrong_options_are_named(options, words, code):
     refuse("run", "-m", ROOT / "demo/model.gguf", *options, "-p", "x", naming=words, code=code)
+
+
+@pytest.mark.parametrize("command", [["serve"], ["chat"], ["ask", "-i", "/nowhere.db", "Who?"]])
+def test_what_can_never_be_right_is_wrong_usage(command):
+    for options in (["--remote", "redis://h:99999"], ["--remote", "s3://X"], ["--remote", "redis://h", "--remote-kv", "q4_0"]):
+        refuse(command[0], "-m", ROOT / "demo/model.gguf", *command[1:], *options, naming=[options[-2]], code=2)
+
+
+def test_a_server_of_copies_that_can_never_be_right_is_wrong_usage():
+    for url in ("redis://h:99999", "s3://X", "x"):
+        refuse("cache", "list", "--remote", url, naming=["--remote: "], code=2)
 
 
 def test_a_key_that_is_too_short_is_named(tmp_path):

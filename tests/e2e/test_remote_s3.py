@@ -257,9 +257,10 @@ def test_wrong_settings_are_named(store, index, monkeypatch, change, words):
         refuse(*command, "--remote", store.url, naming=words)
 
 
-@pytest.mark.parametrize("url, words", [("s3://no-such-bucket/x", ["bucket no-such-bucket does not exist"]), ("s3://X", ["bucket"]), ("s3://good/a b", ["prefix"])])
-def test_wrong_buckets_are_named(store, index, url, words):
-    refuse("precompute", index, "-m", MODEL, "--remote", url, naming=words)
+@pytest.mark.parametrize("url, words, code", [
+    ("s3://no-such-bucket/x", ["bucket no-such-bucket does not exist"], 1), ("s3://X", ["bucket"], 2), ("s3://good/a b", ["prefix"], 2)])
+def test_wrong_buckets_are_named(store, index, url, words, code):
+    refuse("precompute", index, "-m", MODEL, "--remote", url, naming=words, code=code)
 
 
 def test_keys_of_a_file_are_used(store, index, monkeypatch, tmp_path):

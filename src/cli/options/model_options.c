@@ -309,6 +309,26 @@ static bool complete_type(model_options *m)
     return cli_fail_with("-ctk %s and -ctv %s: keys and values have one type", m->type_k, m->type_v), false;
 }
 
+/* fails_at_field -- the same; a field of the context that begins the message, as in "host_kv: ...", is named as the
+ * option that sets it. */
+static int fails_at_field(const model_options *m, sp_err err)
+{
+    char name[32], said[1024];
+    const char *at = sp_error_detail();
+    const size_t n = strcspn(at, ":");
+    snprintf(name, sizeof name, "%.*s", (int)n, at);
+    if (strcmp(name, "kv_type") == 0) snprintf(name, sizeof name, m->type_k ? "ctk" : "ctv");
+    for (char *c = name; *c; c++)
+        if (*c == '_') *c = '-';
+    for (const opt *o = m->table; o->kind != OPT_END; o++) {
+        if (!o->name || strcmp(o->name, name) != 0) continue;
+        snprintf(said, sizeof said, "%s", at + n);
+        cli_fail_with("--%s%s", name, said);
+        return err == SP_E_ARG ? 2 : 1;
+    }
+    return fails(err);
+}
+
 /* complete -- the options of the context. Returns the exit code after an error message, or 0. */
 static int complete(model_options *m)
 {
@@ -316,7 +336,7 @@ static int complete(model_options *m)
     if (code != 0) return code;
     if (!complete_tiers(m) || !complete_resident(m) || !complete_type(m)) return 2;
     const sp_err err = sp_context_check(&m->ctx);
-    return err == SP_OK ? 0 : fails(err);
+    return err == SP_OK ? 0 : fails_at_field(m, err);
 }
 
 int model_options_check(const model_options *m)

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "serve/tiers/tiers_int.h"
+#include "store/remote/link.h"
 #include "store/remote/server.h"
 #include "store/remote/tier.h"
 
@@ -40,13 +41,19 @@ sp_tier *sp_tiers_remote(const sp_tiers *t)
 
 /* -- opening ------------------------------------------------------------------------------------------- */
 
+sp_err sp_tiers_check_remote(const char *url, const char *kv, int compress)
+{
+    if (kv && strcmp(kv, "q8_0") != 0)
+        return sp_fail(SP_E_ARG, "remote_kv: type \"%s\" is not supported; copies are packed in q8_0", kv);
+    if (compress < 0 || compress > MOST_COMPRESS)
+        return sp_fail(SP_E_ARG, "remote_compress: level %d, not 0 to %d", compress, MOST_COMPRESS);
+    const sp_err err = url ? sp_remote_check_url(url) : SP_OK;
+    return err == SP_OK ? SP_OK : sp_fail_in(err, "remote");
+}
+
 /* choose_form -- copies of others may be in q8_0, whatever this process puts. */
 static sp_err choose_form(sp_tiers *t, const sp_tiers_opts *o, const sp_kv_packing **packing)
 {
-    if (o->remote_kv && strcmp(o->remote_kv, "q8_0") != 0)
-        return sp_fail(SP_E_ARG, "remote_kv: type \"%s\" is not supported; copies are packed in q8_0", o->remote_kv);
-    if (o->remote_compress < 0 || o->remote_compress > MOST_COMPRESS)
-        return sp_fail(SP_E_ARG, "remote_compress: level %d, not 0 to %d", o->remote_compress, MOST_COMPRESS);
     sp_kv_shape small = *sp_kv_pool_shape(o->pool);
     small.type = SP_Q8_0;
     *packing = NULL;

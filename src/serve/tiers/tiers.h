@@ -49,7 +49,10 @@ typedef struct sp_tiers_opts {
     void *user;
 } sp_tiers_opts;
 
-/* sp_tiers_open -- Errors: SP_E_IO names the folder, SP_E_NOMEM. */
+/* sp_tiers_check_remote -- url, kv: NULL, or the options. Errors: SP_E_ARG names the option of the remote tier that no
+ * server could have. */
+sp_err sp_tiers_check_remote(const char *url, const char *kv, int compress) SP_MUST_CHECK;
+/* sp_tiers_open -- Pre: sp_tiers_check_remote. Errors: SP_E_IO names the folder, SP_E_NOMEM. */
 sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out) SP_MUST_CHECK;
 /* sp_tiers_close -- Pre: sp_tiers_end. NULL is allowed. */
 void sp_tiers_close(sp_tiers *t);

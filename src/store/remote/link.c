@@ -18,3 +18,10 @@ sp_err sp_remote_kind_of(const char *url, const sp_remote_kind **out)
     return sp_fail(SP_E_ARG, "a remote tier is redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...][/DATABASE], "
                             "rediss:// with TLS, or s3://BUCKET[/PREFIX]");
 }
+
+sp_err sp_remote_check_url(const char *url)
+{
+    const sp_remote_kind *kind;
+    SP_TRY(sp_remote_kind_of(url, &kind));
+    return kind->check_url(url);
+}

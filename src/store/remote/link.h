@@ -56,6 +56,8 @@ typedef struct sp_remote_ears {
 typedef struct sp_remote_link sp_remote_link;
 
 typedef struct sp_remote_kind {
+    /* check_url -- Errors: SP_E_ARG names what is wrong, whatever the store and the machine. */
+    sp_err (*check_url)(const char *url) SP_MUST_CHECK;
     /* check -- Errors: SP_E_ARG names what is wrong with the URL or the account. */
     sp_err (*check)(const sp_remote_site *s) SP_MUST_CHECK;
     /* share -- fills in s->shared, which unshare frees. NULL: links share nothing. */
@@ -106,5 +108,7 @@ extern const sp_remote_kind sp_remote_s3;    /* s3/link.c */
 
 /* sp_remote_kind_of -- by the scheme of the URL. Errors: SP_E_ARG lists the known schemes. */
 sp_err sp_remote_kind_of(const char *url, const sp_remote_kind **out) SP_MUST_CHECK;
+/* sp_remote_check_url -- Errors: SP_E_ARG, of sp_remote_kind_of and of the kind's check_url. */
+sp_err sp_remote_check_url(const char *url) SP_MUST_CHECK;
 
 #endif

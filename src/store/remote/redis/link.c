@@ -60,6 +60,12 @@ static sp_err address_of(const sp_remote_site *s, sp_redis_address *out)
     return SP_OK;
 }
 
+static sp_err check_url(const char *url)
+{
+    sp_redis_address a;
+    return sp_redis_parse(url, &a);
+}
+
 static sp_err check(const sp_remote_site *s)
 {
     sp_redis_address a;
@@ -392,7 +398,8 @@ static sp_err hear(sp_remote_link *base, const sp_remote_ears *ears)
     return subscribe(l); /* at another server of the cluster */
 }
 
-const sp_remote_kind sp_remote_redis = {.check = check,
+const sp_remote_kind sp_remote_redis = {.check_url = check_url,
+                                        .check = check,
                                         .share = share_servers,
                                         .unshare = unshare_servers,
                                         .open = open_link,

@@ -87,6 +87,12 @@ static uint64_t now_ms(void)
 
 /* -- opening ------------------------------------------------------------------------------------------ */
 
+static sp_err check_url(const char *url)
+{
+    sp_s3_address a;
+    return sp_s3_parse(url, &a);
+}
+
 static sp_err check(const sp_remote_site *s)
 {
     sp_s3_address a;
@@ -600,7 +606,8 @@ static sp_err recall(sp_remote_link *base, const sp_remote_ears *ears)
     return list_index(l, ears);
 }
 
-const sp_remote_kind sp_remote_s3 = {.check = check,
+const sp_remote_kind sp_remote_s3 = {.check_url = check_url,
+                                     .check = check,
                                      .open = open_link,
                                      .close = close_link,
                                      .get = get,
