@@ -502,6 +502,8 @@ help:
 	@echo "make            build the program and the static library (Q= shows the commands)"
 	@echo "make install    install below PREFIX (/usr/local), staged in DESTDIR; make uninstall"
 	@echo "make examples   build examples/ over the shared library"
+	@echo "make python     the Python package, in build/python; make wheel: as a wheel in dist/"
+	@echo "make setup      install what is missing: Debian packages, and the Python packages of the tests in .venv"
 	@echo "make demo       set up, build, answer questions over the bundled documents"
 	@echo "make real-models  fetch published models, which some tests and the demo use"
 	@echo "make test       set up, build, run every test"

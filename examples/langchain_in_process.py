@@ -1,8 +1,8 @@
 """A retrieval chain of LangChain whose model runs in this process.
 
-    make python && pip install . langchain-core
-    python examples/langchain_in_process.py demo/model.gguf demo/docs "Larbar has which flag colour?" \
-        "Name the employer of Rulpas."
+    pip install . langchain-core
+    python examples/langchain_in_process.py demo/model.gguf demo/docs \
+        "How much sugar is in the stock of Zolrar?" "How much paper is in the stock of Zolrar?"
 
 The second question is answered sooner: the chunks that it shares with the first are not read again.
 """

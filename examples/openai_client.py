@@ -1,6 +1,7 @@
 """Asks `spolia serve` twice about the same documents, the second time in another order.
 
     spolia serve -m demo/model.gguf --reuse full &
+    pip install openai
     python examples/openai_client.py http://127.0.0.1:8080/v1
 """
 import sys
@@ -8,8 +9,8 @@ import sys
 from openai import OpenAI
 
 DOCUMENTS = [
-    {"id": "harbour", "title": "Harbour", "text": "Anna Berg is the keeper of the lighthouse. She came in 1931."},
-    {"id": "boats", "title": "Boats", "text": "The town built the harbour in 1870. It has forty boats."},
+    {"id": "larbar", "title": "Larbar", "text": "Larbar has a purple flag. In short, Larbar holds its market in March."},
+    {"id": "soktirfer", "title": "Soktirfer", "text": "Soktirfer is based in Vulvum. Soktirfer was opened in 1987."},
 ]
 
 
@@ -24,5 +25,5 @@ def ask(client: OpenAI, question: str, documents: list) -> None:
 
 if __name__ == "__main__":
     client = OpenAI(base_url=sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8080/v1", api_key="none")
-    ask(client, "Who is the keeper?", DOCUMENTS)
-    ask(client, "How many boats are there?", DOCUMENTS[::-1])
+    ask(client, "When is the market of Larbar?", DOCUMENTS)
+    ask(client, "When was Soktirfer opened?", DOCUMENTS[::-1])

@@ -64,4 +64,5 @@ def test_curl(server):
     warm, answer = (json.loads(line) for line in out.splitlines()[:2])
     assert warm["usage"]["completion_tokens"] == 0
     assert answer["spolia"]["documents"][0]["from"] == "memory"
+    assert answer["choices"][0]["message"]["content"] == "March" and '"content":"31 euros"' in out
     assert "data: [DONE]" in out and '"object":"response"' in out and out.splitlines()[-1] == '{"status":"ok"}'

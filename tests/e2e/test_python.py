@@ -431,12 +431,13 @@ def test_the_types_are_sound():
 def test_langchain_in_process(tmp_path):
     pytest.importorskip("langchain_core", reason="langchain-core is not installed")
     done = subprocess.run([sys.executable, ROOT / "examples/langchain_in_process.py", MODEL, ROOT / "demo/docs",
-                           *QUESTIONS[:2], QUESTIONS[0]], capture_output=True, text=True, cwd=tmp_path, timeout=300,
+                           *(f"How much {thing} is in the stock of Zolrar?" for thing in ("sugar", "paper", "sugar"))], capture_output=True, text=True, cwd=tmp_path, timeout=300,
                           env={**os.environ, "PYTHONPATH": str(BUILD / "python")})
     assert done.returncode == 0, done.stderr
     answers, accounts = done.stdout.splitlines(), done.stderr.splitlines()
-    assert len(answers) == 3 and answers[0] == answers[2]
-    assert accounts[0].startswith("[0 of ") and not accounts[2].startswith("[0 of ")
+    assert answers == ["49 boxes", "29 boxes", "49 boxes"]
+    told = [[int(n) for n in re.findall(r"\d+", account)[:2]] for account in accounts]
+    assert told[0][0] == 0 and told[1][0] > told[1][1] / 2 and told[2][0] > told[2][1] / 2
 
 
 def test_langchain_gets_titles_and_usage():

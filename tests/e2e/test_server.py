@@ -189,6 +189,7 @@ def test_the_example_for_python(server):
     told = re.findall(r"  \w+: (\d+) of (\d+) tokens reused (.+)", done.stdout)
     assert [t[2] for t in told] == ["never seen"] * 2 + ["memory"] * 2
     assert all(reused == total for reused, total, _ in told[2:])
+    assert re.findall(r"\? (.+) \(", done.stdout) == ["March", "1987"]
 
 
 # -- errors name the field -------------------------------------------------------------------------
