@@ -78,6 +78,9 @@ def test_people_can_read_the_output(movies):
     assert "Heat -starred_actors-> Al Pacino" in succeed("graph", "paths", "-g", movies, "--style", "arrows", "who starred in Heat")
     assert "4 triples, 3 relations" in succeed("graph", "show", "-g", movies)
     assert "fuzzy  Al Pacino" in succeed("graph", "search", "-g", movies, "Pacinno")
+    refuse("graph", "search", "-g", movies, "qqqqqqqq", code=3, naming=["no entity"])
+    none = run("graph", "search", "-g", movies, "--json", "qqqqqqqq")
+    assert none.returncode == 3 and json.loads(none.stdout) == []
     assert "no entity" in succeed("graph", "paths", "-g", movies, "what?")
     sentences = succeed("graph", "paths", "-g", movies, "--style", "sentences", "Al Pacino")
     assert "Al Pacino is starred actors of Heat. Heat directed by Michael Mann." in sentences

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/fail.h"
 #include "cmd/graph/graph.h"
 
 const cli_command cmd_graphs[] = {
@@ -131,7 +132,7 @@ int cmd_graph_search(int argc, char **argv)
     int at = opt_parse(argc, argv,
                        &(opt_usage){"graph search -g WHERE [options] NAME",
                                     "Finds entities by name: exact matches, else aliases, else "
-                                    "names with similar letters."},
+                                    "names with similar letters. The exit\ncode is 3 when there are none."},
                        tables);
     if (at < 0) return -1 - at;
     if (at + 1 != argc) return cli_fail_with("graph search: give one name"), 2;
@@ -140,7 +141,8 @@ int cmd_graph_search(int argc, char **argv)
     sp_err err = sp_graph_open(&g.open, &graph);
     if (err == SP_OK) err = sp_graph_search(graph, argv[at], k, &found);
     if (err == SP_OK) print_found(&found, as_json);
-    int code = err == SP_OK ? 0 : cli_fail(err);
+    int code = err != SP_OK ? cli_fail(err) : found.n_entities ? 0 : CLI_NO_HIT;
+    if (code == CLI_NO_HIT) cli_warn("no entity of the graph has such a name");
     sp_graph_answer_fini(&found);
     sp_graph_close(graph);
     return code;
