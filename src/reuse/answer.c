@@ -142,8 +142,7 @@ int64_t sp_reuse_room_for(const sp_reuse_input *in, int32_t n_chunk)
 {
     const int32_t n_recomputed = in->warm ? 0 : SP_MIN(n_chunk, (int32_t)ceilf(in->recompute * (float)n_chunk));
     int64_t n = sp_blocks_for(n_recomputed) + (n_recomputed && in->by_segment ? in->n_segs : 0); /* a span each */
-    for (int i = 0; i < in->n_segs; i++) n += in->found[i].copy ? 0 : sp_blocks_for(in->segs[i].n);
-    return n;
+    return n + sp_reuse_n_missing(in);
 }
 
 int64_t sp_reuse_room(const sp_reuse_input *in)

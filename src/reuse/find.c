@@ -46,6 +46,13 @@ sp_err sp_reuse_find_start(const sp_finder *f)
     return sp_reuse_find_path(f, n, NULL);
 }
 
+int64_t sp_reuse_n_missing(const sp_reuse_input *in)
+{
+    int64_t n = 0;
+    for (int i = 0; i < in->n_segs; i++) n += in->found[i].copy ? 0 : sp_blocks_for(in->segs[i].n);
+    return n;
+}
+
 bool sp_reuse_wants_copy(const sp_reuse_input *in, int i)
 {
     return in->segs[i].kind == SP_SEG_CHUNK && !in->found[i].copy;

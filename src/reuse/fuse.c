@@ -87,10 +87,7 @@ static sp_err keep_fused(const sp_reuse_input *in, sp_plan *plan, sp_plan_role r
 /* room_of_fuse -- the last chunk is computed twice: its plain copy, and the fused one. */
 static int64_t room_of_fuse(const sp_reuse_input *in)
 {
-    int64_t n = sp_blocks_for(in->segs[in->n_segs - 1].n);
-    for (int i = 0; i < in->n_segs; i++)
-        if (!in->found[i].copy) n += sp_blocks_for(in->segs[i].n);
-    return n;
+    return sp_blocks_for(in->segs[in->n_segs - 1].n) + sp_reuse_n_missing(in);
 }
 
 const sp_reuse_policy sp_reuse_fuse = {

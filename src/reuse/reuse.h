@@ -111,6 +111,8 @@ typedef struct sp_reuse_policy {
     int64_t (*room)(const sp_reuse_input *in);
 } sp_reuse_policy;
 
+/* sp_reuse_n_missing -- blocks of the segments that no copy serves. */
+int64_t sp_reuse_n_missing(const sp_reuse_input *in);
 /* sp_reuse_policy_list -- all policies that a user can name. */
 const sp_reuse_policy *const *sp_reuse_policy_list(int *n);
 /* sp_reuse_policy_find -- of "NAME" or "NAME:key=value[,key=value]"; params [SP_REUSE_PARAMS]: the values of its

@@ -52,11 +52,8 @@ void sp_request_unreserve(sp_request *r)
  * are recomputed. Those of each segment may have blocks of their own. */
 static int64_t room_of(const sp_reuse_input *in, bool recomputes)
 {
-    int64_t n = 0;
-    for (int i = 0; i < in->n_segs; i++) {
-        const int64_t n_blocks = sp_blocks_for(in->segs[i].n);
-        n += (in->found[i].copy ? 0 : n_blocks) + (recomputes ? n_blocks : 0);
-    }
+    int64_t n = sp_reuse_n_missing(in);
+    for (int i = 0; i < in->n_segs && recomputes; i++) n += sp_blocks_for(in->segs[i].n);
     return n;
 }
 

@@ -150,42 +150,60 @@ static bool has_expired(const sp_remote_notice *n)
     return n->expires_s && n->expires_s <= (int64_t)time(NULL);
 }
 
-static sp_err learn_name(void *user, const char *name, const char *says)
+static sp_err learn(sp_remote_tier *t, const sp_remote_notice *n)
 {
-    sp_remote_tier *t = user;
-    sp_remote_notice n;
-    if (t->stop) return sp_fail(SP_E_CANCELED, "the remote tier is being closed");
-    if (!says || !sp_remote_read_notice(name, says, &n)) return SP_OK;
-    if (has_expired(&n)) return SP_OK;
     pthread_mutex_lock(&t->lock);
-    sp_err err = sp_remote_learn(t, &n, true);
+    sp_err err = sp_remote_learn(t, n, true);
     pthread_mutex_unlock(&t->lock);
     return err;
 }
 
-/* suspect -- a copy that may be there. */
-static sp_err suspect(void *user, const char *name, const char *says)
+/* doubt -- a copy that may be there. */
+static sp_err doubt(sp_remote_tier *t, const sp_remote_notice *n)
 {
-    sp_remote_tier *t = user;
-    sp_remote_notice n;
     sp_err err = SP_OK;
-    if (t->stop) return sp_fail(SP_E_CANCELED, "the remote tier is being closed");
-    if (!sp_remote_read_notice(name, says, &n)) return SP_OK;
     pthread_mutex_lock(&t->lock);
-    if (sp_table_find(&t->table, &n.key) == SP_NO_ENTRY) {
-        err = sp_remote_learn(t, &n, false);
-        sp_remote_doubt(t, &n.key);
+    if (sp_table_find(&t->table, &n->key) == SP_NO_ENTRY) {
+        err = sp_remote_learn(t, n, false);
+        sp_remote_doubt(t, &n->key);
     }
     pthread_mutex_unlock(&t->lock);
     return err;
+}
+
+/* read_notice -- *reads: it can be read. Errors: SP_E_CANCELED. */
+static sp_err read_notice(const sp_remote_tier *t, const char *name, const char *says, sp_remote_notice *out,
+                          bool *reads)
+{
+    if (t->stop) return sp_fail(SP_E_CANCELED, "the remote tier is being closed");
+    *reads = says && sp_remote_read_notice(name, says, out);
+    return SP_OK;
+}
+
+static sp_err learn_name(void *user, const char *name, const char *says)
+{
+    sp_remote_notice n;
+    bool reads;
+    SP_TRY(read_notice(user, name, says, &n, &reads));
+    return reads && !has_expired(&n) ? learn(user, &n) : SP_OK;
+}
+
+static sp_err suspect(void *user, const char *name, const char *says)
+{
+    sp_remote_notice n;
+    bool reads;
+    SP_TRY(read_notice(user, name, says, &n, &reads));
+    return reads ? doubt(user, &n) : SP_OK;
 }
 
 /* learn_any -- one that has expired may still be there. */
 static sp_err learn_any(void *user, const char *name, const char *says)
 {
     sp_remote_notice n;
-    const bool reads = says && sp_remote_read_notice(name, says, &n);
-    return reads && has_expired(&n) ? suspect(user, name, says) : learn_name(user, name, says);
+    bool reads;
+    SP_TRY(read_notice(user, name, says, &n, &reads));
+    if (!reads) return SP_OK;
+    return has_expired(&n) ? doubt(user, &n) : learn(user, &n);
 }
 
 static void forget_name(void *user, const char *name)
