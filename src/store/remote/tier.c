@@ -183,7 +183,7 @@ static sp_err read_notice(const sp_remote_tier *t, const char *name, const char 
 static sp_err learn_name(void *user, const char *name, const char *says)
 {
     sp_remote_notice n;
-    bool reads;
+    bool reads = false;
     SP_TRY(read_notice(user, name, says, &n, &reads));
     return reads && !has_expired(&n) ? learn(user, &n) : SP_OK;
 }
@@ -191,7 +191,7 @@ static sp_err learn_name(void *user, const char *name, const char *says)
 static sp_err suspect(void *user, const char *name, const char *says)
 {
     sp_remote_notice n;
-    bool reads;
+    bool reads = false;
     SP_TRY(read_notice(user, name, says, &n, &reads));
     return reads ? doubt(user, &n) : SP_OK;
 }
@@ -200,7 +200,7 @@ static sp_err suspect(void *user, const char *name, const char *says)
 static sp_err learn_any(void *user, const char *name, const char *says)
 {
     sp_remote_notice n;
-    bool reads;
+    bool reads = false;
     SP_TRY(read_notice(user, name, says, &n, &reads));
     if (!reads) return SP_OK;
     return has_expired(&n) ? doubt(user, &n) : learn(user, &n);
