@@ -39,3 +39,29 @@ def test_a_collection_that_cannot_be_read_is_an_error(tmp_path):
         assert s.call("/v1/collections")[1]["data"][0]["retrieved"] == count + 3
     finally:
         assert s.stop() == 0
+
+
+def test_what_is_registered_is_said_to_be_though_it_cannot_be_read(tmp_path):
+    """From the n-th read of a registration on the disk cannot be read."""
+    store = tmp_path / "store"
+    store.mkdir()
+    disk = faults.Faults(tmp_path, faults.build_preload(tmp_path, ROOT))
+    s = faults.Server(PROGRAM, MODEL, store, disk)
+    n, said, failed = 0, {}, True
+    try:
+        assert s.started and s.call("/v1/collections", {"name": "docs"})[0] == 201
+        while failed:
+            n += 1
+            for path, more in (("/v1/documents", {}), ("/v1/collections/docs/documents", {"tags": ["a", "b"], "ttl_seconds": 900})):
+                disk.fail_nth(n, "read", then="fail on")
+                status, told = s.call(path, {"id": f"d{n}", "title": "Harbour", "text": f"{n} boats of Velm. " * 300, **more})
+                failed = disk.has_failed()
+                disk.fail_nth(0)
+                there, read = s.call(f"{path}/d{n}")
+                assert (status, there) in ((201, 200), (500, 404), (503, 404)), (n, path, told)
+                if status == 201:
+                    assert {**told, "copies": 0} == {**read, "copies": 0} and told["chunks"] > 1
+                said.setdefault((status, failed), n)
+    finally:
+        assert s.stop() == 0
+    assert (201, True) in said and (500, True) in said, said

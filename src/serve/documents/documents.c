@@ -206,7 +206,9 @@ typedef struct putting {
     sp_prompt *prompt; /* makes tokens and content ids */
     sp_arena arena;
     SP_VEC(sp_shelf_chunk) chunks;
-    sp_sha256 *hash; /* of all texts */
+    sp_sha256 *hash;   /* of all texts */
+    sp_bytes id, tags; /* of the row */
+    sp_shelf_row row;
 } putting;
 
 static const char *copy_text(putting *p, const char *text, size_t n)
@@ -307,8 +309,9 @@ static sp_err cut(putting *p, const char *salt, const sp_document_new *n)
 
 /* name_new -- what the shelf knows the document by: the caller's id, or one made of the content, after the
  * collection; and its tags, a line each. */
-static sp_err name_new(putting *p, const sp_document_new *n, sp_bytes *id, sp_bytes *tags)
+static sp_err name_new(putting *p, const sp_document_new *n)
 {
+    sp_bytes *id = &p->id, *tags = &p->tags;
     sp_digest digest;
     char hex[17];
     sp_sha256_final(p->hash, &digest);
@@ -320,28 +323,25 @@ static sp_err name_new(putting *p, const sp_document_new *n, sp_bytes *id, sp_by
     return sp_bytes_addf(tags, "%c", '\0');
 }
 
-/* enter -- *id is the name on the shelf. */
-static sp_err enter(putting *p, const char *tenant, const sp_document_new *n, sp_bytes *id)
+static sp_err enter(putting *p, const char *tenant, const sp_document_new *n)
 {
-    sp_bytes tags = {0};
     const int64_t now = now_s(p->d);
-    sp_err err = name_new(p, n, id, &tags);
-    const sp_shelf_row row = {.tenant = tenant,
-                              .id = id->v,
-                              .title = n->title ? n->title : p->chunks.v[0].title,
-                              .created_s = now,
-                              .expires_s = n->ttl_s ? now + n->ttl_s : 0,
-                              .pinned = n->pinned,
-                              .replace = n->replace || !n->id,
-                              .file = n->text ? NULL : n->file,
-                              .tags = tags.v,
-                              .arrival = n->arrival};
+    sp_err err = name_new(p, n);
+    p->row = (sp_shelf_row){.tenant = tenant,
+                            .id = p->id.v,
+                            .title = n->title ? n->title : p->chunks.v[0].title,
+                            .created_s = now,
+                            .expires_s = n->ttl_s ? now + n->ttl_s : 0,
+                            .pinned = n->pinned,
+                            .replace = n->replace || !n->id,
+                            .file = n->text ? NULL : n->file,
+                            .tags = p->tags.v,
+                            .arrival = n->arrival};
     if (err == SP_OK) err = sp_shelf_doom_expired(p->d->shelf, sp_documents_due_s(p->d));
-    if (err == SP_OK) err = sp_shelf_put(p->d->shelf, &row, p->chunks.v, (int)p->chunks.n);
+    if (err == SP_OK) err = sp_shelf_put(p->d->shelf, &p->row, p->chunks.v, (int)p->chunks.n);
     for (size_t i = 0; i < p->chunks.n && err == SP_OK; i++)
         err = sp_forms_add(&p->d->forms, p->prompt->tenant, p->chunks.v[i].text);
     sp_forms_published(&p->d->forms);
-    sp_vec_fini(&tags);
     return err;
 }
 
@@ -350,6 +350,8 @@ static void putting_fini(putting *p)
     sp_digest unused;
     if (p->hash) sp_sha256_final(p->hash, &unused);
     sp_prompt_destroy(p->prompt);
+    sp_vec_fini(&p->id);
+    sp_vec_fini(&p->tags);
     sp_vec_fini(&p->chunks);
     sp_arena_fini(&p->arena);
 }
@@ -371,31 +373,61 @@ void sp_documents_depart(sp_documents_arrival *a)
     a->of = NULL;
 }
 
-/* get_new -- what has been registered. */
-static sp_err get_new(sp_documents *d, const char *salt, const char *id, sp_document_list *out)
+/* describe_new -- what has been registered, from memory. */
+static sp_err describe_new(const putting *p, sp_document_list *out)
 {
-    const sp_err err = sp_documents_get(d, salt, id, out);
-    return err == SP_E_NOTFOUND ? sp_shelf_deleted_meanwhile(id) : err;
+    const sp_shelf_row *row = &p->row;
+    sp_document_info *i = SP_NEW(sp_document_info);
+    sp_arena *arena = SP_NEW(sp_arena);
+    sp_document_list l = {.v = i, .n = 1, .strings = arena};
+    const char *const from[] = {row->id, row->title, strchr(row->id, '/') && row->file ? row->file : "", row->tags};
+    if (!i || !arena) return sp_document_list_fini(&l), sp_fail_nomem("a document");
+    const char **const to[] = {&i->id, &i->title, &i->file, &i->tags};
+    *i = (sp_document_info){.created_s = row->created_s,
+                            .expires_s = row->expires_s,
+                            .pinned = row->pinned,
+                            .n_chunks = (int64_t)p->chunks.n};
+    for (size_t k = 0; k < p->chunks.n; k++) {
+        i->n_bytes += (int64_t)strlen(p->chunks.v[k].text);
+        i->n_tokens += p->chunks.v[k].n_tokens;
+    }
+    for (size_t k = 0; k < SP_COUNT(to); k++) {
+        const size_t n = strlen(from[k]) + 1;
+        char *copy = sp_arena_take(arena, n, 1);
+        if (!copy) return sp_document_list_fini(&l), sp_fail_nomem("a document");
+        *to[k] = memcpy(copy, from[k], n);
+    }
+    *out = l;
+    return SP_OK;
+}
+
+/* get_new -- what has been registered, also if it cannot be read. */
+static sp_err get_new(const putting *p, const char *salt, sp_document_list *out)
+{
+    const sp_documents_arrival *a = p->row.arrival;
+    const sp_err err = sp_documents_get(p->d, salt, p->row.id, out);
+    if (err == SP_E_NOTFOUND) return sp_shelf_deleted_meanwhile(p->row.id);
+    if (err == SP_OK || (a && a->replaced)) return err;
+    sp_log(SP_LOG_WARN, "a registered document cannot be read: %s", sp_error_detail());
+    return describe_new(p, out);
 }
 
 /* put -- what has arrived. */
 static sp_err put(sp_documents *d, const char *salt, const sp_document_new *n, sp_document_list *out)
 {
     char tenant[SP_TENANT_BYTES];
-    sp_bytes id = {0};
     sp_documents_removed removed;
     SP_TRY(check_new(n));
     SP_TRY(sp_tenant_name(salt, tenant));
     putting p = {.d = d};
     sp_arena_init(&p.arena);
     sp_err err = cut(&p, salt, n);
-    if (err == SP_OK) err = enter(&p, tenant, n, &id);
-    putting_fini(&p);
+    if (err == SP_OK) err = enter(&p, tenant, n);
     if (err == SP_OK && erase_doomed(d, tenant, 0, &removed) !=
         SP_OK) /* of a document that it replaces; the next tick tries again */
         sp_log(SP_LOG_WARN, "a replaced document is not erased yet: %s", sp_error_detail());
-    if (err == SP_OK) err = get_new(d, salt, id.v, out);
-    sp_vec_fini(&id);
+    if (err == SP_OK) err = get_new(&p, salt, out);
+    putting_fini(&p);
     return err;
 }
 
