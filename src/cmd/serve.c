@@ -1,7 +1,9 @@
 /* serve.c -- `spolia serve`: options of the server. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/options/advice.h"
 #include "cli/options/model_options.h"
@@ -165,11 +167,24 @@ static bool takes_chunks(const char *policy)
     return policy && sp_reuse_parse(policy, &info, NULL) == SP_OK && info->anywhere;
 }
 
+/* place_documents -- whether the store, which may be another user's, takes the file of documents. On a file system
+ * that is mounted read-only, it is only read. */
+static bool place_documents(const serving *s)
+{
+    const char *store = s->model.ctx.tiers.store;
+    if (s->o.documents_path || !store || access(store, W_OK) == 0 || errno != EACCES) return true;
+    return cli_fail_with("serve: --store %s: this user may not write here, where registered documents are kept; "
+                         "name a file for them with --documents",
+                         store),
+           false;
+}
+
 /* serve -- with registered documents in the store, unless a file is named for them. */
 static int serve(serving *s)
 {
     char *beside = NULL;
     const char *store = s->model.ctx.tiers.store;
+    if (!place_documents(s)) return 1;
     srv_prepare();
     advice ignored = advice_of(&s->model);
     sp_context *c = model_options_open(&s->model);

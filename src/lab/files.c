@@ -1,5 +1,6 @@
 #include "lab/files.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +69,7 @@ void lab_csv_number(FILE *f, double v)
 
 bool lab_close(FILE *f, const char *path)
 {
-    const bool failed = !f || ferror(f) != 0;
-    if (f && fclose(f) == 0 && !failed) return true;
-    return cli_fail_with("%s: cannot be written", path), false;
+    const bool failed = f && ferror(f) != 0;
+    if (!f || fclose(f) != 0) return cli_fail_with("%s: cannot be written: %s", path, strerror(errno)), false;
+    return failed ? (cli_fail_with("%s: cannot be written", path), false) : true;
 }

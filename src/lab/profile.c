@@ -49,7 +49,7 @@ static bool fit(profile *p)
                            .answer = 1};
         if (bench_model_fits(p->model, &load, why, sizeof why)) return true;
         bench_list *longer = load.depth >= load.fresh ? &p->cached : &p->fresh;
-        fprintf(stderr, "spolia: profile: without %.0f tokens: %s\n", longer->v[--longer->n], why);
+        fprintf(stderr, "spolia: profile: leaves out %.0f tokens: %s\n", longer->v[--longer->n], why);
     }
     return cli_fail_with("profile: fewer than two sizes fit; decrease --cached and --new"), false;
 }

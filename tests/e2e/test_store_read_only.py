@@ -108,6 +108,36 @@ def test_ask_leaves_out_a_store_that_it_may_not_read(beside):
     assert named.returncode == 1 and "Permission denied" in named.stderr, named
 
 
+def test_serve_reads_the_store_of_another_user_with_documents_of_its_own(tmp_path, beside, start):
+    index, store, may = beside
+    may(0o555, 0o444)
+    command = as_other_user(PROGRAM, "serve", "-m", MODEL, "--store", store, "--port", "0")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and "demo.db.kv: this user may not write here" in done.stderr, done.stderr
+    assert "--documents" in done.stderr and "--documents" in (ROOT / "docs/store.md").read_text(encoding="utf-8")
+    server = start("--store", store, "--documents", tmp_path / "own.db",
+                   under=lambda *command: as_other_user(*command))
+    register(server, "story", STORY)
+    assert ask(server, documents=[{"id": "story"}])["choices"]
+    assert server.stop() == 0, server.said
+
+
+def test_a_collection_that_may_not_be_read_ends_the_start(beside):
+    index, _, may = beside
+    index.chmod(0o000)
+    command = as_other_user(PROGRAM, "serve", "-m", MODEL, "--collection", f"demo={index}", "--port", "0")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done
+    assert done.stderr.splitlines()[-1].endswith("demo.db: Permission denied"), done.stderr
+
+
+def test_a_table_that_may_not_be_written_says_why(tmp_path):
+    tmp_path.chmod(0o555)
+    command = as_other_user(PROGRAM, "bench", "decode", "-m", MODEL, "--csv", tmp_path / "x.csv")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and "x.csv: cannot be written: Permission denied" in done.stderr, done.stderr
+
+
 def test_precompute_needs_a_store_that_it_may_write(beside):
     index, _, may = beside
     may(0o555, 0o444)

@@ -1,5 +1,6 @@
 #include "lab/bench/speed.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -136,7 +137,8 @@ static void warn_of_caches(const speed_bench *b)
 static bool open_csv(speed_bench *b)
 {
     if (!b->csv_path) return true;
-    if (!(b->csv = fopen(b->csv_path, "w"))) return cli_fail_with("%s: cannot be written", b->csv_path), false;
+    if (!(b->csv = fopen(b->csv_path, "w")))
+        return cli_fail_with("%s: cannot be written: %s", b->csv_path, strerror(errno)), false;
     fprintf(b->csv, "model,%s,depth,round,seconds,rate,unit,bound,bound_rate,share\n", b->kind->column);
     return true;
 }

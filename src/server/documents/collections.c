@@ -1,10 +1,12 @@
 #include "server/documents/collections.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/cache_dir.h"
 #include "cli/cli.h"
@@ -42,6 +44,13 @@ static char *index_path(const char *name, const char *folder)
     return out;
 }
 
+/* may_read -- a file or folder that is there. */
+static bool may_read(const char *given, const char *path)
+{
+    if (access(path, R_OK) == 0 || errno != EACCES) return true;
+    return cli_fail_with("serve: --collection %s: %s", given, strerror(errno)), false;
+}
+
 /* is_index -- whether SQLite made the file. */
 static bool is_index(const char *path)
 {
@@ -76,6 +85,7 @@ static bool open_one(const srv_server *s, srv_collection *c, const char *given)
 {
     const char *path = strchr(given, '=');
     c->name = strndup(given, (size_t)(path++ - given));
+    if (!may_read(given, path)) return false;
     const bool ready = is_index(path);
     c->path = !c->name ? NULL : ready ? strdup(path) : index_path(c->name, path);
     if (!c->path) return false;
