@@ -118,7 +118,8 @@ static sp_err find(search_options *o, sp_hits *hits)
                              .tags = o->tags.v,
                              .n_tags = o->tags.n,
                              .breadth = o->breadth};
-    sp_err err = o->embedding ? sp_embedder_open(&(sp_embedder_opts){.model = o->embedding}, &e) : SP_OK;
+    const bool by_words = o->by && strcmp(o->by, "words") == 0; /* needs no encoder, and no server of vectors */
+    sp_err err = o->embedding && !by_words ? sp_embedder_open(&(sp_embedder_opts){.model = o->embedding}, &e) : SP_OK;
     if (err == SP_OK) err = sp_retriever_open(o->path, e, &f);
     if (err == SP_OK && e && !*sp_retriever_describe(f).kind)
         cli_warn("%s has no vectors: it is searched by words (spolia index --embedding)", o->path);

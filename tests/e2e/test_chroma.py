@@ -125,6 +125,18 @@ def test_collections_of_others_are_not_touched(chroma, tiny, docs, tmp_path):
     assert search(yours, "lamp", "--embedding", tiny)  # by words
 
 
+def test_words_need_no_server(chroma, tiny, docs, tmp_path):
+    index, server = tmp_path / "x.db", Chroma(tmp_path / "chroma")
+    try:
+        build(tiny, index, docs, kind=f"chroma:{server.url}/words")
+        by_words = search(index, "lamp", "--embedding", tiny, "--by", "words")
+    finally:
+        server.process.terminate()
+        server.process.wait()
+    assert by_words and search(index, "lamp", "--embedding", tiny, "--by", "words") == by_words
+    refuse("search", "--index", index, "--embedding", tiny, "lamp", naming=[server.url])
+
+
 @pytest.mark.parametrize("url, naming", [
     ("ftp://x/c", "http://HOST"), ("http://x", "http://HOST"), ("http:///c", "http://HOST"), ("http://me:key@x/c", "http://HOST"),
     ("http://x/a/b", "COLLECTION"), ("http://x/a/b/c/d", "COLLECTION"), ("http://x/a b", "COLLECTION"), ("http://x/c?d", "COLLECTION"),
