@@ -1,6 +1,7 @@
 """`spolia serve`: the fields that shape an answer (JSON, logit_bias, logprobs, echo, ...), in answers and in streams."""
 import json
 import math
+import random
 import re
 
 import pytest
@@ -260,6 +261,34 @@ def test_offsets_are_those_of_the_text(tmp_path):
             assert [at for _, at in shown] == [len("".join(t for t, _ in shown[:i])) for i in range(len(shown))]
             pieces = [e["choices"][0]["logprobs"] for e in events(s, "/v1/completions", {**ask, "echo": echo})]
             assert sum((p["text_offset"] for p in pieces if p), []) == told["text_offset"]
+
+
+def bytes_of(name):
+    """Of a token, which is named by its bytes where it is a part of a character."""
+    return bytes.fromhex(name[6:].replace("\\x", "")) if name.startswith("bytes:") else name.encode()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_offsets_are_those_of_a_text_that_is_no_utf8(server, seed):
+    """Answers, streams and echoes of beginnings and ends of characters in any order: each maximal part is one U+FFFD."""
+    parts = [b"a", b"\xc3", b"\xa9", b"\xe3", b"\x81", b"\xf0", b"\x9f", b"\xff"]
+    every = {i: server.call("/detokenize", {"tokens": [i]})[1]["content"] for i in range(400)}
+    told = server.call("/v1/completions", {"prompt": [list(every)], "echo": True, "max_tokens": 0, "logprobs": 1})[1]
+    ids = {bytes_of(name): i for i, name in enumerate(told["choices"][0]["logprobs"]["tokens"]) if bytes_of(name) in parts}
+    assert len(ids) >= 7
+    random.seed(seed)
+    ask = {"max_tokens": 30, "ignore_eos": True, "temperature": 5, "seed": seed + 1, "logprobs": 1, "logit_bias": {str(i): 100 for i in ids.values()},
+           "prompt": [*random.choices([*ids.values()], k=19), ids[b"\xc3"]]}  # the answer continues no character of it
+    for echo in (False, True):
+        choice = server.call("/v1/completions", {**ask, "echo": echo})[1]["choices"][0]
+        tokens, at, n = choice["logprobs"]["tokens"], choice["logprobs"]["text_offset"], 20 * echo
+        first, rest = (b"".join(map(bytes_of, part)) for part in (tokens[:n], tokens[n:]))
+        assert choice["text"] == first.decode("utf-8", "replace") + rest.decode("utf-8", "replace")
+        for i in range(len(tokens)):
+            before = [b"".join(map(bytes_of, part)).decode("utf-8", "replace") for part in (tokens[:min(i, n)], tokens[n:i])]
+            assert at[i] == len("".join(before)), (i, tokens, at)
+        pieces = [e["choices"][0]["logprobs"] for e in events(server, "/v1/completions", {**ask, "echo": echo})]
+        assert sum((p["text_offset"] for p in pieces if p), []) == at
 
 
 def test_nul_does_not_end_an_answer(server):

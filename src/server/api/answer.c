@@ -219,7 +219,7 @@ static json_t *choice_json(const srv_job *j, int i)
                             srv_job_echo(j, i) ? with_echo(srv_job_echo(j, i), text_json(r->text))
                                                : text_json(r->text));
     const srv_choice *choice = &j->choices[i];
-    json_object_set_new(c, "logprobs", srv_logprobs(choice, 0, choice->n_tokens, 0));
+    json_object_set_new(c, "logprobs", srv_logprobs(choice, 0, choice->n_tokens, (srv_chars){0}));
     json_object_set_new(c, "finish_reason", json_string(srv_answer_finish(r->finish, calls)));
     srv_citations_add(j, i, c);
     return c;

@@ -30,8 +30,7 @@ static char *text_of(const srv_call *call, const json_t *prompt)
     size_t n;
     if (json_is_string(prompt)) return strdup(json_string_value(prompt));
     char *text = srv_pieces(call->s, prompt, &n);
-    for (size_t i = 0; text && i < n; i++)
-        if (!text[i]) text[i] = '\xff'; /* becomes U+FFFD, as NUL does in an answer */
+    if (text) n = srv_chars_mend(text, n); /* what is no text becomes U+FFFD, as in an answer */
     json_t *clean = text ? srv_text_json(text, n) : NULL;
     free(text);
     text = clean ? strdup(json_string_value(clean)) : NULL;
@@ -114,10 +113,11 @@ static sp_err score(const srv_call *call, const srv_task *t, const json_t *promp
 /* n_added -- characters that the tokens have and the text lacks: the tokenizer puts them before it. */
 static size_t n_added(const srv_call *call, const srv_task *t, const srv_echo *e)
 {
-    const size_t n_each = (size_t)t->reply.top_logprobs + 1, n_text = srv_n_chars(e->text, strlen(e->text));
-    size_t n = 0;
-    for (size_t i = 0; i < e->n; i++) n += srv_token_chars(call->s, e->tokens[i * n_each].id);
-    return n > n_text ? n - n_text : 0;
+    const size_t n_each = (size_t)t->reply.top_logprobs + 1;
+    srv_chars all = {0}, text = {0};
+    srv_chars_add(&text, e->text, strlen(e->text));
+    for (size_t i = 0; i < e->n; i++) srv_token_chars(call->s, e->tokens[i * n_each].id, &all);
+    return all.n > text.n ? all.n - text.n : 0;
 }
 
 bool srv_echo_read(const srv_call *call, const srv_task *t, srv_fields *f, int i, srv_echo *out)

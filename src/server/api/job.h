@@ -11,6 +11,7 @@
 #ifndef SP_SERVER_API_JOB_H
 #define SP_SERVER_API_JOB_H
 
+#include "server/api/chars.h"
 #include "server/api/retrieval.h"
 #include "server/api/echo.h"
 #include "server/api/messages.h"
@@ -33,7 +34,7 @@ typedef struct srv_choice {
     bool call_open; /* the last call is incomplete */
     json_t *call;   /* /v1/responses: the last call as it was sent; or NULL. Owned */
     _Atomic bool has_begun; /* its prompt is computed, or it is done: no longer counted in n_prefilling */
-    size_t text_at; /* characters of the sent tokens, with the prompt and n_added if it is echoed */
+    srv_chars text_at; /* of the sent tokens, with the prompt and n_added if it is echoed */
     int n_prompt;   /* tokens */
     bool begun, done, ended; /* ended: the stream has its last event */
 } srv_choice;

@@ -16,13 +16,6 @@ typedef struct piece {
     size_t n;
 } piece;
 
-size_t srv_n_chars(const char *s, size_t n)
-{
-    size_t n_chars = 0;
-    for (size_t i = 0; i < n; i++) n_chars += ((unsigned char)s[i] & 0xC0) != 0x80;
-    return n_chars;
-}
-
 static piece piece_of(const srv_server *s, int32_t id)
 {
     piece p = {0};
@@ -31,20 +24,21 @@ static piece piece_of(const srv_server *s, int32_t id)
     return err == SP_OK ? p : (piece){0};
 }
 
-size_t srv_token_chars(const srv_server *s, int32_t id)
+void srv_token_chars(const srv_server *s, int32_t id, srv_chars *at)
 {
     piece p = piece_of(s, id);
-    const size_t n = srv_n_chars(p.s, p.n);
+    srv_chars_add(at, p.s, p.n);
     sp_buffer_free(p.s);
-    return n;
 }
 
-/* n_chars -- characters that token i adds to the text. An echo shows control tokens, an answer does not. */
-static size_t n_chars(const srv_choice *c, size_t i)
+/* pass -- token i is in the text. An echo shows control tokens, an answer does not; no character goes from an echo on
+ * into the answer. */
+static void pass(const srv_choice *c, size_t i, srv_chars *at)
 {
     const srv_server *s = c->job->s;
     const int32_t id = c->tokens[i * ((size_t)c->job->task.reply.top_logprobs + 1)].id;
-    return i < c->n_echoed || sp_vocab_shows(s->vocab, id) ? srv_token_chars(s, id) : 0;
+    if (i == c->n_echoed) at->left = 0;
+    if (i < c->n_echoed || sp_vocab_shows(s->vocab, id)) srv_token_chars(s, id, at);
 }
 
 static json_t *piece_json(const piece *p)
@@ -117,7 +111,7 @@ static json_t *top_of(const srv_job *j, const sp_token_logprob *v, size_t n)
     return top;
 }
 
-static json_t *text_logprobs(const srv_choice *c, size_t from, size_t to, size_t at)
+static json_t *text_logprobs(const srv_choice *c, size_t from, size_t to, srv_chars at)
 {
     const srv_job *j = c->job;
     size_t n_top = (size_t)j->task.reply.top_logprobs;
@@ -130,15 +124,15 @@ static json_t *text_logprobs(const srv_choice *c, size_t from, size_t to, size_t
         bool first = isnan(v->logprob); /* of an echoed prompt: nothing precedes it */
         json_array_append_new(values, first ? json_null() : json_real(bounded(v->logprob)));
         json_array_append_new(tops, first ? json_null() : top_of(j, v, n_top));
-        json_array_append_new(offsets, json_integer((json_int_t)(at > c->n_added ? at - c->n_added : 0)));
-        at += n_chars(c, i);
+        json_array_append_new(offsets, json_integer((json_int_t)(at.n > c->n_added ? at.n - c->n_added : 0)));
+        pass(c, i, &at);
         sp_buffer_free(p.s);
     }
     return json_pack("{s:o, s:o, s:o, s:o}", "tokens", texts, "token_logprobs", values,
                      "top_logprobs", tops, "text_offset", offsets);
 }
 
-json_t *srv_logprobs(const srv_choice *c, size_t from, size_t to, size_t text_at)
+json_t *srv_logprobs(const srv_choice *c, size_t from, size_t to, srv_chars text_at)
 {
     const srv_task *t = &c->job->task;
     if (!t->reply.logprobs) return json_null();
@@ -147,9 +141,10 @@ json_t *srv_logprobs(const srv_choice *c, size_t from, size_t to, size_t text_at
 
 json_t *srv_logprobs_new(srv_choice *c)
 {
-    size_t from = c->taken_tokens, at = c->text_at;
+    const size_t from = c->taken_tokens;
+    const srv_chars at = c->text_at;
     c->taken_tokens = c->n_tokens;
     if (!c->job->task.reply.logprobs || from == c->n_tokens) return json_null();
-    for (size_t i = from; i < c->n_tokens; i++) c->text_at += n_chars(c, i);
+    for (size_t i = from; i < c->n_tokens; i++) pass(c, i, &c->text_at);
     return srv_logprobs(c, from, c->n_tokens, at);
 }

@@ -4,14 +4,12 @@
 
 #include "server/api/job.h"
 
-/* srv_n_chars -- characters that begin in s[0 .. n). */
-size_t srv_n_chars(const char *s, size_t n);
-/* srv_token_chars -- of the bytes of a token. */
-size_t srv_token_chars(const srv_server *s, int32_t id);
+/* srv_token_chars -- adds the bytes of a token. */
+void srv_token_chars(const srv_server *s, int32_t id, srv_chars *at);
 
 /* srv_logprobs -- tokens [from, to) of a choice; null when the task does not ask for them. text_at:
  * characters of the tokens before the first of them (completions' text_offset). */
-json_t *srv_logprobs(const srv_choice *c, size_t from, size_t to, size_t text_at);
+json_t *srv_logprobs(const srv_choice *c, size_t from, size_t to, srv_chars text_at);
 
 /* srv_logprobs_new -- those that have not been sent; notes that they are. Called with the lock held. */
 json_t *srv_logprobs_new(srv_choice *c);

@@ -101,7 +101,7 @@ static json_t *call_item(const srv_job *j, size_t k, const json_t *call, const c
 
 static json_t *content_logprobs(const srv_choice *c)
 {
-    json_t *all = srv_logprobs(c, 0, c->n_tokens, 0),
+    json_t *all = srv_logprobs(c, 0, c->n_tokens, (srv_chars){0}),
            *list = json_incref(json_object_get(all, "content"));
     json_decref(all);
     return list;

@@ -59,7 +59,7 @@ static void offsets_are_characters_of_the_text_before_a_token(void **state)
 {
     told t;
     open_told(&t, false);
-    json_t *o = srv_logprobs(&t.job.choices[0], 0, N, 7);
+    json_t *o = srv_logprobs(&t.job.choices[0], 0, N, (srv_chars){.n = 7});
     const json_t *offsets = json_object_get(o, "text_offset");
     assert_int_equal(json_array_size(offsets), N);
     for (size_t i = 0; i < N; i++) assert_true(value_at(offsets, i) == (double)(7 + t.at[i]));
@@ -84,8 +84,9 @@ static void offsets_count_what_the_text_has(void **state)
         const size_t first = t.at[1], end = echoed ? 10 : 0, added = echoed;
         c->n_echoed = echoed;
         c->n_added = added;
-        c->taken_tokens = c->text_at = 0;
-        json_t *whole = srv_logprobs(c, 0, N, 0), *event = take_new(&t, N);
+        c->taken_tokens = 0;
+        c->text_at = (srv_chars){0};
+        json_t *whole = srv_logprobs(c, 0, N, (srv_chars){0}), *event = take_new(&t, N);
         const json_t *offsets = json_object_get(whole, "text_offset");
         assert_true(json_equal(whole, event));
         assert_true(value_at(offsets, 0) == 0);
@@ -123,7 +124,7 @@ static void impossible_tokens_have_the_least_number(void **state)
         open_told(&t, chat);
         t.tokens[0].logprob = -INFINITY;
         t.tokens[1].logprob = -INFINITY;
-        json_t *o = srv_logprobs(&t.job.choices[0], 0, N, 0);
+        json_t *o = srv_logprobs(&t.job.choices[0], 0, N, (srv_chars){0});
         assert_non_null(o);
         if (chat) {
             const json_t *first = json_array_get(json_object_get(o, "content"), 0);
@@ -146,7 +147,7 @@ static void a_token_after_nothing_has_null(void **state)
     told t;
     open_told(&t, false);
     t.tokens[0].logprob = NAN;
-    json_t *o = srv_logprobs(&t.job.choices[0], 0, N, 0);
+    json_t *o = srv_logprobs(&t.job.choices[0], 0, N, (srv_chars){0});
     assert_true(json_is_null(json_array_get(json_object_get(o, "token_logprobs"), 0)));
     assert_true(json_is_null(json_array_get(json_object_get(o, "top_logprobs"), 0)));
     json_t *top = json_array_get(json_object_get(o, "top_logprobs"), 1);
@@ -160,7 +161,7 @@ static void a_token_after_nothing_has_null(void **state)
     assert_true(last > -1); /* it is the last here */
     json_decref(o);
     t.job.task.reply.logprobs = false;
-    o = srv_logprobs(&t.job.choices[0], 0, N, 0);
+    o = srv_logprobs(&t.job.choices[0], 0, N, (srv_chars){0});
     assert_true(json_is_null(o));
     json_decref(o);
     sp_vocab_close(t.vocab);
@@ -172,7 +173,7 @@ static void of_tokens_with_one_text_the_likelier_counts(void **state)
     told t;
     open_told(&t, false);
     t.tokens[2].id = t.tokens[1].id;
-    json_t *o = srv_logprobs(&t.job.choices[0], 0, 1, 0);
+    json_t *o = srv_logprobs(&t.job.choices[0], 0, 1, (srv_chars){0});
     const json_t *top = json_array_get(json_object_get(o, "top_logprobs"), 0);
     assert_int_equal(json_object_size(top), TOP); /* one text, and the token itself */
     assert_true(json_number_value(json_object_iter_value(json_object_iter((json_t *)top))) == -1);
@@ -190,7 +191,7 @@ static void a_token_with_nul_is_named_by_its_bytes(void **state)
     assert_ok(sp_vocab_encode(t.vocab, "\0", 1, false, &ids, &n));
     assert_int_equal(n, 1);
     t.tokens[0].id = t.tokens[1].id = *ids;
-    json_t *o = srv_logprobs(&t.job.choices[0], 0, 1, 0);
+    json_t *o = srv_logprobs(&t.job.choices[0], 0, 1, (srv_chars){0});
     const json_t *top = json_array_get(json_object_get(o, "top_logprobs"), 0);
     assert_string_equal(json_string_value(json_array_get(json_object_get(o, "tokens"), 0)), "bytes:\\x00");
     assert_true(json_number_value(json_object_get(top, "bytes:\\x00")) == -0.5);
