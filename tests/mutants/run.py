@@ -52,7 +52,9 @@ def copy_tree():
                     symlinks=True)
     shutil.copytree(ROOT / "build" / "obj", COPY / "build" / "obj")
     shutil.copy2(ROOT / "build" / "libspolia.a", COPY / "build")
-    (COPY / ".venv").symlink_to(ROOT / ".venv")  # servers that a test starts: it is skipped without them
+    for venv in (".venv", ".venv-chroma"):  # servers that a test starts: it is skipped without them
+        if (ROOT / venv).exists():
+            (COPY / venv).symlink_to(ROOT / venv)
 
 
 def what_is_stale(file, old, programs):
