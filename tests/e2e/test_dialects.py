@@ -258,6 +258,16 @@ def test_output_follows_a_schema(claude):
     assert 1 <= json.loads(m.content[0].text)["days"] <= 9
 
 
+def test_a_format_has_an_older_name_and_can_be_null(server):
+    ask = {"max_tokens": 200, "messages": QUESTION, **FREE}
+    status, m = server.call("/v1/messages", {**ask, "output_format": {"type": "json_schema", "schema": TOOL}})
+    assert status == 200 and 1 <= json.loads(m["content"][0]["text"])["days"] <= 9
+    for free in ({"output_config": {"format": None}}, {"output_format": None}):
+        assert server.call("/v1/messages", {**ask, "max_tokens": 2, **free})[0] == 200
+    status, e = server.call("/v1/messages", {**ask, "output_format": {"type": "text"}})
+    assert status == 400 and "must be json_schema" in said(e)
+
+
 # -- Ollama ---------------------------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")

@@ -61,13 +61,16 @@ static void schemas_that_hold_together_lose_nothing(void **state)
     check(cases, SP_COUNT(cases));
 }
 
-/* In a reference "~1" is "/", "~0" is "~", and a number is an index of a list. */
+/* In a reference "~1" is "/", "~0" is "~", "%" and two hexadecimal digits are a byte, and a number is an index. */
 static void references_name_members_and_items(void **state)
 {
     static const schema_case cases[] = {
         {"{\"$ref\":\"#/$defs/a~1b\",\"$defs\":{\"a/b\":{\"const\":1},\"a~b\":{\"const\":2}}}", "1", "2"},
         {"{\"$ref\":\"#/$defs/a~0b\",\"$defs\":{\"a/b\":{\"const\":1},\"a~b\":{\"const\":2}}}", "2", "1"},
         {"{\"$ref\":\"#/$defs/list/1\",\"$defs\":{\"list\":[{\"const\":0},{\"const\":1},{\"const\":2}]}}", "1", "2"},
+        {"{\"$ref\":\"#/$defs/a%20b\",\"$defs\":{\"a b\":{\"const\":1},\"a20b\":{\"const\":2}}}", "1", "2"},
+        {"{\"$ref\":\"#/$defs/a%20%4z\",\"$defs\":{\"a %4z\":{\"const\":1}}}", "1", "2"},
+        {"{\"$ref\":\"#/$defs/5%\",\"$defs\":{\"5%\":{\"const\":1}}}", "1", "2"},
     };
     (void)state;
     check(cases, SP_COUNT(cases));

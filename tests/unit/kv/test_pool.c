@@ -324,6 +324,7 @@ static void shapes_that_cannot_be_are_refused(void **state)
     refuse((sp_kv_shape){0, 1, 8, SP_F16}, 4, "0 layers");
     refuse((sp_kv_shape){1, 0, 8, SP_F16}, 4, "0 heads");
     refuse((sp_kv_shape){1, 1, 0, SP_F16}, 4, "heads of 0");
+    refuse((sp_kv_shape){1, 1, 1, SP_F16}, 4, "heads of 1"); /* no pair to turn */
     refuse((sp_kv_shape){1, 1, 8, SP_F16}, 0, "0 blocks");
     refuse((sp_kv_shape){1, 1, 8, SP_F16}, -1, "-1 blocks");
     refuse((sp_kv_shape){1, 1, 8, SP_F16}, (int64_t)UINT32_MAX + 1, "4294967296 blocks");

@@ -396,6 +396,21 @@ static void a_folder_that_cannot_be_written_is_no_error(void **state)
     assert_int_equal(list().n, 1);
 }
 
+/* Others could put weights there, or read a private model's. */
+static void a_folder_is_made_for_its_owner_alone(void **state)
+{
+    SP_UNUSED(state);
+    const kept_path model = keep_path(model_file("model.gguf"));
+    const sp_pack_opts o = keep();
+    const mode_t before = umask(0);
+    struct stat s;
+    assert_int_equal(rmdir(packs.path), 0);
+    assert_packed(load(model.s, &o));
+    umask(before);
+    assert_int_equal(stat(packs.path, &s), 0);
+    assert_int_equal(s.st_mode & 0777, 0700);
+}
+
 static void a_full_disk_is_no_error(void **state)
 {
     SP_UNUSED(state);
@@ -475,6 +490,7 @@ int main(void)
         T(the_least_recently_used_packs_are_removed),
         T(drafts_without_a_writer_are_removed),
         T(a_folder_that_cannot_be_written_is_no_error),
+        T(a_folder_is_made_for_its_owner_alone),
         T(a_full_disk_is_no_error),
         T(processes_that_start_together_write_one_pack),
         T(memory_that_is_out_is_said),

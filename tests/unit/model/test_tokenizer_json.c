@@ -117,6 +117,7 @@ static void ends_and_beginnings(void **state)
         assert_int_equal(sp_tokenizer_bos(t), bos);
         assert_int_equal(sp_tokenizer_eos(t), eos);
         assert_true(sp_tokenizer_is_end(t, eos));
+        assert_false(sp_tokenizer_is_end(t, 0)); /* no file of these names another end */
         assert_int_equal(sp_tokenizer_adds_bos(t), want[i].adds_bos);
         sp_tokenizer_destroy(t);
     }
@@ -505,6 +506,10 @@ static void unigram_files(void **state)
         assert_string_equal(tv_ids(t, "  a  ", 0), "1 2"); /* fewer spaces, and none at the end */
         assert_string_equal(tv_ids(t, "xa", 0), "3");      /* -50; unknown is -60 */
         assert_string_equal(tv_ids(t, "a a", 0), "2 1 2"); /* no token spans words */
+        sp_bytes text = {0};
+        assert_int_equal(sp_tokenizer_decode(t, (const int32_t[]){0, 2}, 2, false, &text), SP_OK);
+        assert_true(text.n == 1 && text.v[0] == 'a'); /* what is unknown has no text */
+        sp_vec_fini(&text);
         sp_tokenizer_destroy(t);
     }
     sp_tokenizer *t = of_text(SP_OK, UNIGRAM, tables[0], ", \"split\": false", 0);

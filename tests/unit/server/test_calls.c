@@ -324,6 +324,7 @@ static void a_call_that_is_cut_is_open(void **state)
         {"<tool_c", NULL, 7, 0},
         {"a < b [", NULL, 7, 5},
         {"{\"name\": \"bo", NULL, 12, 0},
+        {"<tool_call>\n{\"name\": \"ships\", \"arguments\": {\"n\": 3", NULL, 50, 0}, /* no tool of the request */
     };
     json_t *body;
     srv_tools t = some_tools(&body);
