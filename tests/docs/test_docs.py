@@ -186,6 +186,17 @@ def test_policies_that_documents_name_exist():
     assert seen["reuse"] > 20 and seen["evict"] > 3
 
 
+def test_every_reason_of_a_miss_is_described():
+    """`missed` of documents.md and of json.md is what the library can say."""
+    names = (ROOT / "src/serve/request/account.c").read_text(encoding="utf-8").split("miss_name(", 1)[1].split("};")[0]
+    reasons = re.findall(r'\] = "(.*?)"', names)
+    assert len(reasons) > 10 and reasons[0] == ""
+    table = [cell.strip("`") for cell in table_of("documents.md", "Explanations")]
+    assert set(reasons[1:]) <= set(table)
+    listed_there = re.search(r'"missed": \{"enum": \[(.*?)\]', (ROOT / "docs/json.md").read_text(encoding="utf-8"), re.S)[1]
+    assert sorted(re.findall(r'"(.*?)"', listed_there)) == sorted(reasons)
+
+
 def test_every_route_is_described():
     """The tables of paths in server.md and documents.md have the paths that the server has, and no other."""
     text = (ROOT / "src/server/routes.c").read_text(encoding="utf-8").split("const srv_route srv_routes[]")[1]

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "compute/kernels.h"
+#include "engine/grammar/token_set.h"
 #include "support/requests.h"
 
 static sp_request_opts plain_opts(int max_tokens)
@@ -92,11 +93,20 @@ static void after_forced_tokens_it_answers_as_if_nothing_had_been(void **state)
         assert_string_equal(sp_request_result(r)->text, sp_request_result(alone)->text);
         sp_request_destroy(r);
     }
+    sp_request *r = finish(c, "01", &(sp_request_opts){.sampling = o.sampling, .max_tokens = 9, .ignore_end = true},
+                           &(sp_measure){.forced = forced, .n_forced = 9, .rewinds = true}); /* just room for them */
+    assert_int_equal(sp_request_result(r)->n_generated, 9);
+    sp_request_destroy(r);
     sp_prompt *p = prompt_of(c, "01", "Where?");
-    sp_request *r;
+    const sp_measure nine = {.forced = forced, .n_forced = 9, .rewinds = true};
     o.max_tokens = 8;
-    assert_int_equal(sp_measure_submit(c, p, &o, &(sp_measure){.forced = forced, .n_forced = 9, .rewinds = true}, &r),
-                     SP_E_ARG);
+    assert_fails(sp_measure_submit(c, p, &o, &nine, &r), SP_E_ARG, "9 forced tokens, and room for 8");
+    sp_grammar *g;
+    assert_ok(sp_grammar_compile(&(sp_grammar_opts){.schema = "{\"type\":\"integer\"}"}, &g));
+    o.max_tokens = 48;
+    o.grammar = g;
+    assert_fails(sp_measure_submit(c, p, &o, &nine, &r), SP_E_ARG, "not with sparse decoding, contexts in a file");
+    sp_grammar_destroy(g);
     sp_prompt_destroy(p);
     sp_request_destroy(alone);
     close_clean(c);

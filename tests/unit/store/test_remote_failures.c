@@ -196,6 +196,7 @@ static void a_sweep_fails_while_the_server_does_not_answer(void **state)
     kill(r.pid, SIGSTOP);
     assert_int_equal(noise_put(t, 2, 1), SP_E_IO); /* from now on it is sent nothing */
     sp_tier *late = open_with(&r, NULL, 1000000);
+    assert_fails(sp_remote_tier_await(late, 1000), SP_E_IO, "in time");
     for (int i = 0; i < 3; i++) {
         assert_int_equal(sp_sweep_run(t, &o, NULL), SP_E_IO);
         assert_int_equal(sp_sweep_run(late, &o, NULL), SP_E_IO); /* which has never seen the index */
