@@ -202,6 +202,37 @@ def what_cannot_be_read_is_said(f):
     expect(page.locator("li.bad")).to_have_text([re.compile("lost.txt.*gone"), re.compile("shut.*no right")])
 
 
+def what_is_served_is_asked_about(f):
+    """Without a choice, the registered documents; if there are none, a collection that has some, or the graph. What was
+    chosen is kept while it is there."""
+    collections = [{"name": "new", "chunks": 0}, {"name": "velm", "chunks": 3}]
+    use, there = f.page.locator("#use"), {"documents": [], "collections": collections, "graph": True}
+    f.page.route("**/v1/documents?*", lambda r: r.fulfill(json={"object": "list", "data": there["documents"], "has_more": False}))
+    f.page.route("**/v1/collections", lambda r: r.fulfill(json={"object": "list", "data": there["collections"]}))
+    f.page.route("**/props", lambda r: r.fulfill(json={**r.fetch().json(), "graph": there["graph"]}))
+
+    def chosen(value, **now):
+        there.update(now)
+        with f.page.expect_response("**/props"):
+            f.page.reload()
+        expect(use.locator("option")).to_have_count(4 + there["graph"] + len(there["collections"]) + len(there["documents"]))
+        expect(use).to_have_value(value)
+
+    f.open("ask")
+    chosen("collection:velm")
+    with f.page.expect_request("**/v1/chat/completions") as asked:
+        f.ask("Who keeps the lighthouse of Velm?")
+    assert asked.value.post_data_json["collection"] == {"name": "velm", "top_k": 5}
+    chosen("graph:", collections=collections[:1])
+    chosen("best:5", graph=False)
+    chosen("best:5", documents=[{"id": "quays", "title": "Quays"}], collections=collections, graph=True)
+    f.page.select_option("#use", "best:3")
+    chosen("best:3", documents=[])
+    f.page.select_option("#use", "graph:")
+    chosen("graph:")
+    chosen("collection:velm", graph=False) # what was chosen is no longer there
+
+
 def sentences_are_cited(f):
     """Over a collection: the list below the answer, and the sentence itself, open the passages."""
     page = f.open("ask")

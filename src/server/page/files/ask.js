@@ -51,16 +51,21 @@ function on_key(e) {
 
 // -- documents of a question ----------------------------------------------------------------------
 
+// list_documents -- what can be asked about. Chosen is what the user took last, while it is there; else the best passages
+// of the registered documents, or, without any, a collection that has some, or the graph.
 async function list_documents() {
-  const choice = localStorage.getItem(kept.documents) || "best:5";
-  const option = (value, words) => h("option", {value, selected: value === choice}, words);
-  view.documents.replaceChildren(...[3, 5, 10].map((n) => option("best:" + n, text("best", n))), option("none", text("none")));
+  const option = (value, words) => h("option", {value}, words), use = view.documents;
+  const choose = (choice) => [...use.options].some((o) => o.value === choice) && (use.value = choice);
+  use.replaceChildren(...[3, 5, 10].map((n) => option("best:" + n, text("best", n))), option("none", text("none")));
+  choose(localStorage.getItem(kept.documents)) || choose("best:5");
   try {
     const asked = ["v1/documents?limit=50", "v1/collections", "props"].map((path) => server.get(path));
     const [all, collections, props] = await Promise.all(asked);
-    if (props.graph) view.documents.append(option("graph:", text("use_graph")));
-    view.documents.append(...collections.data.map((c) => option("collection:" + c.name, text("use_collection", c.name))));
-    view.documents.append(...all.data.map((d) => option("all:" + d.id, text("all_of", d.title || d.id))));
+    const served = collections.data.map((c) => option("collection:" + c.name, text("use_collection", c.name)));
+    const graph = props.graph ? [option("graph:", text("use_graph"))] : [];
+    use.append(...graph, ...served, ...all.data.map((d) => option("all:" + d.id, text("all_of", d.title || d.id))));
+    const filled = served.filter((_, i) => collections.data[i].chunks);
+    choose(localStorage.getItem(kept.documents)) || all.data.length || choose([...filled, ...graph][0]?.value);
   } catch (e) {
     notice(e.message);
   }
