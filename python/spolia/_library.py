@@ -86,15 +86,40 @@ def check_names(given: "Iterable[str]", known: "Iterable[str]", what: str) -> No
             raise TypeError(f"{what} has no option {name!r}; there are {', '.join(sorted(known))}")
 
 
-def watched(kind: str, tell: Callable[..., bool], call: Callable[[Any], int]) -> None:
-    """A call of C with a callback that can end it. What the callback raises ends it, too, and is raised here: Ctrl-C, for
-    one, which Python notices in the callback only."""
+def watched(kind: str, tell: Callable[..., bool], call: Callable[[Any], int], *, end: bool = False) -> None:
+    """A call of C with a callback that can end it, by returning `end`. What the callback raises ends it, too, and is raised
+    here: Ctrl-C, for one, which Python notices in the callback only."""
     raised: "list[BaseException]" = []
-    told = ffi.callback(kind, tell, error=False, onerror=lambda kind, error, trace: raised.append(error))
+    told = ffi.callback(kind, tell, error=end, onerror=lambda kind, error, trace: raised.append(error))
     code = call(told)
     if raised:
         raise raised[0]
     check(code)
+
+
+def beside(call: Callable[[], None], stop: Callable[[], object]) -> None:
+    """A call of C whose callbacks run on the engine's thread, where Python notices no Ctrl-C: a thread of its own makes the
+    call, and this one waits in Python; Ctrl-C stops the call, and is raised once it has ended."""
+    raised: "list[BaseException]" = []
+    ended = threading.Event()
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as e:
+            raised.append(e)
+        finally:
+            ended.set()
+
+    threading.Thread(target=run).start()
+    try:
+        ended.wait()
+    except BaseException:
+        stop()
+        ended.wait()
+        raise
+    if raised:
+        raise raised[0]
 
 
 class Keep:

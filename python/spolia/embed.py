@@ -2,13 +2,23 @@
 import array
 import operator
 import os
-from typing import Any, Iterable, Sequence, Union
+from typing import Any, Callable, Iterable, Sequence, Union
 
-from ._library import Handle, Keep, check, ffi, lib, list_of, out, text, utf8
+from ._library import Handle, Keep, ffi, lib, list_of, out, text, utf8, watched
 
 Input = Union[str, Sequence[int]]
 
 _KINDS = {"text": 0, "query": 1, "document": 2}
+
+
+def _run(o: Any, compute: "Callable[[], int]") -> None:
+    """A call with the options `o`; Ctrl-C ends it before its next step."""
+
+    def call(told: Any) -> int:
+        o.stop = told
+        return compute()
+
+    watched("bool(void *)", lambda user: False, call, end=True)
 
 
 class Embedder(Handle):
@@ -56,7 +66,7 @@ class Embedder(Handle):
         numbers = ffi.new("float[]", n * width)
         o = ffi.new("sp_embed_opts *", {"kind": _KINDS[kind], "dimensions": width, "refuse_long": strict})
         with self.use() as c:
-            check(lib.sp_embedder_embed(c, c_inputs, n, o, numbers, ffi.NULL))
+            _run(o, lambda: int(lib.sp_embedder_embed(c, c_inputs, n, o, numbers, ffi.NULL)))
         for i, vector in enumerate(vectors):
             ffi.memmove(ffi.from_buffer(vector), numbers + i * width, 4 * width)
         return vectors
@@ -74,5 +84,5 @@ class Embedder(Handle):
             to.document, to.n_document = keep.add(ffi.new("char[]", data)), len(data)
         scores, o = ffi.new("float[]", len(texts)), ffi.new("sp_embed_opts *", {"refuse_long": strict})
         with self.use() as c:
-            check(lib.sp_embedder_score(c, pairs, len(texts), o, scores, ffi.NULL))
+            _run(o, lambda: int(lib.sp_embedder_score(c, pairs, len(texts), o, scores, ffi.NULL)))
         return list(scores)

@@ -8,7 +8,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence
 
-from ._library import Handle, Keep, check, check_names, ffi, lib, list_of, out, text, utf8
+from ._library import Handle, Keep, beside, check, check_names, ffi, lib, list_of, out, text, utf8
 from .account import Answer, Hit, read_answer
 from .errors import Canceled, Error
 from .embed import Embedder
@@ -424,22 +424,28 @@ class Engine(Handle):
         ids = self.tokenize(text, special=True) if isinstance(text, str) else list(text)
         rows: "list[Any]" = []
         failed: "list[BaseException]" = []
+        stopped = threading.Event()
 
         def take(position: int, values: Any, n: int, user: Any) -> int:
+            if stopped.is_set():
+                return int(lib.SP_E_CANCELED)
             if not last or position == len(ids) - 1:
                 rows.append(np.frombuffer(ffi.buffer(values, n * 4), dtype=np.float32).copy())
             return 0
 
-        def stop(kind: Any, error: BaseException, trace: Any) -> int:
+        def refuse(kind: Any, error: BaseException, trace: Any) -> int:
             failed.append(error)
             return -1
 
-        call = ffi.callback("sp_logits_fn", take, onerror=stop)
-        with self.use() as c:
-            code = lib.sp_tokens_score(c, ffi.new("int32_t[]", ids), len(ids), 0, call, ffi.NULL)
-        if failed:
-            raise failed[0]
-        check(code)
+        def score() -> None:
+            call = ffi.callback("sp_logits_fn", take, onerror=refuse)
+            with self.use() as c:
+                code = lib.sp_tokens_score(c, ffi.new("int32_t[]", ids), len(ids), 0, call, ffi.NULL)
+            if failed:
+                raise failed[0]
+            check(code)
+
+        beside(score, stopped.set)
         return rows[0] if last else np.stack(rows)
 
     def forget(self) -> None:

@@ -633,6 +633,57 @@ def test_ctrl_c_ends_a_request(how):
     assert done.stdout == "True\n", done.stderr
 
 
+SCORES = """
+import os, signal, sys, numpy, spolia
+engine, take, n_rows = spolia.open(sys.argv[1]), numpy.frombuffer, 0
+def counted(*row, **kind):
+    global n_rows
+    n_rows += 1
+    if n_rows == 1:
+        os.kill(os.getpid(), signal.SIGINT)
+    return take(*row, **kind)
+numpy.frombuffer = counted
+try:
+    engine.logits([5] * 4000)
+except KeyboardInterrupt:
+    print(n_rows < 4000)
+print(engine.logits([5] * 3).shape[0], engine.complete("x", max_tokens=1, ignore_end=True).account.n_generated)
+"""
+
+
+def test_ctrl_c_ends_logits():
+    pytest.importorskip("numpy", reason="numpy is not installed")
+    done = subprocess.run([sys.executable, "-c", SCORES, MODEL], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, "PYTHONPATH": str(BUILD / "python")})
+    assert done.stdout == "True\n3 1\n", done.stdout + done.stderr
+
+
+ENCODES = """
+import os, signal, sys, threading, time, spolia
+encoder = spolia.Embedder(sys.argv[1], threads=1)
+def run(texts):
+    return encoder.score("which river?", texts) if encoder.scores_pairs else encoder.embed(texts)
+def seconds(n):
+    began = time.monotonic()
+    try:
+        run(["the river of the walls and stones"] * n)
+    except KeyboardInterrupt:
+        print("ended")
+    return time.monotonic() - began
+few = seconds(2000)
+threading.Timer(2 * few, os.kill, (os.getpid(), signal.SIGINT)).start()
+print(seconds(100_000) < 25 * few, len(run(["the river"])))
+"""
+
+
+@pytest.mark.parametrize("write", [encoder.write_folder, encoder.write_cross_encoder], ids=["embed", "score"])
+def test_ctrl_c_ends_an_encoder(write, tmp_path):
+    """A list of 50 times the texts takes 50 times as long, except that it is interrupted."""
+    done = subprocess.run([sys.executable, "-c", ENCODES, write(tmp_path / "m")], capture_output=True, text=True,
+                          timeout=300, env={**os.environ, "PYTHONPATH": str(BUILD / "python")})
+    assert done.stdout == "ended\nTrue 1\n", done.stdout + done.stderr
+
+
 CLOSES = """
 import sys, threading, time, spolia
 index, calls, kinds = sys.argv[2], 0, set()
