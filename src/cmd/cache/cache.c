@@ -53,7 +53,7 @@ int cache_parse(int argc, char **argv, const opt_usage *usage, cache_options *o,
         cli_fail_with("usage: spolia %s", usage->synopsis);
     else if (!o->store == !o->remote)
         cli_fail_with("cache: which copies: --store DIR or --remote URL");
-    else if (o->remote && sp_context_check(&(sp_context_opts){.model = "", .tiers.remote = o->remote}) != SP_OK)
+    else if (o->remote && sp_context_check(&(sp_context_opts){.model = "any", .tiers.remote = o->remote}) != SP_OK)
         cli_fail_with("--%s", sp_error_detail()); /* "remote: ..." */
     else
         return at;
