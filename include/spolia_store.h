@@ -77,8 +77,10 @@ typedef sp_err sp_store_fn(const sp_store_copy *copy, void *user);
  * SP_E_NOMEM. Thread: one at a time for one store. */
 SP_API sp_err sp_store_open(const char *dir, sp_store_mode mode, sp_store **out);
 /* sp_store_open_remote -- the copies of a remote tier; key_file, ca_file: as in sp_tier_opts, or NULL. Archives and
- * sp_store_trim are for folders alone. Errors: SP_E_ARG (the URL), SP_E_IO (the server, or a file). */
+ * sp_store_trim are for folders alone. Errors: those of sp_store_check_url, SP_E_IO (the server, or a file). */
 SP_API sp_err sp_store_open_remote(const char *url, const char *key_file, const char *ca_file, sp_store **out);
+/* sp_store_check_url -- asks no server. Errors: SP_E_ARG, with what is wrong: no remote tier has such a URL. */
+SP_API sp_err sp_store_check_url(const char *url);
 SP_API void sp_store_close(sp_store *s);
 /* sp_store_list -- every copy; those used longest ago first. Errors: fn's. */
 SP_API sp_err sp_store_list(sp_store *s, sp_store_fn *fn, void *user);

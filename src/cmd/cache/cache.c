@@ -53,8 +53,8 @@ int cache_parse(int argc, char **argv, const opt_usage *usage, cache_options *o,
         cli_fail_with("usage: spolia %s", usage->synopsis);
     else if (!o->store == !o->remote)
         cli_fail_with("cache: which copies: --store DIR or --remote URL");
-    else if (o->remote && sp_context_check(&(sp_context_opts){.model = "any", .tiers.remote = o->remote}) != SP_OK)
-        cli_fail_with("--%s", sp_error_detail()); /* "remote: ..." */
+    else if (o->remote && sp_store_check_url(o->remote) != SP_OK)
+        cli_fail_with("--remote: %s", sp_error_detail());
     else
         return at;
     return -3;

@@ -11,6 +11,7 @@
 #include "store/archive.h"
 #include "store/disk/tier.h"
 #include "store/disk/folder.h"
+#include "store/remote/link.h"
 #include "store/remote/server.h"
 #include "store/remote/tier.h"
 #include "store/sweep.h"
@@ -127,6 +128,12 @@ static sp_err open_spaces(sp_store *s, const char *key_file)
                         : sp_fail_nomem("the name of a store");
     explicit_bzero(&o, sizeof o);
     return err;
+}
+
+sp_err sp_store_check_url(const char *url)
+{
+    SP_NEED(url);
+    return sp_remote_check_url(url);
 }
 
 sp_err sp_store_open_remote(const char *url, const char *key_file, const char *ca_file, sp_store **out)
