@@ -191,12 +191,15 @@ int ask_graph(asking *a, const char *question)
     if (err == SP_OK)
         err = sp_graph_tree_build(q.found.paths, q.found.n_paths, a->paths.style, &q.tree);
     if (err == SP_OK && q.tree.n == 0 && !a->allow_empty) {
+        const bool named = q.found.n_entities > 0;
         question_fini(&q);
         return ask_failed(a,
                           &(ask_failure){.question = question,
                                          .code = "E_NO_HIT",
-                                         .why = "the question names no entity of the graph "
-                                                "(--allow-empty answers without paths)",
+                                         .why = named ? "no path from what the question names "
+                                                        "(--allow-empty answers without paths)"
+                                                      : "the question names no entity of the graph "
+                                                        "(--allow-empty answers without paths)",
                                          .list = "paths"},
                           CLI_NO_HIT);
     }

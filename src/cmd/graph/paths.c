@@ -102,7 +102,6 @@ static void print_paths(const sp_graph_answer *a, bool explain)
             if (explain && *a->paths[at].why) printf("          %s\n", a->paths[at].why);
         }
     }
-    if (a->n_entities == 0) puts("no entity of the graph is named in the question");
     if (explain)
         printf("%" PRId64 " edges followed, %" PRId64 " patterns of relations, %" PRId64
                " hubs not followed%s\n",
@@ -128,9 +127,12 @@ static int answer(sp_graph *graph, const char *question, const graph_path_option
         print_tree(&tree);
     else if (err == SP_OK)
         print_paths(&a, p->paths.explain);
+    const int code = err != SP_OK ? cli_fail(err) : a.n_paths ? 0 : CLI_NO_HIT;
+    if (code == CLI_NO_HIT)
+        cli_warn(a.n_entities ? "no path from what the question names" : "the question names no entity of the graph");
     sp_graph_tree_fini(&tree);
     sp_graph_answer_fini(&a);
-    return err == SP_OK ? 0 : cli_fail(err);
+    return code;
 }
 
 int cmd_graph_paths(int argc, char **argv)
@@ -150,7 +152,8 @@ int cmd_graph_paths(int argc, char **argv)
     int at = opt_parse(argc, argv,
                        &(opt_usage){"graph paths -g WHERE [options] QUESTION",
                                     "Finds the entities that a question names, and from each the "
-                                    "relation paths most\nsimilar to the question."},
+                                    "relation paths most\nsimilar to the question. The exit code is 3 when there "
+                                    "are none."},
                        tables);
     if (at < 0) return -1 - at;
     if (at + 1 != argc) return cli_fail_with("graph paths: ask one question"), 2;
