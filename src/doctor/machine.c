@@ -159,6 +159,21 @@ static size_t kib_of(const char *name)
     return field_of("/proc/meminfo", name, text, sizeof text) ? strtoull(text, NULL, 10) << 10 : 0;
 }
 
+/* cached_in_group -- bytes of cached files, which count for the group but are freed when memory is short, as those in
+ * MemAvailable. */
+static size_t cached_in_group(void)
+{
+    char line[128], name[64];
+    unsigned long long bytes, all = 0;
+    FILE *f = fopen("/sys/fs/cgroup/memory.stat", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "%63s %llu", name, &bytes) == 2 &&
+            (strcmp(name, "active_file") == 0 || strcmp(name, "inactive_file") == 0))
+            all += bytes;
+    if (f) fclose(f);
+    return all;
+}
+
 /* in_group -- what the control group leaves of `bytes`. */
 static size_t in_group(size_t bytes)
 {
@@ -167,6 +182,8 @@ static size_t in_group(size_t bytes)
     size_t limit = strtoull(most, NULL, 10), taken = 0;
     if (first_line("/sys/fs/cgroup/memory.current", used, sizeof used))
         taken = strtoull(used, NULL, 10);
+    const size_t cached = cached_in_group();
+    taken -= cached < taken ? cached : taken;
     size_t left = limit > taken ? limit - taken : 0;
     return left < bytes ? left : bytes;
 }

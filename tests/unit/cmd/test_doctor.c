@@ -149,10 +149,11 @@ static double available(char **cores)
     return bytes;
 }
 
-/* A control group allows one CPU and a half, and has left 32 MB of its memory; or it has no limits. */
+/* A control group allows one CPU and a half, and has left 32 MB of its memory; or it has no limits. Cached files
+ * are available, memory that programs share is not. */
 static void limits_of_a_control_group_count(void **state)
 {
-    static const char *const names[] = {"cpu.max", "memory.max", "memory.current"};
+    static const char *const names[] = {"cpu.max", "memory.max", "memory.current", "memory.stat"};
     char folder[] = "/tmp/spolia-group-XXXXXX", *cores, path[200];
     assert_non_null(mkdtemp(folder));
     put(folder, names[0], "150000 100000\n");
@@ -161,6 +162,9 @@ static void limits_of_a_control_group_count(void **state)
     group = folder;
     assert_true(available(&cores) == 32e6);
     assert_non_null(strstr(cores, "; the control group allows 1.5"));
+    free(cores);
+    put(folder, names[3], "anon 1000000\nfile 25000000\nshmem 5000000\ninactive_file 4000000\nactive_file 16000000\n");
+    assert_true(available(&cores) == 52e6);
     free(cores);
     put(folder, names[0], "max 100000\n");
     put(folder, names[1], "max\n");
