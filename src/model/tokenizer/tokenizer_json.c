@@ -300,7 +300,7 @@ static sp_err read_model(sp_tj_reader *r)
 
 /* -- BOS and EOS ----------------------------------------------------------------------------- */
 
-/* TemplateProcessing: the tokens before and after the sequence. */
+/* TemplateProcessing: the token before the sequence and the one after it. */
 static sp_err read_template(sp_tj_reader *r, const json_t *step)
 {
     json_t *single = json_object_get(step, "single"), *item;
@@ -320,10 +320,10 @@ static sp_err read_template(sp_tj_reader *r, const json_t *step)
         if (id < 0)
             return sp_tj_malformed(r, "post_processor.single",
                                    "a special token is not in the vocabulary");
-        if (after) {
+        if (after && !r->spec.marks.add_eos) {
             r->spec.marks.eos = id;
             r->spec.marks.add_eos = true;
-        } else if (i == 0) {
+        } else if (!after && i == 0) {
             r->spec.marks.bos = id;
             r->spec.marks.add_bos = true;
         } else {

@@ -196,6 +196,10 @@ static void unknown_steps_are_refused(void **state)
            "[{\"SpecialToken\": {\"id\": \"<|start|>\"}}, {\"SpecialToken\": {\"id\": \"<|end|>\"}},"
            " {\"Sequence\": {}}]",
            no, "post_processor.single");
+    refuse("llama3", "post_processor.processors.1.single",
+           "[{\"Sequence\": {}}, {\"SpecialToken\": {\"id\": \"<|end|>\"}},"
+           " {\"SpecialToken\": {\"id\": \"<|start|>\"}}]",
+           no, "post_processor.single");
     refuse("llama2", "normalizer.normalizers",
            "[{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\xE2\x96\x81\"},"
            " {\"type\": \"Replace\", \"pattern\": {\"Regex\": \" {2,}\"}, \"content\": \" \"}]",
