@@ -193,7 +193,7 @@ static void print_likelihoods(const eval_summary *v, const eval_settings *settin
     eval_print_titles(rest, SP_COUNT(rest));
     putchar('\n');
     for (int s = 0; s < settings->n; s++) {
-        char name[48], range[40] = "-";
+        char name[CLI_SPEC + 16], range[40] = "-";
         eval_label(&settings->v[s], name, sizeof name);
         if (s > 0 && isfinite(v[s].nll_more_low))
             snprintf(range, sizeof range, "%.4f..%.4f", v[s].nll_more_low, v[s].nll_more_high);

@@ -3,6 +3,7 @@
 #include "lab/eval/report.h"
 #include "lab/eval/interval.h"
 #include "lab/eval/options.h"
+#include "lab/eval/trace.h"
 #include "lab/files.h"
 
 #include <math.h>
@@ -100,6 +101,61 @@ static void likelihoods_are_compared_question_by_question(void **state)
     assert_true(isfinite(eval_more_interval(rows, 40, &(eval_more_of){3, 2, ROW_NLL}, NULL).low));
     assert_true(isnan(eval_more_interval(rows, 7, &(eval_more_of){3, 1, ROW_NLL}, NULL).low));
     assert_true(isnan(eval_more_interval(rows, 40, &(eval_more_of){3, 1, ROW_NLL}, "another kind").low));
+    free(rows);
+}
+
+/* printed_row -- what follows a setting's name in a table. */
+static const char *printed_row(const char *table, const char *name)
+{
+    const char *row = strstr(table, name);
+    if (!row) fail_msg("%s is not in %s", name, table);
+    return row + strlen(name);
+}
+
+/* Names whole, however long, and intervals from their lower end. */
+static void a_table_of_likelihoods_has_names_and_intervals(void **state)
+{
+    const char *const names[] = {"off", "hybrid:share=0.15,first=4,last=2,focus=0.5,of=a-name-that-is-long-0",
+                                 "hybrid:share=0.15,first=4,last=2,focus=0.5,of=a-name-that-is-long-1"};
+    double f1[3 * 8], low, high;
+    for (int i = 0; i < 3 * 8; i++) f1[i] = NAN;
+    eval_settings settings = settings_of(names, 3);
+    eval_row *rows = rows_of(f1, 8, 3);
+    for (int i = 0; i < 3 * 8; i++) {
+        rows[i].number[ROW_EM] = NAN; /* no answers: there is no other table */
+        rows[i].number[ROW_NLL] = i % 3 * (1 + 0.1 * (i / 3));
+    }
+    eval_summary v[3];
+    eval_summarise(rows, 3 * 8, &settings, NULL, v);
+    caught c = catch_begin(stdout);
+    eval_print_table(v, &settings);
+    const char *table = catch_end(&c);
+    for (int s = 1; s < 3; s++) {
+        const char *row = printed_row(table, names[s]);
+        assert_int_equal(sscanf(row, "%*f %*f %lf..%lf", &low, &high), 2);
+        assert_true(low < s * 1.35 && s * 1.35 < high); /* the mean of what is lost */
+        assert_true(fabs(low - v[s].nll_more_low) < 1e-4 && fabs(high - v[s].nll_more_high) < 1e-4);
+    }
+    free(rows);
+}
+
+/* The last window has what is left. */
+static void windows_of_a_stream_count_from_its_first_question(void **state)
+{
+    const char *const names[] = {"off", "full"};
+    const double f1[] = {1, 0, 1, 1, 0, 1, 1, 1, 0, 0};
+    const eval_settings settings = settings_of(names, 2);
+    eval_row *rows = rows_of(f1, 5, 2);
+    caught c = catch_begin(stdout);
+    eval_trace_print(&(eval_trace){.rows = rows, .n_questions = 5, .settings = &settings, .window = 2});
+    const char *table = catch_end(&c);
+    static const struct {
+        const char *row;
+        double f1;
+    } wanted[] = {{"\n    1-2     off", 1},   {"\n    1-2     full", 0.5}, {"\n    3-4     off", 0.5},
+                  {"\n    3-4     full", 1}, {"\n    5-5     off", 0},    {"\n    5-5     full", 0}};
+    for (size_t i = 0; i < SP_COUNT(wanted); i++)
+        assert_true(strtod(printed_row(table, wanted[i].row), NULL) == wanted[i].f1);
     free(rows);
 }
 
@@ -256,6 +312,8 @@ int main(void)
         cmocka_unit_test(f1_is_normalised_by_what_is_lost),
         cmocka_unit_test(without_a_loss_there_is_no_scale),
         cmocka_unit_test(likelihoods_are_compared_question_by_question),
+        cmocka_unit_test(a_table_of_likelihoods_has_names_and_intervals),
+        cmocka_unit_test(windows_of_a_stream_count_from_its_first_question),
         cmocka_unit_test(more_questions_narrow_the_interval),
         cmocka_unit_test(the_cheapest_sufficient_setting_is_chosen),
         cmocka_unit_test(texts_are_quoted),
