@@ -93,6 +93,10 @@ def test_it_is_small_and_kept_by_browsers(server):
     with pytest.raises(urllib.error.HTTPError) as unchanged:
         get(f"{server.url}/page/main.js", **{"Accept-Encoding": "gzip", "If-None-Match": tags["main.js"]})
     assert unchanged.value.code == 304
+    for file in FILES:  # after an upgrade, or without gzip after it was with it
+        packed, _ = get(f"{server.url}/page/{file.name}", **{"Accept-Encoding": "gzip", "If-None-Match": '"0a1b2c3d-gzip"'})
+        plain, _ = get(f"{server.url}/page/{file.name}", **{"If-None-Match": tags[file.name]})
+        assert gzip.decompress(packed) == plain == file.read_bytes()
 
 
 def test_there_is_nothing_else(server):

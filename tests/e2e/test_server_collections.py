@@ -225,6 +225,13 @@ def test_the_files_of_a_folder_are_listed(start, folder):
             assert (status, o["error"]["code"]) == (409, "collection_read_only")
 
 
+def test_a_collection_may_be_one_file(start, tmp_path):
+    """Also one that begins with a part of what files of SQLite begin with."""
+    (tmp_path / "database.md").write_text("SQLite format: the catalogue of Velm is one file of the harbour office.\n")
+    data = documents(start("--collection", f"docs={tmp_path / 'database.md'}"))["data"]
+    assert [(d["id"], d["chunks"]) for d in data] == [("database.md", 1)]
+
+
 def test_files_have_the_tags_of_their_folder(start, folder, tmp_path):
     """`.tags` names files and folders; bad lines are named and skipped; `spolia search --tag` and filters ask for tags."""
     for name, text in FILES.items():

@@ -189,6 +189,21 @@ def test_unknown_fields_of_our_own_bodies_are_named(server):
     assert send(server, "POST", "/v1/chat/completions", body)[0] == 200  # a client's fields
 
 
+def test_a_chat_has_up_to_4096_documents(server):
+    """Of registered ones each chunk counts. What just fits fails later, as it is too long for the model."""
+    few = 4095 * ["A."]
+    assert register(server, "one", "Torin.")["chunks"] == 1
+    assert register(server, "two", f"{STORY}\n\n{OTHER}\n\n" * 20)["chunks"] > 1
+    said = {}
+    for name in ("one", "two"):
+        status, o = send(server, "POST", "/v1/chat/completions", chat(documents=[*few, {"id": name}]))
+        assert status == 400, o
+        said[name] = o["error"]
+        assert send(server, "DELETE", f"/v1/documents/{name}")[0] == 200
+    assert said["two"]["param"] == "documents[4095].id" and "more than 4096 chunks" in said["two"]["message"]
+    assert "context" in said["one"]["message"] and said["one"]["param"] != "documents[4095].id", said["one"]
+
+
 def test_precompute_of_a_form(server):
     def form(value):
         part = "--form42\r\nContent-Disposition: form-data; name=\"{}\"\r\n\r\n{}\r\n".format

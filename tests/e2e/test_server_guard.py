@@ -61,9 +61,15 @@ def test_pages_of_others(server, origin):
     for path in ("/v1/chat/completions", "/v1/documents"):
         status, headers, answer = post(server, {"text": "planted"}, path, Origin=origin)
         assert status == 403 and answer["error"]["code"] == "origin_not_allowed", answer
-        assert "Access-Control-Allow-Origin" not in headers
+        assert "Access-Control-Allow-Origin" not in headers and headers["Vary"] == "Origin"
     assert send(server, "OPTIONS", "/v1/documents", Origin=origin, Access_Control_Request_Method="POST")[0] == 403
     assert send(server, "GET", "/v1/documents")[2]["data"] == []
+
+
+def test_a_cache_does_not_give_one_page_what_it_keeps_of_another(server):
+    """What differs with the origin says so, also to those who have none; the page's own files differ with the encoding, too."""
+    assert send(server, "GET", "/health")[1].get_all("Vary") == ["Origin"]
+    assert sorted(send(server, "GET", "/")[1].get_all("Vary")) == ["Accept-Encoding", "Origin"]
 
 
 def test_a_page_that_may(server):

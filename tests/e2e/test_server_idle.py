@@ -2,6 +2,7 @@
 import sqlite3
 import time
 
+from conftest import succeed
 from serving import busy, chat
 from test_server_documents import send
 from test_server_uploads import of, told
@@ -113,6 +114,18 @@ def test_a_deleted_passage_gets_no_copy(start, tmp_path):
     assert send(s, "POST", "/v1/collections", {"name": "other"})[0] == 201
     assert send(s, "POST", "/v1/collections/other/documents", {"text": passage(10)})[0] == 201
     wait(lambda: s.metric("collection_passages_planned") == 1 == s.metric("collection_passages_done"))
+
+
+def test_others_do_not_wait_for_an_index_that_is_damaged(start, tmp_path):
+    (tmp_path / "a.txt").write_text(passage(1))
+    index = tmp_path / "docs.db"
+    succeed("index", tmp_path / "a.txt", "-o", index, "--quiet")
+    s = start("--documents", tmp_path / "documents.db", "--reuse", "full", "--collection", f"docs={index}")
+    wait(lambda: of(s, "docs")["ahead"] == {"passages": 1, "done": 1})
+    index.write_bytes(b"x" * index.stat().st_size)
+    assert s.call("/v1/search", {"query": "Entry 1 of the log?", "collection": "docs"})[0] >= 500
+    fill(s, "log", 3)
+    wait(lambda: of(s, "log")["ahead"] == {"passages": 3, "done": 3})
 
 
 def test_a_passage_that_is_deleted_before_its_turn_gets_no_copy(start, tmp_path):

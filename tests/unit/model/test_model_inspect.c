@@ -169,6 +169,23 @@ static void describes_folders(void **state)
     temp_folder_remove(&f);
 }
 
+/* One whose config.json does not end is not described without it. */
+static void refuses_folders_of_a_damaged_config(void **state)
+{
+    temp_folder f;
+    sp_bytes file = {0}, text = {0};
+    temp_folder_make(&f);
+    gw_int(&file, 8, 8);
+    gw_raw(&file, "{}      ", 8);
+    temp_folder_write(&f, "model.safetensors", file.v, file.n);
+    temp_folder_text(&f, "config.json", "{\"model_type\": \"llama\"");
+    assert_int_equal(sp_model_inspect(f.path, &text), SP_E_FORMAT);
+    assert_detail("config.json");
+    assert_int_equal(text.n, 0);
+    sp_vec_fini(&file);
+    temp_folder_remove(&f);
+}
+
 static void refuses_what_it_cannot_read(void **state)
 {
     temp_folder f;
@@ -212,6 +229,7 @@ int main(void)
         cmocka_unit_test(describes_gguf_files),
         cmocka_unit_test(describes_files_without_tensors),
         cmocka_unit_test(describes_folders),
+        cmocka_unit_test(refuses_folders_of_a_damaged_config),
         cmocka_unit_test(refuses_what_it_cannot_read),
         cmocka_unit_test(every_failed_allocation_is_reported),
     };

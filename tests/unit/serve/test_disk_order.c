@@ -231,7 +231,7 @@ static void uses_are_counted(void **state)
     }
 }
 
-/* The slots of these two are the same. */
+/* The slots of these two are the same: the second one is found when the first one is gone. */
 static void one_text_after_two_heads_is_two_copies(void **state)
 {
     sp_disk_order *o;
@@ -244,6 +244,8 @@ static void one_text_after_two_heads_is_two_copies(void **state)
     hooks.removed(o, &one.key);
     assert_true(hooks.victim(o, &one.key));
     assert_true(one.key.head == two.key.head);
+    hooks.removed(o, &two.key);
+    assert_false(hooks.victim(o, &one.key));
     sp_disk_order_destroy(o);
 }
 
@@ -269,6 +271,22 @@ static void held_copies_stay(void **state)
         assert_true(knows(&b, 31));
         bench_end(&b);
     }
+}
+
+/* As where a document that is kept is stored after it was registered. */
+static void copies_that_come_later_are_held_too(void **state)
+{
+    sp_disk_order *o;
+    sp_tier_key victim;
+    const sp_tier_info held = {.key = key_of(1), .n = NOISE_TOKENS}, other = {.key = key_of(2), .n = NOISE_TOKENS};
+    assert_ok(sp_disk_order_create("lru", NULL, &o));
+    const sp_tier_evict hooks = sp_disk_order_hooks(o);
+    assert_ok(sp_disk_order_hold(o, &held.key.id, 1));
+    hooks.added(o, &held);
+    assert_false(hooks.victim(o, &victim));
+    hooks.added(o, &other);
+    assert_true(hooks.victim(o, &victim) && sp_digest_eq(&victim.id, &other.key.id));
+    sp_disk_order_destroy(o);
 }
 
 /* Whatever happens, the order has what the tier has: all of it can be evicted. */
@@ -324,6 +342,7 @@ int main(void)
         cmocka_unit_test(uses_are_counted),
         cmocka_unit_test(one_text_after_two_heads_is_two_copies),
         cmocka_unit_test(held_copies_stay),
+        cmocka_unit_test(copies_that_come_later_are_held_too),
         cmocka_unit_test(the_order_follows_the_tier),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

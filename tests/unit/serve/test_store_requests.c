@@ -313,6 +313,29 @@ static void names_in_the_store_are_adopted(void **state)
     close_clean(c);
 }
 
+static char fault_dir[128];
+
+/* opened -- with all copies of chunks that the store has, or not at all. */
+static sp_err opened(void)
+{
+    sp_context *c = NULL;
+    sp_context_opts o = {.model = MODEL, .machine.n_threads = 1, .cache.kv_bytes = 4 << 20, .tiers.store = fault_dir};
+    int n = 0;
+    SP_TRY(sp_context_open(&o, &c));
+    for (const sp_copy *k = NULL; (k = sp_ledger_next(c->ledger, k));) n += k->facts.kind == SP_COPY_PLAIN;
+    sp_context_close(c);
+    assert_int_equal(n, 3);
+    return SP_OK;
+}
+
+static void no_name_is_lost_where_memory_runs_out(void **state)
+{
+    make_folder(fault_dir, sizeof fault_dir);
+    fill_store(fault_dir, "012");
+    survive_every_fault(opened);
+    remove_folder(fault_dir);
+}
+
 /* Chunks that were stored after the head alone are no path. */
 static void what_another_policy_stored_is_said(void **state)
 {
@@ -540,6 +563,7 @@ int main(void)
         cmocka_unit_test(a_folder_that_is_gone_still_serves),
         FOLDER_TEST(what_has_no_room_is_computed),
         FOLDER_TEST(names_in_the_store_are_adopted),
+        cmocka_unit_test(no_name_is_lost_where_memory_runs_out),
         FOLDER_TEST(what_another_policy_stored_is_said),
         cmocka_unit_test(a_store_that_cannot_be_written_costs_a_log_line),
         cmocka_unit_test(of_a_path_that_cannot_be_written_the_root_counts),

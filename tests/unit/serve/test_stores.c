@@ -104,6 +104,25 @@ static void room_is_shared_by_the_namespaces(void **state)
     assert_ok(sp_store_stats_of(s, &trimmed));
     assert_true(trimmed.file_bytes <= all.file_bytes * 3 / 4 && trimmed.n_copies >= 2);
     sp_store_close(s);
+    assert_ok(sp_store_open(*state, SP_STORE_WRITE, &s)); /* nobody writes it any more */
+    sp_store_close(s);
+}
+
+/* An empty folder may become one, where an archive is read. */
+static void a_folder_of_others_is_no_store(void **state)
+{
+    static const sp_store_mode modes[] = {SP_STORE_READ, SP_STORE_WRITE, SP_STORE_CREATE};
+    char path[200];
+    sp_store *s;
+    assert_ok(sp_store_open(*state, SP_STORE_CREATE, &s));
+    sp_store_close(s);
+    for (int i = 0; i < 2; i++) assert_fails(sp_store_open(*state, modes[i], &s), SP_E_NOTFOUND, "not a store");
+    snprintf(path, sizeof path, "%s/letter.txt", (const char *)*state);
+    FILE *f = fopen(path, "w");
+    assert_true(f && fputs("Dear Anna", f) > 0 && fclose(f) == 0);
+    for (size_t i = 0; i < SP_COUNT(modes); i++)
+        assert_fails(sp_store_open(*state, modes[i], &s), SP_E_NOTFOUND, "not a store");
+    assert_int_equal(unlink(path), 0);
 }
 
 static void an_archive_is_of_one_namespace(void **state)
@@ -137,6 +156,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(all_copies_are_verified, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(of_a_copy_its_header_is_shown, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(room_is_shared_by_the_namespaces, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(a_folder_of_others_is_no_store, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(an_archive_is_of_one_namespace, folder_setup, folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -287,6 +287,15 @@ static void system_messages_join_at_the_beginning_alone(void **state)
     read_as(later, later);
 }
 
+/* As some clients send them: a part is a text, or has one but no type. */
+static void parts_of_a_content_need_no_type(void **state)
+{
+    read_as("[{\"role\": \"user\", \"content\": [\"a\", {\"text\": \"b\"}, {\"type\": \"input_text\", "
+            "\"text\": \"c\"}]}, {\"role\": \"assistant\", \"content\": [{\"type\": \"refusal\", "
+            "\"refusal\": \"d\"}]}]",
+            "[" USER("a\\nb\\nc") ", {\"role\": \"assistant\", \"content\": \"d\"}]");
+}
+
 /* What a model wrote need not be JSON; what is JSON is an object, as templates want it. */
 static void arguments_of_an_earlier_call_are_kept(void **state)
 {
@@ -324,6 +333,7 @@ int main(void)
         cmocka_unit_test(prompts_of_ollama_are_chats_unless_raw),
         cmocka_unit_test(gaps_are_filled_after_other_files),
         cmocka_unit_test(system_messages_join_at_the_beginning_alone),
+        cmocka_unit_test(parts_of_a_content_need_no_type),
         cmocka_unit_test(arguments_of_an_earlier_call_are_kept),
         cmocka_unit_test(completions_take_one_prompt_and_have_no_limit),
     };

@@ -622,6 +622,15 @@ static void a_chat_of_ollama_is_what_its_lines_say(void **state)
     each(&srv_ollama_chat, chat_is_its_lines);
 }
 
+static void a_stream_of_ollama_that_fails_ends_with_its_error(void **state)
+{
+    json_t *sent = stream_of(&srv_ollama_chat, "The ke", SP_FINISH_ERROR, false, 3);
+    const json_t *last = json_array_get(sent, json_array_size(sent) - 1);
+    assert_true(is(last, "error", "no room"));
+    assert_null(at(last, "done"));
+    json_decref(sent);
+}
+
 static void ollama_counts_in_nanoseconds(void **state)
 {
     json_t *o = whole_of(&srv_ollama_generate, "<think>Who?</think>Anna", SP_FINISH_LENGTH, false);
@@ -771,6 +780,7 @@ int main(void)
         cmocka_unit_test(an_error_names_the_field_that_the_client_sent),
         cmocka_unit_test(an_answer_says_why_it_ended),
         cmocka_unit_test(a_chat_of_ollama_is_what_its_lines_say),
+        cmocka_unit_test(a_stream_of_ollama_that_fails_ends_with_its_error),
         cmocka_unit_test(ollama_counts_in_nanoseconds),
         cmocka_unit_test(a_completion_of_llama_is_what_its_events_say),
         cmocka_unit_test(a_stream_ends_or_breaks_off),
