@@ -76,8 +76,8 @@ typedef enum sp_miss {
     SP_MISS_OTHER_MODEL, /* the store has it for another model or KV type; only serve/ can tell */
     SP_MISS_POLICY,      /* the store has a copy of the chunk, but the policy reuses prefixes only */
     SP_MISS_NO_ROOM,     /* the device had no room to load it, or to keep it beside what the prompt computes */
-    SP_MISS_DAMAGED,     /* a lower tier had it, but loading failed */
-    SP_MISS_LATE,        /* a lower tier has it, but loading took longer than computing */
+    SP_MISS_DAMAGED,     /* a lower tier had it, but it is damaged or cannot be read */
+    SP_MISS_LATE,        /* a lower tier has it, but does not answer, or loading took longer than computing */
 } sp_miss;
 
 /* A copy to add: what was computed. Borrowed for the call; the ledger copies what it keeps. */

@@ -106,6 +106,10 @@ def test_other_kernels_and_other_keys_have_copies_of_their_own(redis, replica, t
         assert sources(ask(other, "Velm")) == ["never seen"]
         wait_for(lambda: redis.copies() == n + 1)
     assert "not authentic" in two.read_log()
+    keyless = replica()
+    wait_until_known(keyless, 1)
+    assert ask(keyless, "Velm")["spolia"]["documents"][0]["missed"] == "damaged"
+    assert "--remote-key-file" in keyless.read_log()
 
 
 def test_tenants_do_not_share(redis, replica, tmp_path):
@@ -160,6 +164,30 @@ def test_a_deleted_document_leaves_the_remote_tier(redis, replica):
     wait_for(lambda: redis.copies() == 2)
     assert send(one, "DELETE", "/v1/documents/velm")[0] == 200
     assert redis.copies() == 1
+
+
+@pytest.mark.parametrize("where", ["memory", "file"])
+def test_a_deletion_that_nobody_will_continue_is_told_at_the_end(redis, replica, tmp_path, where):
+    options = () if where == "memory" else ("--documents", tmp_path / "documents.db")
+    one = replica(*options)
+    register(one, "velm", text_of("Velm"))
+    assert send(one, "POST", "/v1/chat/completions", chat(documents=[{"id": "velm"}]))[0] == 200
+    wait_for(lambda: redis.copies() == 1)
+    redis.process.send_signal(signal.SIGSTOP)
+    status, o = send(one, "DELETE", "/v1/documents/velm")
+    assert status == 500 and "no answer in time" in o["error"]["message"], o
+    assert one.stop() == 0, one.said
+    assert ("1 deleted document may have copies" in one.said) == (where == "memory"), one.said
+    redis.process.send_signal(signal.SIGCONT)
+    if where == "file":
+        replica(*options)
+        wait_for(lambda: redis.copies() == 0)
+    else:
+        two = replica()
+        wait_until_known(two, 1)
+        register(two, "velm", text_of("Velm"))
+        assert send(two, "DELETE", "/v1/documents/velm")[0] == 200 and redis.copies() == 0
+        assert two.stop() == 0 and "deleted document" not in two.said
 
 
 def test_a_server_that_hangs_or_dies_costs_no_answer(redis, replica):

@@ -129,6 +129,8 @@ def test_copies_of_another_key_are_found(redis, index, tmp_path):
         k.write_text(k.name * 10)
     n = precompute(redis, index, "--remote-key-file", keys[0])["fused"]
     assert cache(redis, "verify", "--remote-key-file", keys[0])["copies"] == n
+    refuse("cache", "verify", "--remote", redis.url, naming=["--remote-key-file"]) # deletes none
+    assert cache(redis, "verify", "--remote-key-file", keys[0])["copies"] == n == redis.copies()
     assert cache(redis, "verify", "--remote-key-file", keys[1], code=1)["damaged"] == n
 
 

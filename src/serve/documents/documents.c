@@ -173,12 +173,33 @@ sp_err sp_documents_open(sp_context *c, const sp_documents_opts *o, sp_documents
     return err;
 }
 
+static uint64_t hash_of(const sp_digests *ids)
+{
+    return sp_hash64(ids->v, ids->n * sizeof *ids->v) | 1;
+}
+
+/* warn_of_unfinished -- deletions that nobody continues: their list is in memory, and a tier that stays did not
+ * answer. */
+static void warn_of_unfinished(const sp_documents *d)
+{
+    sp_doomed left;
+    const bool is_file = d->path, outlives = sp_tiers_has_store(d->ctx->tiers) || sp_tiers_remote(d->ctx->tiers);
+    if (is_file || !outlives || !d->shelf || sp_shelf_doomed(d->shelf, NULL, &left) != SP_OK) return;
+    const size_t n = left.rows.n;
+    if (n && d->swept != hash_of(&left.ids))
+        sp_log(SP_LOG_WARN,
+               "%zu deleted document%s may have copies in a store that did not answer: register and delete %s again",
+               n, n == 1 ? "" : "s", n == 1 ? "it" : "them");
+    sp_doomed_fini(&left);
+}
+
 void sp_documents_close(sp_documents *d)
 {
     if (!d) return;
     sp_err err = sp_context_hold(d->ctx, NULL, 0, 0, &d->held); /* unpinning cannot fail */
     SP_UNUSED(err);
     if (d->shelf) err = sp_counts_flush(d); /* lost when it fails */
+    warn_of_unfinished(d);
     sp_vec_fini(&d->held);
     sp_vec_fini(&d->counts);
     sp_searches_destroy(d->searches);
@@ -565,7 +586,7 @@ sp_err sp_documents_expire(sp_documents *d, const char *salt, const char *id, in
  * list is erased. Called with the lock held, as the next two. */
 static sp_err erase_tiers(sp_documents *d, const sp_digests *ids, sp_documents_removed *out)
 {
-    const uint64_t list = sp_hash64(ids->v, ids->n * sizeof *ids->v) | 1;
+    const uint64_t list = hash_of(ids);
     int64_t n_store;
     if (d->swept == list) return SP_OK;
     SP_TRY(sp_context_erase_tiers(d->ctx, ids->v, ids->n, &n_store));

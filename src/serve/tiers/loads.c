@@ -251,9 +251,10 @@ bool sp_tiers_admits(const sp_tiers *t, const sp_copy *c, sp_place to)
 
 static sp_miss why_failed(sp_err err)
 {
-    return err == SP_E_FORMAT     ? SP_MISS_DAMAGED
-           : err == SP_E_NOTFOUND ? SP_MISS_EVICTED /* another process has deleted it */
-                                  : SP_MISS_NO_ROOM;
+    return err == SP_E_FORMAT || err == SP_E_UNSUPPORTED ? SP_MISS_DAMAGED
+           : err == SP_E_NOTFOUND                        ? SP_MISS_EVICTED /* another process has deleted it */
+           : err == SP_E_IO                              ? SP_MISS_LATE    /* its tier does not answer */
+                                                         : SP_MISS_NO_ROOM;
 }
 
 /* learn_speed -- a moving mean in which the last time counts a quarter; only that time if the tier was not used for a

@@ -56,6 +56,16 @@ static sp_err check_expiry(getting *g, const uint8_t *head, size_t n)
     return sp_fail(SP_E_NOTFOUND, "a copy of the remote tier has expired");
 }
 
+/* check_key -- of a header of n bytes whose layers are wanted. Errors: SP_E_UNSUPPORTED: it has a code (seal.h), and
+ * so have its layers, but this process has no key. */
+static sp_err check_key(const getting *g, size_t n)
+{
+    const size_t head = sp_record_layout_of(&g->record).head_pages * (size_t)SP_PAGE;
+    if (g->t->seal.n_key || !g->op->job.n_layers) return SP_OK;
+    if (n != head + SP_SEAL_BYTES && n != head + SP_REMOTE_EXPIRY_BYTES + SP_SEAL_BYTES) return SP_OK;
+    return sp_fail(SP_E_UNSUPPORTED, "remote tier: a copy was written with a key; none is set (--remote-key-file)");
+}
+
 /* take_head -- verifies that the header belongs to the requested copy. */
 static sp_err take_head(getting *g, const uint8_t *data, size_t n)
 {
@@ -72,6 +82,7 @@ static sp_err take_head(getting *g, const uint8_t *data, size_t n)
         sp_digest_eq(&is.id, &g->op->job.key.id) && is.head == g->op->job.key.head && is.kind == g->op->job.key.kind;
     if (!same || sp_remote_per_group(sp_remote_stride(&g->record)) != g->per)
         return sp_fail(SP_E_FORMAT, "remote tier: the header is of another copy");
+    SP_TRY(check_key(g, n));
     return g->op->job.head ? g->op->job.head(g->op->job.user, &g->record) : SP_OK;
 }
 
@@ -128,13 +139,13 @@ static void end_get(void *user, sp_err err)
     sp_remote_tier *t = g->t;
     const bool whole = err == SP_OK;
     if (whole && g->skips) err = sp_fail(SP_E_CANCELED, "a load was cancelled");
-    const bool gone = err == SP_E_NOTFOUND || err == SP_E_FORMAT;
+    const bool gone = err == SP_E_NOTFOUND || err == SP_E_FORMAT, foreign = err == SP_E_UNSUPPORTED;
     pthread_mutex_lock(&t->lock);
     t->stats.n_got += err == SP_OK;
     t->stats.n_damaged += err == SP_E_FORMAT;
     t->stats.n_failed += err != SP_OK && err != SP_E_CANCELED && !gone;
     if (whole) t->stats.bytes_read += (int64_t)sp_remote_stride(&g->record) * g->op->job.n_layers;
-    if (gone) sp_remote_doubt(t, &g->op->job.key); /* a deletion is to find what may be there */
+    if (gone || foreign) sp_remote_doubt(t, &g->op->job.key); /* a deletion is to find what may be there */
     pthread_mutex_unlock(&t->lock);
     if (err == SP_E_FORMAT) sp_log(SP_LOG_WARN, "%s", sp_error_detail());
     sp_tier_op_finish(g->op, err);

@@ -452,6 +452,7 @@ static void a_load_is_tried_three_times(void **state)
         assert_text(r, alone(&prefix, "0", "Which?", 6));
         n_host[i] = n_from(r, "host");
         n_failed[i] = s.n_failed;
+        assert_string_equal(sp_request_result(r)->segments[1].missed, n_host[i] ? "" : "late");
         const double byte_us = sp_tiers_level(c->tiers, SP_AT_HOST)->byte_us;
         assert_int_equal(byte_us > 0, n_host[i] > 0); /* what fails says nothing of the speed */
         sp_request_destroy(r);

@@ -200,6 +200,28 @@ static void a_copy_of_somebody_without_the_key_is_a_miss(void **state)
     redis_stop(&r);
 }
 
+/* Whoever deletes what is damaged leaves it. */
+static void without_the_key_a_copy_is_not_called_damaged(void **state)
+{
+    redis r;
+    if (!start(&r)) skip();
+    for (int64_t ttl_s = 0; ttl_s <= 1000; ttl_s += 1000) {
+        const sp_remote_tier_opts o = {.url = r.url, .space = &noise_space, .timeout_us = 30000000, .ttl_s = ttl_s,
+                                       .mac_key = key_of_all, .n_mac_key = strlen(key_of_all)};
+        sp_tier *ours, *keyless = open_with(&r, NULL, 30000000);
+        const uint32_t i = (uint32_t)ttl_s;
+        assert_ok(sp_remote_tier_open(&o, &ours));
+        assert_ok(noise_put(ours, i, 1));
+        assert_true(noise_known(keyless, i, true));
+        assert_fails(noise_get(keyless, i, 1), SP_E_UNSUPPORTED, "--remote-key-file");
+        assert_int_equal(sp_tier_stats_of(keyless).n_damaged, 0);
+        assert_int_equal(noise_get(keyless, i, 1), SP_E_NOTFOUND); /* it is not asked for again */
+        sp_tier_close(ours);
+        sp_tier_close(keyless);
+    }
+    redis_stop(&r);
+}
+
 static void damaged_values_are_misses(void **state)
 {
     static const struct {
@@ -431,6 +453,7 @@ int main(void)
         cmocka_unit_test(a_server_may_close_idle_connections),
         cmocka_unit_test(a_copy_is_written_once_for_all),
         cmocka_unit_test(a_copy_of_somebody_without_the_key_is_a_miss),
+        cmocka_unit_test(without_the_key_a_copy_is_not_called_damaged),
         cmocka_unit_test(damaged_values_are_misses),
         cmocka_unit_test(a_deletion_finds_copies_that_cannot_be_read),
         cmocka_unit_test(keys_live_as_long_as_they_should),
