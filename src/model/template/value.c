@@ -287,16 +287,26 @@ sp_err sp_tpl_items(sp_tpl_machine *m, sp_tpl_val v, const sp_tpl_list **out)
 
 /* -- from JSON ------------------------------------------------------------------------------------- */
 
+/* is_content -- whether a path is messages[i].content, or a part of it. */
+static bool is_content(const char *path)
+{
+    static const char messages[] = "messages[", content[] = "].content";
+    const char *end = strncmp(path, messages, sizeof messages - 1) == 0 ? strchr(path, ']') : NULL;
+    if (!end || strncmp(end, content, sizeof content - 1) != 0) return false;
+    end += sizeof content - 1;
+    return *end == '\0' || *end == '[' || *end == '.';
+}
+
 /* source_of -- the source of a string at this path, a new entry of the machine's table. */
 static sp_err source_of(sp_tpl_machine *m, const char *path, int32_t *out)
 {
-    static const char messages[] = "messages[", documents[] = "documents[";
+    static const char documents[] = "documents[";
     sp_tpl_source s = {.origin = SP_TEMPLATE_OTHER, .index = -1};
     char *copy;
     size_t n = strlen(path);
-    if (strncmp(path, messages, sizeof messages - 1) == 0 && strstr(path, "].content")) {
+    if (is_content(path)) {
         s.origin = SP_TEMPLATE_MESSAGE;
-        s.index = atoi(path + sizeof messages - 1);
+        s.index = atoi(path + strlen("messages["));
     } else if (strncmp(path, documents, sizeof documents - 1) == 0) {
         s.origin = SP_TEMPLATE_DOCUMENT;
         s.index = atoi(path + sizeof documents - 1);

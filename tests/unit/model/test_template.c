@@ -299,6 +299,7 @@ static void values_that_do_not_fit_are_errors(void **state)
         {"{{ x[0] }}", "an item of an undefined value"},
         {"{{ {1.5: 2} }}", "a key that is a number"},
         {"{{ 1 if x is nothing }}", "nothing"},
+        {"{{ [6] | select('divisibleby') | list }}", "test 'divisibleby' needs an argument"},
     };
     for (size_t i = 0; i < SP_COUNT(wrong); i++) {
         sp_template *t;
@@ -329,6 +330,54 @@ static void only_messages_have_roles(void **state)
     sp_template_text_fini(&got);
     sp_template_destroy(t);
     json_decref(messages);
+}
+
+/* Not its other members, nor what is called content within them. */
+static void the_content_of_a_message_is_its_text(void **state)
+{
+    static const char jinja[] = "{{ messages[0].name }}|{{ messages[0].content }}|{{ messages[1].content[0].text }}|"
+                                "{{ messages[1].calls[0].content }}|{{ messages[1].contents }}";
+    static const char *const paths[] = {"messages[0].name", "messages[0].content", "messages[1].content[0].text",
+                                        "messages[1].calls[0].content", "messages[1].contents"};
+    json_t *messages = json_loads("[{\"name\": \"Anna\", \"content\": \"Hi\"}, {\"content\": [{\"text\": \"Yes\"}], "
+                                  "\"calls\": [{\"content\": \"x\"}], \"contents\": \"y\"}]", 0, NULL);
+    sp_template *t;
+    sp_template_text got;
+    assert_non_null(messages);
+    assert_ok(sp_template_parse(jinja, strlen(jinja), &t));
+    assert_ok(sp_template_render(t, &(sp_template_input){.messages = messages}, &got));
+    assert_string_equal(got.text, "Anna|Hi|Yes|x|y");
+    assert_int_equal(got.n_spans, 5);
+    for (int i = 0; i < 5; i++) {
+        const bool is_content = i == 1 || i == 2;
+        assert_string_equal(got.spans[i].path, paths[i]);
+        assert_int_equal(got.spans[i].origin, is_content ? SP_TEMPLATE_MESSAGE : SP_TEMPLATE_OTHER);
+        assert_int_equal(got.spans[i].index, is_content ? i - 1 : -1);
+    }
+    sp_template_text_fini(&got);
+    sp_template_destroy(t);
+    json_decref(messages);
+}
+
+/* One of 1 MiB is the longest; what renders as nothing is a text, too. */
+static void a_template_may_be_long_and_say_nothing(void **state)
+{
+    const size_t most = 1 << 20;
+    char *jinja = malloc(most + 1);
+    sp_template *t;
+    sp_template_text got;
+    assert_non_null(jinja);
+    memset(jinja, ' ', most + 1);
+    memcpy(jinja, "{# ", 3);
+    memcpy(jinja + most - 2, "#}", 2);
+    assert_ok(sp_template_parse(jinja, most, &t));
+    assert_ok(sp_template_render(t, &(sp_template_input){0}, &got));
+    assert_string_equal(got.text, "");
+    assert_true(got.n == 0 && got.n_spans == 0);
+    sp_template_text_fini(&got);
+    sp_template_destroy(t);
+    assert_fails(sp_template_parse(jinja, most + 1, &t), SP_E_LIMIT, "1048577 bytes are more than 1048576");
+    free(jinja);
 }
 
 /* What a list prints is the input's as a whole, of no message when several are in it. */
@@ -403,6 +452,8 @@ int main(void)
         cmocka_unit_test(long_strings_take_steps),
         cmocka_unit_test(values_that_do_not_fit_are_errors),
         cmocka_unit_test(only_messages_have_roles),
+        cmocka_unit_test(the_content_of_a_message_is_its_text),
+        cmocka_unit_test(a_template_may_be_long_and_say_nothing),
         cmocka_unit_test(a_list_that_is_printed_is_one_span),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(a_long_name_is_cut),
