@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from conftest import PROGRAM, ROOT, choices, refuse, run, succeed
+from conftest import EMULATED, PROGRAM, ROOT, choices, refuse, run, succeed
+from support import faults
 
 HEAD = "Answer the question from the documents."
 QUESTION = 20  # tokens
@@ -105,6 +106,29 @@ def test_half_new_chunks_are_new_each_time(model, tmp_path):
     rows, _ = bench(model, tmp_path / "x.csv", policies="full", orders="half-new", rounds=3)
     head = rows[0]["prompt_tokens"] - 4 * 24 - QUESTION
     assert [r["reused_tokens"] for r in only(rows, policy="full")] == [head + 2 * 24] * 3
+
+
+@pytest.mark.skipif(EMULATED, reason="the library of faults is of this machine")
+def test_a_measurement_that_fails_ends_the_run(model, tmp_path):
+    """Whichever allocation fails: a run that ends well has measured everything."""
+    control = faults.Faults(tmp_path, faults.build_preload(tmp_path, ROOT))
+    arguments = [PROGRAM, "bench", "reuse", "-m", model, "-t", "1", "--chunks", "2", "--chunk-tokens", "24", "--policies", "full",
+                 "--ratios", "0", "--orders", "same", "--question-tokens", "20", "--rounds", "1", "--csv", tmp_path / "x.csv"]
+    n, failed, said = 1, True, []
+    while failed:
+        control.fail_nth(n)
+        done = subprocess.run([str(a) for a in arguments], env=control.env(tmp_path), capture_output=True, text=True, timeout=300)
+        failed = control.has_failed()
+        control.fail_nth(0)
+        assert done.returncode in (0, 1), (n, done.stderr)
+        if done.returncode:
+            assert done.stderr.startswith("spolia: "), (n, done.stderr)
+            said.append(done.stderr)
+        else:
+            with open(tmp_path / "x.csv", newline="") as f:
+                assert [float(r["prompt_tokens"]) > 68 for r in csv.DictReader(f)] == [True] * 2, n
+        n += max(1, n // 8)
+    assert len(said) > 3, said
 
 
 def test_sizes_that_do_not_fit_are_skipped(model, tmp_path):

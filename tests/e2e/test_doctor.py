@@ -71,6 +71,8 @@ def test_a_context_is_not_as_long_as_a_model_allows(make_model):
 
 def test_the_speed_is_about_what_bench_measures(tmp_path):
     told = doctor("-m", MODEL)["model", "prefill"]["tokens_per_second"]
+    pieces = doctor("-m", MODEL, "-b", 16)["model", "prefill"]["tokens_per_second"]  # of a whole prompt: no faster
+    assert pieces / told < 12
     succeed("bench", "prefill", "-m", MODEL, "--sizes", 2048, "--rounds", 3, "--csv", tmp_path / "csv")
     lines = [line.split(",") for line in (tmp_path / "csv").read_text().splitlines()]
     seconds = min(float(line[lines[0].index("seconds")]) for line in lines[1:])

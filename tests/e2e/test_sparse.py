@@ -52,6 +52,8 @@ def test_a_second_stage_finds_more_of_the_attention(tmp_path):
     rows = {line.split()[0]: line.split() for line in said.splitlines() if line.startswith("sparse")}
     one, two, keys = (float(rows[h][rows[h].index("%", 8) + 1]) for h in how)
     assert one < two - 3 and two > 95 and keys > 97, said
+    n_questions, _, _, n_tokens = said.split()[:4]  # of a prompt, on average
+    assert n_questions == "6" and 2200 < int(n_tokens) < 2600, said
 
 
 def test_long_contexts(tmp_path):

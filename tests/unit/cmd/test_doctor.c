@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <jansson.h>
 #include <linux/magic.h>
+#include <math.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -13,7 +14,8 @@
 #include "support/caught.h"
 
 static int code;
-static const char *group; /* a folder in place of /sys/fs/cgroup */
+static const char *group;   /* a folder in place of /sys/fs/cgroup */
+static const char *meminfo; /* a file in place of /proc/meminfo */
 
 /* fopen -- of the whole program. */
 FILE *fopen(const char *path, const char *mode)
@@ -23,6 +25,7 @@ FILE *fopen(const char *path, const char *mode)
     static opener *next;
     char other[200];
     if (!next) next = (opener *)dlsym(RTLD_NEXT, "fopen");
+    if (meminfo && strcmp(path, "/proc/meminfo") == 0) return next(meminfo, mode);
     if (!group || strncmp(path, real, strlen(real)) != 0) return next(path, mode);
     snprintf(other, sizeof other, "%s/%s", group, path + strlen(real));
     return next(other, mode);
@@ -179,6 +182,24 @@ static void limits_of_a_control_group_count(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+/* What is free is less: caches can be emptied. */
+static void available_memory_is_what_the_system_says(void **state)
+{
+    char folder[] = "/tmp/spolia-memory-XXXXXX", path[200], *cores;
+    assert_non_null(mkdtemp(folder));
+    put(folder, "meminfo", "MemTotal:        8388608 kB\nMemFree:          100000 kB\nMemAvailable:    3145728 kB\n"
+                           "Cached:          2000000 kB\n");
+    snprintf(path, sizeof path, "%s/meminfo", folder);
+    meminfo = path;
+    group = "/none"; /* no limits */
+    assert_int_equal(round(available(&cores) / (1 << 20)), 3072);
+    free(cores);
+    assert_non_null(strstr(doctor(stdout, NULL, NULL), "3.0 of 8.0 GiB available"));
+    group = meminfo = NULL;
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 /* doctor_for -- what it prints of a store to a user who is not root. */
 static const char *doctor_for(char *store)
 {
@@ -224,6 +245,7 @@ int main(void)
         cmocka_unit_test(other_words_are_refused), /* from --json on, errors are JSON, too */
         cmocka_unit_test(findings_are_json),
         cmocka_unit_test(limits_of_a_control_group_count),
+        cmocka_unit_test(available_memory_is_what_the_system_says),
         cmocka_unit_test(a_store_must_be_writable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
