@@ -11,10 +11,18 @@
 #include "cli/show.h"
 
 static bool as_json, is_output_lost;
+static char *kept; /* where lines are left instead of printed, or NULL */
+static size_t kept_size;
 
 void cli_fail_as_json(void)
 {
     as_json = true;
+}
+
+void cli_fail_to(char *line, size_t size)
+{
+    kept = line;
+    kept_size = size;
 }
 
 const char *cli_error_name(sp_err err)
@@ -56,6 +64,7 @@ int cli_fail(sp_err err)
     const char *detail = sp_error_detail();
     char line[1024];
     snprintf(line, sizeof line, "%s (%s)", *detail ? detail : "failed", sp_error_text(err));
+    if (kept) return snprintf(kept, kept_size, "%s", line), 1;
     cli_warn("%s", line);
     print_json(cli_error_name(err), line);
     return 1;
@@ -66,9 +75,12 @@ int cli_fail_with(const char *fmt, ...)
     char line[1024];
     va_list ap;
     va_start(ap, fmt);
-    say(fmt, ap, line, sizeof line);
+    if (kept)
+        vsnprintf(kept, kept_size, fmt, ap);
+    else
+        say(fmt, ap, line, sizeof line);
     va_end(ap);
-    print_json("E_FAILED", line);
+    if (!kept) print_json("E_FAILED", line);
     return 1;
 }
 

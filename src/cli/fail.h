@@ -17,6 +17,9 @@ int cli_fail(sp_err err);
 /* cli_fail_with -- the same with the caller's own sentence. */
 int cli_fail_with(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* cli_fail_to -- from now on both leave their line in `line` and print nothing; NULL: they print again. */
+void cli_fail_to(char *line, size_t size);
+
 /* cli_warn -- prints "spolia: <sentence>"; control characters become U+FFFD. */
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* cli_error_name -- "E_IO" of SP_E_IO; "OK". */

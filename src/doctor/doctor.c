@@ -80,17 +80,31 @@ static void say_config(doctor *d)
                    c->path ? c->path : "", c->path ? ")" : "");
 }
 
-/* say_limits -- of options that a context refuses. */
-static void say_limits(doctor *d)
+/* check_options -- leaves in `why` what a context refuses; its kernels have a finding of their own. */
+static void check_options(const doctor *d, char *why, size_t size)
+{
+    model_options m = *d->o;
+    m.ctx.machine.cpu = NULL;
+    if (!m.ctx.model) m.ctx.model = "any";
+    cli_fail_to(why, size);
+    if (model_options_check(&m) == 0) *why = '\0';
+    cli_fail_to(NULL, 0);
+}
+
+static void say_options(doctor *d)
 {
     const sp_context_opts *o = &d->o->ctx;
     const char *wrong = o->n_ctx < 0                                                 ? "--ctx-size"
                         : o->n_batch < 0                                             ? "--batch-size"
                         : o->machine.n_threads < 0 || o->machine.n_threads > THREADS ? "--threads"
                                                                                      : NULL;
+    char why[1024] = "";
     if (wrong)
         doctor_say(d, DOCTOR_PROBLEM, "options", "give a positive number, or leave it out",
                    "%s is out of range", wrong);
+    else
+        check_options(d, why, sizeof why);
+    if (*why) doctor_say(d, DOCTOR_PROBLEM, "options", "give another value, or leave it out", "%s", why);
 }
 
 int doctor_main(int argc, char **argv)
@@ -120,7 +134,7 @@ int doctor_main(int argc, char **argv)
     doctor_machine(&d);
     doctor_store(&d);
     say_config(&d);
-    say_limits(&d);
+    say_options(&d);
     if (m.ctx.model) doctor_model(&d);
     (as_json ? print_json : print_text)(&d);
     json_decref(d.findings);

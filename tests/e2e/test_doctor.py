@@ -91,6 +91,18 @@ def test_problems(arguments, where):
     assert finding["state"] == "problem" and finding["value"] and finding["advice"]
 
 
+@pytest.mark.parametrize("arguments", [
+    ["-ctk", "f16", "-ctv", "q8_0"], ["-ctk", "x"], ["--reuse", "x"], ["--quality", "fast", "--reuse", "full"], ["--evict", "x"],
+    ["--decode", "x"], ["--host-kv", "x"], ["--preload", "x"], ["--remote", "ftp://a"], ["--recompute", 7],
+    ["--resident-heads", "auto"]])
+def test_what_commands_refuse_is_a_problem(arguments):
+    """With and without a model, in the words of the commands."""
+    for model in ([], ["-m", MODEL]):
+        finding = doctor(*arguments, *model, code=1)["settings", "options"]
+        assert finding["state"] == "problem" and finding["advice"]
+    refuse("run", "-m", MODEL, "-p", "a", *arguments, naming=[] if 7 in arguments else [finding["value"]], code=2)
+
+
 def test_text_for_people(tmp_path):
     text = succeed("doctor", "-m", MODEL)
     for word in ("machine\n", "kernels", "memory", "io_uring", "prefill", "tokens/s"):

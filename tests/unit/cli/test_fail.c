@@ -34,6 +34,23 @@ static void an_error_is_one_line(void **state)
     assert_string_equal(json, "");
 }
 
+/* Warnings are printed nevertheless. */
+static void an_error_may_be_kept_instead(void **state)
+{
+    char line[20] = "";
+    const char *shown, *json;
+    cli_fail_to(line, sizeof line);
+    fail_caught(&shown, &json);
+    assert_string_equal(line, "too long (over a li"); /* the last one, cut */
+    assert_string_equal(shown, "spolia: careful\n");
+    assert_string_equal(json, "");
+    cli_fail_with("%d", 7);
+    assert_string_equal(line, "7");
+    cli_fail_to(NULL, 0);
+    fail_caught(&shown, &json);
+    assert_non_null(strstr(shown, "spolia: too long"));
+}
+
 static void scripts_get_errors_as_json_and_people_still_read_them(void **state)
 {
     const char *shown, *json;
@@ -46,6 +63,11 @@ static void scripts_get_errors_as_json_and_people_still_read_them(void **state)
              sp_error_text(SP_E_LIMIT));
     assert_string_equal(json, expected);
     assert_non_null(strstr(shown, "spolia: too long"));
+    char line[40];
+    cli_fail_to(line, sizeof line);
+    fail_caught(&shown, &json);
+    cli_fail_to(NULL, 0);
+    assert_string_equal(json, "");
 }
 
 /* Of files about as long as the buffer, and of its doubles: no byte is lost or added. */
@@ -134,6 +156,7 @@ int main(void)
         FOLDER_TEST(a_byte_order_mark_is_no_text),
         FOLDER_TEST(what_cannot_be_read_is_an_error_and_leaks_nothing),
         cmocka_unit_test(lost_output_is_a_failure),
+        cmocka_unit_test(an_error_may_be_kept_instead),
         cmocka_unit_test(scripts_get_errors_as_json_and_people_still_read_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
