@@ -125,7 +125,7 @@ def test_others_do_not_wait_for_an_index_that_is_damaged(start, tmp_path):
     index.write_bytes(b"x" * index.stat().st_size)
     assert s.call("/v1/search", {"query": "Entry 1 of the log?", "collection": "docs"})[0] >= 500
     fill(s, "log", 3)
-    wait(lambda: of(s, "log")["ahead"] == {"passages": 3, "done": 3})
+    wait(lambda: of(s, "log")["ahead"] == {"passages": 3, "done": 3}, 120)
 
 
 def test_a_passage_that_is_deleted_before_its_turn_gets_no_copy(start, tmp_path):
