@@ -119,6 +119,7 @@ def test_copies_that_no_index_names_are_deleted(redis, index):
     n = precompute(redis, index)["fused"]
     redis.do("EVAL", "local i = redis.call('KEYS', 'SPOLIA:*:index')[1] local f = redis.call('HKEYS', i) redis.call('HDEL', i, f[1], f[2])", "0")
     assert cache(redis, "verify")["copies"] == n - 2 and redis.copies() == n
+    refuse("cache", "gc", "--remote", redis.url, "--budget", "1M", naming=["--budget"], code=2)
     assert cache(redis, "gc")["dropped"] == 2 and redis.copies() == n - 2
     assert cache(redis, "gc")["dropped"] == 0
 

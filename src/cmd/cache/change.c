@@ -221,6 +221,8 @@ int cmd_cache_gc(int argc, char **argv)
                                  "(maxmemory, or a\nlifecycle rule)."},
                     &o, own, 0);
     if (at < 0) return -1 - at;
+    if (o.remote && budget)
+        return cli_fail_with("cache gc: --budget is for a folder (--store): the server has a budget of its own"), 2;
     if (o.remote) return clean(&o);
     if (!budget) return cli_fail_with("cache gc: --budget SIZE is missing"), 2;
     sp_err err = cache_open(&o, SP_STORE_WRITE, &s);
