@@ -7,7 +7,7 @@ URL, as http://127.0.0.1:8080, has a collection "velm" and the graph of demo/gra
 system prompt, and 3,000 registered documents. Prints a line of JSON for each flow: {"flow", "error"}. With a folder
 PICTURES, writes the screenshots of docs/page.md there.
 
-A flow is a function of page_asking.py or page_watching.py whose only parameter is f, a Flow of page_tools.py.
+A flow is a function of page_asking.py, page_tabs.py or page_watching.py whose only parameter is f, a Flow of page_tools.py.
 """
 import inspect
 import json
@@ -17,9 +17,10 @@ import traceback
 from playwright.sync_api import sync_playwright
 
 import page_asking
+import page_tabs
 import page_watching
 from page_tools import CHROMIUM, KEYED, MANY, PREFIXED, URL, Flow
-FLOWS = [x for room in (page_asking, page_watching) for x in vars(room).values()
+FLOWS = [x for room in (page_asking, page_tabs, page_watching) for x in vars(room).values()
          if inspect.isfunction(x) and [*inspect.signature(x).parameters] == ["f"]]
 SERVERS = {page_watching.a_key_is_asked_for_once: KEYED, page_watching.it_works_below_a_prefix: PREFIXED,
            page_watching.ten_thousand_copies: MANY, page_asking.thousands_of_documents: MANY} # all others: URL

@@ -11,7 +11,8 @@ import {text} from "./texts.js";
 const qualities = ["exact", "balanced", "fast"];
 const kept = {quality: "spolia.quality", documents: "spolia.documents"};
 let conversation = null; // the one that is shown; it outlives a change of views
-let running = null;      // {controller, message}: one answer at a time
+let running = null;      // {controller, message, of}: one answer at a time, and the id of its conversation
+let edited = -1;         // which question of it the next one replaces, and all after it; -1: none
 let view = null;         // the elements
 
 export function show(main) {
@@ -47,6 +48,7 @@ function form() {
 function on_key(e) {
   if (e.key === "Enter" && !e.shiftKey && !e.isComposing) e.preventDefault(), ask_typed();
   if (e.key === "Escape" && running) running.controller.abort();
+  else if (e.key === "Escape" && edited >= 0) stop_editing();
 }
 
 // -- documents of a question ----------------------------------------------------------------------
@@ -91,6 +93,8 @@ function ask_typed() {
   if (!question || running) return;
   view.input.value = "";
   view.input.focus();
+  if (edited >= 0) conversation.messages.length = edited;
+  edited = -1;
   conversation.messages.push({role: "user", content: question});
   conversation.title ||= question.slice(0, 60);
   answer();
@@ -105,7 +109,7 @@ async function answer() {
   const controller = new AbortController();
   const quality = document.querySelector("input[name=quality]:checked").value;
   message.quality = quality;
-  running = {controller, message};
+  running = {controller, message, of: own.id};
   const messages = for_model(own.messages);
   own.messages.push(message);
   conversations.save(own);
@@ -121,23 +125,31 @@ async function answer() {
     message.error = e.message;
   }
   running = null;
-  conversations.save(own);
+  conversations.merge(own, message);
   if (view && own === conversation) redraw();
+  else if (view) draw_state();
 }
 
 function again(i) {
   if (running) return;
+  edited = -1;
   conversation.messages.length = i;
   answer();
 }
 
+// edit -- what it replaces stays until the new question is asked.
 function edit(i) {
   if (running) return;
+  edited = i;
   view.input.value = conversation.messages[i].content;
-  conversation.messages.length = i;
-  conversations.save(conversation);
   redraw();
   view.input.focus();
+}
+
+function stop_editing() {
+  edited = -1;
+  view.input.value = "";
+  redraw();
 }
 
 // compare -- the same question at each quality, one after another; "exact" reuses nothing, which is what reading costs.
@@ -173,14 +185,20 @@ async function compare(i, place, button) {
 
 function open(c) {
   conversation = c;
+  edited = -1;
   redraw();
   view.input.focus();
 }
 
-function redraw() {
+// draw_state -- which conversations there are, and whether one is being answered.
+function draw_state() {
   draw_past();
   view.stop.hidden = !running;
   view.send.hidden = Boolean(running);
+}
+
+function redraw() {
+  draw_state();
   view.messages.replaceChildren(...(conversation.messages.length ? conversation.messages.map(draw_message) : [welcome()]));
   view.messages.scrollTop = view.messages.scrollHeight;
   const last = conversation.messages.findLast((m) => m.result);
@@ -198,7 +216,14 @@ function draw_past() {
     h("button.pick", {type: "button", "aria-current": c.id === conversation.id, disabled: Boolean(running),
       onclick: () => open(conversations.load(c.id) || conversations.create())}, c.title || text("untitled")),
     h("button.small", {type: "button", "aria-label": text("delete_conversation", c.title || text("untitled")),
-      onclick: () => (conversations.remove(c.id), c.id === conversation.id ? open(conversations.create()) : draw_past())}, "×"))));
+      onclick: () => remove(c.id)}, "×"))));
+}
+
+function remove(id) {
+  if (running && running.of === id) running.controller.abort();
+  conversations.remove(id);
+  if (id === conversation.id) open(conversations.create());
+  else draw_past();
 }
 
 function draw_account(m) {
@@ -209,12 +234,13 @@ function draw_account(m) {
 }
 
 function draw_message(m, i) {
+  const old = edited >= 0 && i >= edited ? ".replaced" : "";
   if (m.role === "user")
-    return h("article.message.user", {"aria-label": text("you")}, h("div.said", {}, m.content),
-             h("div.tools.row", {}, h("button.small", {type: "button", onclick: () => edit(i)}, text("edit"))));
+    return h("article.message.user" + old, {"aria-label": text("you")}, h("div.said", {}, m.content), h("div.tools.row", {},
+      h("button.small", {type: "button", onclick: () => (i === edited ? stop_editing() : edit(i))}, text(i === edited ? "cancel" : "edit"))));
   const said = h("div.said", {}, render(m.content)), below = h("div"), busy = running && running.message === m;
   const thoughts = h("details.thoughts", {hidden: !m.thoughts}, h("summary", {}, text("thoughts")), h("p", {}, m.thoughts || ""));
-  const e = h("article.message", {"aria-label": text("model"), "aria-busy": busy ? "true" : "false"}, thoughts, said);
+  const e = h("article.message" + old, {"aria-label": text("model"), "aria-busy": busy ? "true" : "false"}, thoughts, said);
   if (busy) running.said = said, running.thoughts = thoughts;
   else e.append(note(m), cite.show(said, m, (k) => text_of(m, k)), tools(m, i, below), below);
   return e;
@@ -273,6 +299,6 @@ function read(m, i) {
 conversations.on_change((id) => {
   if (!view || !view.past.isConnected) return;
   const fresh = id === conversation.id && !running ? conversations.load(id) : null;
-  if (fresh) conversation = fresh, redraw();
+  if (fresh) conversation = fresh, edited = -1, redraw();
   else draw_past();
 });

@@ -40,6 +40,15 @@ export function save(c) {
   }
 }
 
+// merge -- saves the end of an answer, unless its conversation has been deleted or another tab has changed the question. What
+// another tab has added meanwhile stays.
+export function merge(c, message) {
+  const now = load(c.id), i = c.messages.indexOf(message);
+  if (!now || (now.changed !== c.changed && now.messages[i - 1]?.content !== c.messages[i - 1].content)) return;
+  if (now.changed !== c.changed) c.messages = [...now.messages.slice(0, i), message, ...now.messages.slice(i + 1)];
+  save(c);
+}
+
 export function remove(id) {
   localStorage.removeItem(prefix + id);
 }

@@ -9,7 +9,10 @@ let view = null, query = "";
 
 export function show(main) {
   const pick = (directory) => h("input", {type: "file", multiple: true, webkitdirectory: directory, hidden: true,
-    onchange: (e) => add([...e.target.files].map((f) => ({file: f, path: f.webkitRelativePath || f.name})))});
+    onchange: (e) => {
+      add([...e.target.files].map((f) => ({file: f, path: f.webkitRelativePath || f.name})));
+      e.target.value = ""; // so that the same ones can be chosen again
+    }});
   const files = pick(false), folder = pick(true);
   view = {
     body: h("tbody"), more: h("button", {type: "button", hidden: true}, text("more")),
@@ -145,10 +148,11 @@ const number = (name, value) => h("td.number", {"data-label": text(name)}, value
 function row(d) {
   const e = h("tr");
   const redraw = async () => e.replaceWith(row(await server.get(server.document_path(d.id))));
-  const change = (body) => server.send("PATCH", server.document_path(d.id), body).then(redraw).catch((x) => notice(x.message));
+  const failed = (x) => (notice(x.message), x.status === 404 && e.remove()); // deleted elsewhere
+  const change = (body) => server.send("PATCH", server.document_path(d.id), body).then(redraw).catch(failed);
   e.append(h("td", {}, h("strong", {}, d.title || d.id), d.title && d.title !== d.id ? h("div.quiet", {}, d.id) : ""),
     number("passages", whole(d.chunks)), number("tokens", whole(d.tokens)), number("size", bytes(d.bytes)),
-    h("td", {}, ahead(d, redraw)), h("td", {}, expiry(d, change)),
+    h("td", {}, ahead(d, redraw, failed)), h("td", {}, expiry(d, change)),
     h("td", {}, h("button.small", {type: "button", "aria-pressed": String(d.pinned), onclick: () => change({pinned: !d.pinned})},
       text(d.pinned ? "unpin" : "pin"))),
     h("td", {}, h("button.small", {type: "button", "aria-label": text("remove") + " " + d.id, onclick: () => remove(d, e)}, text("remove"))));
@@ -170,23 +174,19 @@ function estimate(tokens) {
   return text("estimate", bytes(c.bytes * tokens), c.ms ? milliseconds(c.ms * tokens) : text("unknown_time"));
 }
 
-function ahead(d, redraw) {
+function ahead(d, redraw, failed) {
   const place = h("div"), p = d.precompute;
   if (p && ["queued", "running"].includes(p.status)) follow(d, place, redraw);
   else if (p && p.status === "done") place.append(text("computed_ahead"));
   else
-    place.append(h("button.small", {type: "button", onclick: () => start(d, place, redraw)}, text("precompute")),
+    place.append(h("button.small", {type: "button", onclick: () => start(d, place, redraw).catch(failed)}, text("precompute")),
                  p && p.error ? h("div.bad", {}, p.error) : h("div.quiet", {"data-tokens": d.tokens}, estimate(d.tokens)));
   return place;
 }
 
 async function start(d, place, redraw) {
-  try {
-    await server.post(server.document_path(d.id) + "/precompute", {});
-    follow(d, place, redraw);
-  } catch (e) {
-    notice(e.message);
-  }
+  await server.post(server.document_path(d.id) + "/precompute", {});
+  follow(d, place, redraw);
 }
 
 async function follow(d, place, redraw) {
@@ -229,5 +229,6 @@ async function remove(d, e) {
     e.remove();
   } catch (x) {
     notice(text("still_there", d.id, x.message));
+    if (x.status === 404) e.remove(); // deleted elsewhere
   }
 }
