@@ -66,6 +66,22 @@ static void project(sp_engine *e, const sp_layer *w, const float *in, bool kv, b
     sp_device_products(e->device, &(sp_products_args){a, n});
 }
 
+/* grow_queries -- the factor of their positions, for rows that follow each other and have the same. */
+static void grow_queries(sp_engine *e)
+{
+    const sp_hparams *hp = &e->o.model->hp;
+    const int32_t *pos = e->rows.host.pos;
+    const int64_t width = (int64_t)hp->n_heads * hp->head;
+    for (int i = 0, next; hp->attn_growth != 0 && i < e->rows.n; i = next) {
+        const int32_t period = pos[i] / hp->attn_period;
+        for (next = i + 1; next < e->rows.n && pos[next] / hp->attn_period == period;) next++;
+        if (period > 0)
+            sp_device_blend(e->device, &(sp_blend_args){.y = e->q + i * width,
+                                                        .n = (next - i) * width,
+                                                        .keep = 1 + hp->attn_growth * log1pf((float)period)});
+    }
+}
+
 static void store_kv(sp_engine *e, int layer, const sp_kv_view *kv)
 {
     const sp_rows *r = &e->rows;
@@ -125,6 +141,7 @@ static sp_err run_layer(sp_engine *e, const sp_slice *slices, int n_slices, int 
     if (e->rows.n == 0) return SP_OK;
     if (!all) project(e, w, in, false, true);
     sp_norm_heads(e, e->q, w->q_norm, m->hp.n_heads);
+    grow_queries(e);
     SP_TRY(sp_attention_run(e, &kv, slices, n_slices, l));
     SP_TRY(sp_probe_columns(e, here, slices, n_slices));
     if (e->rows.n == 0) return SP_OK;

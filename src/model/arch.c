@@ -46,6 +46,8 @@
     X("glm", NULL, "glm", "GlmForCausalLM", GLM, NEVER, 0)                                         \
     X("pangu-embedded", "pangu-embedded", "PanguEmbedded", "PanguEmbeddedForCausalLM", 0, NEVER,   \
       0)                                                                                           \
+    X("mistral3", "mistral3", "ministral3", "Ministral3ForCausalLM", SP_ADJACENT | SP_ATTN_TEMPERATURE, \
+      ALWAYS, 0)                                                                                   \
     X("ministral", NULL, "ministral", "MinistralForCausalLM", 0, ALWAYS, 0)                        \
     X("arcee", "arcee", "arcee", "ArceeForCausalLM", SP_ADJACENT | SP_PLAIN_FFN | SP_RELU2, NEVER, \
       0)                                                                                           \
@@ -148,6 +150,8 @@ const char *sp_arch_why_not(sp_text_view name)
 
 const char *sp_arch_reuse(const sp_arch *a)
 {
+    if (a->traits & SP_ATTN_TEMPERATURE)
+        return "prefixes exactly, chunks at any position (queries grow with long contexts)";
     return a->traits & (SP_NO_ROPE_LAYERS | SP_LOCAL_ROPE)
                ? "prefixes exactly, chunks at any position (some layers do not know positions)"
                : "prefixes exactly, chunks at any position";

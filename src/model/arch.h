@@ -60,8 +60,8 @@ typedef enum sp_window_rule {
 #define SP_LOCAL_ROPE          SP_TRAIT(33) /* layers without a window do not rotate, if others have one */
 #define SP_LOGIT_FACTOR        SP_TRAIT(34) /* logits times logit_scale */
 #define SP_TEXT_OF_VISION      SP_TRAIT(35) /* positions of pictures have three parts; those of text have one */
-
 #define SP_PARTIAL_ROPE        SP_TRAIT(36) /* config.json says which part of a head rotates */
+#define SP_ATTN_TEMPERATURE    SP_TRAIT(37) /* queries grow with their position; two factors of YaRN cancel */
 
 typedef struct sp_arch {
     const char *name;       /* the name in this program */
@@ -80,7 +80,8 @@ const sp_arch *sp_arch_of_hf(const char *model_type, const char *class_name);
 const sp_arch *sp_arch_with(const sp_arch *a, const char *key);
 
 /* sp_arch_reuse -- which reuse is possible, as text for users. In every row of the table positions are rotations or
- * absent, and attention, windows included, depends on differences of positions only: keys can be moved. */
+ * absent, and attention, windows included, depends on differences of positions only: keys can be moved. With
+ * SP_ATTN_TEMPERATURE that holds for positions before the first factor; after it, for those with the same. */
 const char *sp_arch_reuse(const sp_arch *a);
 
 /* sp_arch_why_not -- why an architecture that is not in the table is unsupported; NULL: it is unknown. */

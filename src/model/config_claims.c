@@ -136,7 +136,7 @@ static sp_err check_key(const sp_source *s, const sp_gguf_entry *e)
         return refuse(s, full, x, "attention without positions");
     for (size_t i = 0; i < SP_COUNT(neutral); i++) {
         if (!neutral[i].gguf || strcmp(neutral[i].gguf, name) != 0 || !is_number) continue;
-        if (i == 0 && s->arch->traits & SP_EXPERTS) return SP_OK;
+        if (is_read(s, name)) return SP_OK;
         return x == neutral[i].neutral || (x == 0 && strncmp(name, "expert_", 7) == 0)
                    ? SP_OK
                    : refuse(s, full, x, neutral[i].what);

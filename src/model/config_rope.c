@@ -31,6 +31,9 @@ static const sp_param numbers[] = {
     {AT(rope.attention), DOUBLE, "rope.scaling.attn_factor", "rope.attention_factor", 1e-3, 1e3},
     {AT(rope.mscale), DOUBLE, NULL, "rope.mscale", 0, 1e3},
     {AT(rope.mscale_all), DOUBLE, NULL, "rope.mscale_all_dim", 0, 1e3},
+    {AT(rope.mscale_all), DOUBLE, "rope.scaling.yarn_log_multiplier", NULL, 0, 1e3, false, SP_ATTN_TEMPERATURE},
+    {AT(hp.attn_growth), SP_PARAM_FLOAT, "attention.temperature_scale", "rope.llama_4_scaling_beta", 0, 1e3, false,
+     SP_ATTN_TEMPERATURE},
 };
 static const sp_param local_base = {AT(rope_local.base), DOUBLE, "rope.freq_base_swa", "rope_local_base_freq", 2, 1e15,
                                     false, SP_TWO_ROPES};
@@ -42,7 +45,7 @@ sp_params sp_config_rope_numbers(void)
 
 /* The other known parameters of rope_scaling. Ignoring an unknown one would silently rotate wrongly. */
 static const char *const known[] = {"rope_type", "type",         "finetuned",
-                                    "truncate",  "short_factor", "long_factor"};
+                                    "truncate",  "short_factor", "long_factor", "max_position_embeddings"};
 
 /* GGUF has no name for llama3 and longrope: their factors are tensors of the file. */
 static const struct {
@@ -142,7 +145,7 @@ static sp_err type_of_json(const sp_source *s, sp_config *c)
     c->rope.exact_ramp = json_is_false(json_object_get(s->rope, "truncate"));
     const json_t *type = json_object_get(s->rope, "rope_type");
     if (!type) type = json_object_get(s->rope, "type");
-    if (!type && s->arch->traits & SP_EXPERTS_OSS) /* its class has YaRN then */
+    if (!type && s->arch->traits & (SP_EXPERTS_OSS | SP_ATTN_TEMPERATURE)) /* their classes have YaRN then */
         return sp_fail(SP_E_FORMAT, "%s: %s.rope_type: is missing", s->path, s->rope_section);
     if (!type) return SP_OK;
     if (!json_is_string(type))
@@ -190,13 +193,11 @@ static sp_err fill_in_yarn(const sp_source *s, sp_config *c)
     const double stretched = fmin(r->trained_ctx * r->factor, 1 << 30);
     c->hp.n_ctx = SP_MAX(c->hp.n_ctx, (int)stretched);
     /* In GGUF files the factor is beside what follows from the scaling. */
-    const double from_scaling = 1 + 0.1 * log(fmax(r->factor, 1));
-    if (s->gguf) {
-        r->attention = (r->attention > 0 ? r->attention : 1) * from_scaling;
-    } else if (r->attention == 0 && r->mscale > 0 && r->mscale_all > 0) {
-        const double l = log(fmax(r->factor, 1));
+    const double l = log(fmax(r->factor, 1));
+    if (s->gguf)
+        r->attention = (r->attention > 0 ? r->attention : 1) * (1 + 0.1 * l) / (1 + 0.1 * r->mscale_all * l);
+    else if (r->attention == 0 && r->mscale > 0 && r->mscale_all > 0)
         r->attention = (1 + 0.1 * r->mscale * l) / (1 + 0.1 * r->mscale_all * l);
-    }
     return SP_OK;
 }
 
@@ -285,5 +286,6 @@ static sp_err local_rope(const sp_source *s, sp_config *c)
 sp_err sp_config_rope(const sp_source *s, sp_config *c)
 {
     SP_TRY(read_section(s, c));
+    if (c->hp.attn_growth > 0) c->hp.attn_period = c->rope.trained_ctx ? c->rope.trained_ctx : c->hp.n_ctx;
     return s->arch->traits & SP_TWO_ROPES ? local_rope(s, c) : SP_OK;
 }

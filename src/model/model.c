@@ -39,6 +39,10 @@ static void hash_more(sp_sha256 *s, const sp_model *m)
     for (size_t i = 0; i < SP_COUNT(scales); i++) any |= scales[i] != 0;
     if (any) sp_sha256_field(s, "scales", scales, sizeof scales);
     if (hp->moe.n) sp_sha256_field(s, "moe", moe, sizeof moe);
+    if (hp->attn_growth != 0) {
+        sp_sha256_field(s, "growth", &hp->attn_growth, sizeof hp->attn_growth);
+        sp_sha256_field(s, "period", &hp->attn_period, sizeof hp->attn_period);
+    }
     if (m->rope_local.n_rot)
         sp_sha256_field(s, "local rope", m->rope_local.freq,
                         (size_t)m->rope_local.n_rot / 2 * sizeof(float));

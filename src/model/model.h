@@ -33,6 +33,8 @@ typedef struct sp_hparams {
     int n_ctx;        /* context that the model was trained for, tokens */
     float norm_eps;
     float attn_scale;   /* 1 / sqrt(D) unless the architecture says otherwise */
+    float attn_growth;  /* a query at p times 1 + attn_growth log(1 + floor(p / attn_period)); 0: no factor */
+    int attn_period;    /* tokens */
     int sliding_window; /* tokens, of the layers that have one (sp_layer.window); 0: none */
     sp_act act;
     bool wide_qk_norm; /* one norm over all heads of q, and of k */

@@ -4,7 +4,7 @@ float64.
     python -m venv v && v/bin/pip install numpy==2.2.6 torch transformers gguf && v/bin/python make-architectures.py
 
 Writes architectures.json beside this file: {case: {config, tensors, logits}}. The weights come from the
-names of the tensors, so none is kept. Last made with transformers 5.23.0 and torch 2.15.0.
+names of the tensors, so none is kept. Last made with transformers 5.23.0, ministral3 with 5.24.0, and torch 2.15.0.
 
     v/bin/python make-architectures.py --random 40 ../../build/spolia
 

@@ -381,6 +381,7 @@ static void arch_variant(tiny_spec *s, int i, bool bit_for_bit)
     s->parallel = i % 3 == 0 && i & 1;
     if (i % 3 == 2) s->scaled = i & 1;
     if (i % 3 == 2 && bit_for_bit) s->n_experts = 3;
+    s->grows = bit_for_bit && i % 4 == 3;
 }
 
 /* everywhere -- `weights`: what every second model has. Q8_0 is multiplied in integers, where x is

@@ -23,6 +23,8 @@ SMALL = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_atte
              pad_token_id=0, bos_token_id=1, eos_token_id=2)
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
         "original_max_position_embeddings": 32}
+MINISTRAL3 = {**YARN, "original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 1.0,
+              "llama_4_scaling_beta": 0.3}
 LONG = {"rope_type": "longrope", "rope_theta": 10000.0,
         "short_factor": [1.0, 1.3, 1.6, 2.5], "long_factor": [2.0, 4.0, 8.0, 16.0],
         "original_max_position_embeddings": 128}
@@ -77,6 +79,7 @@ CASES = {
                             "rope_parameters": {**YARN, "truncate": False}}),
     "ministral": ("ministral", {"head_dim": 16, "sliding_window": 9,
                                 "layer_types": ["full_attention", "sliding_attention"] * 2}),
+    "ministral3": ("ministral3", {"head_dim": 16, "rope_parameters": MINISTRAL3}),
     "olmo3": ("olmo3", {"sliding_window": 9, "rope_parameters": {
         "full_attention": YARN, "sliding_attention": {
             "rope_type": "default", "rope_theta": 10000.0}}}),
@@ -148,6 +151,8 @@ def random_changes(model_type, fields, seed):
         scaled = pick({}, {}, {"rope_type": "linear", "factor": 3.0}, YARN) if model_type != "phi3" else {}
         if model_type == "gpt_oss":
             scaled = {**YARN, "truncate": False}
+        if model_type == "ministral3":
+            scaled = {**MINISTRAL3, "original_max_position_embeddings": pick(7, 16, 64)}
         some["rope_parameters"] = {"rope_type": "default", **scaled, "rope_theta": pick(100.0, 10000.0, 5e5)}
         if "partial_rotary_factor" in rope and head % 4 == 0:
             some["rope_parameters"]["partial_rotary_factor"] = 0.5

@@ -11,8 +11,10 @@ import gguf
 import numpy as np
 
 ARCHS = {"mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3", "qwen2_moe": "qwen2moe",
-         "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "cohere": "command-r", "olmo3": "olmo2"}
-PERMUTED = ("llama", "smollm3", "granite", "granitemoe", "arcee", "internlm2", "minicpm")
+         "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "cohere": "command-r", "olmo3": "olmo2",
+         "ministral3": "mistral3"}
+PERMUTED = ("llama", "smollm3", "granite", "granitemoe", "arcee", "internlm2", "minicpm",
+            "mistral3")
 PLUS_1 = ("gemma", "gemma2", "gemma3", "nemotron")
 EXPERT = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
 
@@ -101,6 +103,9 @@ def rope(w, arch, c):
         w.add_rope_scaling_orig_ctx_len(trained)
         w.add_rope_scaling_yarn_beta_fast(parameters.get("beta_fast", 32.0))
         w.add_rope_scaling_yarn_beta_slow(parameters.get("beta_slow", 1.0))
+    if arch == "mistral3":
+        w.add_attn_temperature_scale(parameters["llama_4_scaling_beta"])
+        w.add_rope_scaling_yarn_log_mul(parameters["mscale_all_dim"])
     if arch == "phi3":
         w.add_rope_scaling_orig_ctx_len(trained or c["original_max_position_embeddings"])
     if kind == "longrope":

@@ -22,6 +22,7 @@ typedef struct tiny_spec {
                          of their own; 0: none */
     bool norms_after; /* in place of those before attention and feed-forward */
     bool scaled;      /* factors, caps and GELU */
+    bool grows;       /* queries grow every 20 positions */
     bool sinks;       /* a score of each head that adds no value */
     bool parallel;    /* one LayerNorm for both parts of a layer, and a feed-forward without a gate */
     int n_experts;    /* in place of one feed-forward, two used, and a shared one; 0: none */
@@ -195,6 +196,10 @@ static inline void tiny_variety(tiny *t, const tiny_spec *s)
 {
     sp_model *m = &t->model;
     m->hp.parallel = m->hp.layer_norm = s->parallel;
+    if (s->grows) {
+        m->hp.attn_growth = 0.3f;
+        m->hp.attn_period = 20;
+    }
     if (s->scaled) {
         m->hp.act = SP_ACT_GELU;
         m->hp.embed_scale = 3;

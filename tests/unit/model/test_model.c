@@ -379,12 +379,14 @@ static void identity_follows_the_weights(void **state)
 /* The same numbers under another architecture, or with another constant, are another model. */
 static void identity_follows_the_parameters(void **state)
 {
-    enum { ARCH, LAYERS, EPS, ROPE, N_CHANGES };
+    enum { ARCH, LAYERS, EPS, ROPE, GROWTH, PERIOD, N_CHANGES };
     const sp_tensor_dir none = {0};
     sp_bytes file = {0};
     sp_model *m;
     tiny_file(&(tiny_spec){0}, &file);
     assert_int_equal(tiny_open(&file, &m), SP_OK);
+    m->hp.attn_growth = 0.1f;
+    m->hp.attn_period = 16384;
     sp_model first = *m;
     assert_int_equal(sp_model_identify(&first, &none), SP_OK);
     for (int i = 0; i < N_CHANGES; i++) {
@@ -393,6 +395,8 @@ static void identity_follows_the_parameters(void **state)
         if (i == LAYERS) other.hp.n_layers--;
         if (i == EPS) other.hp.norm_eps *= 2;
         if (i == ROPE) other.rope.magnitude += 1;
+        if (i == GROWTH) other.hp.attn_growth = 0.2f;
+        if (i == PERIOD) other.hp.attn_period = 8192;
         assert_int_equal(sp_model_identify(&other, &none), SP_OK);
         assert_memory_not_equal(first.id, other.id, sizeof other.id);
     }
