@@ -233,6 +233,20 @@ def what_is_served_is_asked_about(f):
     chosen("collection:velm", graph=False) # what was chosen is no longer there
 
 
+def a_collection_without_an_answer_says_so(f):
+    """Else what the model makes up looks as if it came from the collection."""
+    page = f.open("ask")
+    expect(page.locator("#use option", has_text="collection velm")).to_have_count(1)
+    page.select_option("#use", "collection:velm")
+    f.ask("Zyxwv?")
+    expect(page.locator("article").last).to_contain_text("No passage matches")
+    f.ask("Who keeps the lighthouse of Velm?")
+    expect(page.locator("article.message:not(.user)")).to_have_count(2)
+    expect(page.get_by_text("No passage matches")).to_have_count(1)
+    page.reload()
+    expect(page.get_by_text("No passage matches")).to_have_count(1)
+
+
 def sentences_are_cited(f):
     """Over a collection: the list below the answer, and the sentence itself, open the passages."""
     page = f.open("ask")

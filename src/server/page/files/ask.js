@@ -242,13 +242,14 @@ function draw_message(m, i) {
   const thoughts = h("details.thoughts", {hidden: !m.thoughts}, h("summary", {}, text("thoughts")), h("p", {}, m.thoughts || ""));
   const e = h("article.message" + old, {"aria-label": text("model"), "aria-busy": busy ? "true" : "false"}, thoughts, said);
   if (busy) running.said = said, running.thoughts = thoughts;
-  else e.append(note(m), cite.show(said, m, (k) => text_of(m, k)), tools(m, i, below), below);
+  else e.append(...note(m).filter(Boolean), cite.show(said, m, (k) => text_of(m, k)), tools(m, i, below), below);
   return e;
 }
 
 function note(m) {
   const words = {stopped: text("stopped"), length: text("cut"), error: text("broken_off", m.error || "")}[m.finish];
-  return words ? h("p", {class: m.finish === "error" ? "bad" : "quiet"}, words) : "";
+  const found_none = m.sources && m.sources.collection && m.result && m.result.spolia && !m.result.spolia.documents.length;
+  return [found_none && h("p.quiet", {}, text("nothing_found")), words && h("p", {class: m.finish === "error" ? "bad" : "quiet"}, words)];
 }
 
 function tools(m, i, below) {
