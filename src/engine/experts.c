@@ -28,7 +28,8 @@ sp_err sp_ffn_experts_create(sp_ffn *f, int max_rows)
     x->first = SP_NEW_N(int, (size_t)moe->n + 1);
     x->chosen = SP_NEW_N(int, chosen);
     x->weight = SP_NEW_N(float, chosen);
-    if (!x->first || !x->chosen || !x->weight) return sp_fail_nomem(what);
+    x->scores = SP_NEW_N(float, 2 * (size_t)moe->n);
+    if (!x->first || !x->chosen || !x->weight || !x->scores) return sp_fail_nomem(what);
     return SP_OK;
 }
 
@@ -43,6 +44,7 @@ void sp_ffn_experts_destroy(sp_ffn *f)
     sp_free(x->first);
     sp_free(x->chosen);
     sp_free(x->weight);
+    sp_free(x->scores);
 }
 
 /* -- choice --------------------------------------------------------------------------------- */
@@ -72,8 +74,53 @@ static void weigh(const sp_moe *moe, const float *logits, const int *chosen, flo
         weight[k] = (float)(exp((double)logits[chosen[k]] - most) / sum);
 }
 
+/* score -- weights of all experts before they are chosen: sigmoids, or a softmax. */
+static void score(const sp_moe *moe, const float *logits, float *weight)
+{
+    double most = (double)logits[0], sum = 0;
+    for (int x = 1; x < moe->n; x++) most = fmax(most, (double)logits[x]);
+    for (int x = 0; x < moe->n && !moe->sigmoid; x++) sum += exp((double)logits[x] - most);
+    for (int x = 0; x < moe->n; x++)
+        weight[x] = (float)(moe->sigmoid ? 1 / (1 + exp(-(double)logits[x])) : exp((double)logits[x] - most) / sum);
+}
+
+/* leave_groups -- experts of all but the best groups, by the sum of their best two, are not chosen. */
+static void leave_groups(const sp_moe *moe, float *rank)
+{
+    const int n = moe->n / moe->n_groups;
+    for (int left = moe->n_groups - moe->n_groups_used; left > 0; left--) {
+        float *worst = NULL, least = INFINITY;
+        for (float *group = rank; group < rank + moe->n; group += n) {
+            int best[2];
+            if (group[0] == -INFINITY) continue; /* left */
+            choose(group, n, best, 2);
+            const float sum = group[best[0]] + group[best[1]];
+            if (worst && sum > least) continue;
+            worst = group;
+            least = sum;
+        }
+        for (int x = 0; x < n && worst; x++) worst[x] = -INFINITY;
+    }
+}
+
+/* choose_biased -- by weight and bias; the weights themselves have none. all: scratch [2 X].
+ * Source: Auxiliary-Loss-Free Load Balancing (Wang et al. 2024); groups: DeepSeek-V3, section 2.1.2. */
+static void choose_biased(const sp_moe *moe, float *all, const float *bias, const float *logits, int *chosen,
+                          float *weight)
+{
+    float *rank = all + moe->n;
+    double sum = 0;
+    score(moe, logits, all);
+    for (int x = 0; x < moe->n; x++) rank[x] = all[x] + (bias ? bias[x] : 0);
+    if (moe->n_groups) leave_groups(moe, rank);
+    choose(rank, moe->n, chosen, moe->n_used);
+    for (int k = 0; k < moe->n_used; k++) sum += (double)all[chosen[k]];
+    const double factor = (moe->scale != 0 ? (double)moe->scale : 1) / (moe->sum_to_1 ? sum + 1e-20 : 1);
+    for (int k = 0; k < moe->n_used; k++) weight[k] = (float)((double)all[chosen[k]] * factor);
+}
+
 /* list_rows -- which rows each expert computes, in ascending order, and their weights. */
-static void list_rows(sp_ffn *f, int64_t m)
+static void list_rows(sp_ffn *f, const sp_layer *w, int64_t m)
 {
     const sp_moe *moe = &f->hp->moe;
     sp_ffn_experts *x = &f->experts;
@@ -83,8 +130,14 @@ static void list_rows(sp_ffn *f, int64_t m)
     memset(x->first, 0, ((size_t)moe->n + 1) * sizeof *x->first);
     for (int64_t i = 0; i < m; i++) {
         int *chosen = x->chosen + i * moe->n_used;
-        choose(logits + i * moe->n, moe->n, chosen, moe->n_used);
-        weigh(moe, logits + i * moe->n, chosen, x->weight + i * moe->n_used);
+        float *weight = x->weight + i * moe->n_used;
+        const float *own = logits + i * moe->n;
+        if (w->b_choice || moe->sigmoid || moe->n_groups || moe->scale != 0) {
+            choose_biased(moe, x->scores, w->b_choice, own, chosen, weight);
+        } else {
+            choose(own, moe->n, chosen, moe->n_used);
+            weigh(moe, own, chosen, weight);
+        }
         for (int k = 0; k < moe->n_used; k++) x->first[chosen[k] + 1]++;
     }
     for (int e = 0; e < moe->n; e++) x->first[e + 1] += x->first[e];
@@ -160,7 +213,7 @@ sp_err sp_ffn_experts_run(sp_ffn *f, const sp_layer *w, const sp_ffn_rows *r)
     sp_ffn_experts *x = &f->experts;
     SP_TRY(route(f, w, r));
     SP_TRY(sp_mirror_settle(&x->rows));
-    list_rows(f, r->m);
+    list_rows(f, w, r->m);
     sp_mirror_push(&x->rows, x->rows.mem.n_bytes);
     if (!r->add)
         sp_device_blend(f->device, &(sp_blend_args){.y = r->x, .n = r->m * f->hp->n_embd});

@@ -17,6 +17,7 @@ typedef struct sp_ffn_experts {
     int *first;       /* [X + 1] where the rows of an expert begin */
     int *chosen;      /* [n_used M] */
     float *weight;    /* [n_used M] */
+    float *scores;    /* [2 X] of a row: weights, and what the choice goes by */
     sp_mem in, result; /* [M, E] of an expert's rows */
 } sp_ffn_experts;
 

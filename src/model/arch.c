@@ -64,6 +64,12 @@
       SP_NO_PRE_NORMS | SP_POST_NORMS | SP_QK_NORM | SP_LOCAL_ROPE, ALWAYS, 4)                     \
     X("ernie4_5", "ernie4_5", "ernie4_5", "Ernie4_5ForCausalLM", SP_ADJACENT | SP_ADJACENT_HF,     \
       NEVER, 0)                                                                                    \
+    X("ernie4_5-moe", "ernie4_5-moe", "ernie4_5_moe", "Ernie4_5_MoeForCausalLM",                    \
+      SP_ADJACENT | SP_ADJACENT_HF | SP_EXPERTS | SP_NORM_TOP | SP_EXPERTS_LATER | SP_EXPERTS_ERNIE, \
+      NEVER, 0)                                                                                    \
+    X("glm4moe", "glm4moe", "glm4_moe", "Glm4MoeForCausalLM",                                      \
+      SP_PARTIAL_ROPE | SP_EXPERTS | SP_EXPERTS_LATER | SP_EXPERTS_SIGMOID | SP_QK_NORM_MAYBE |    \
+          SP_FFN_NORM_AFTER_NAME, NEVER, 0)                                                        \
     X("seed_oss", "seed_oss", "seed_oss", "SeedOssForCausalLM", SP_FFN_NORM_AFTER_NAME, NEVER, 0)  \
     X("olmoe", "olmoe", "olmoe", "OlmoeForCausalLM", SP_EXPERTS | SP_QK_NORM | SP_QK_NORM_WIDE,    \
       NEVER, 0)                                                                                    \
@@ -120,7 +126,7 @@ static const struct {
      "a state that runs through all tokens cannot be reused in pieces"},
     {" deepseek2 deepseek_v2 deepseek_v3 deepseek_v32 minicpm3 plm kimi_k2 longcat_flash ",
      "keys and values are compressed together"},
-    {" deepseek dots1 glm4moe glm4_moe ernie4_5-moe ernie4_5_moe bailingmoe bailingmoe2 bailing_moe "
+    {" deepseek dots1 bailingmoe bailingmoe2 bailing_moe "
      "hunyuan-moe hunyuan_v1_moe minimax-m2 minimax_m2 afmoe grok dbrx arctic smallthinker phimoe "
      "granitemoeshared exaone-moe mimo2 ",
      "experts are chosen, or shared, in a way that is not computed"},

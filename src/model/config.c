@@ -39,9 +39,26 @@ static const sp_param numbers[] = {
     {AT(hp.logit_scale), FLOAT, "logit_scale", "logit_scale", 1e-9, 1e9, true, SP_LOGIT_FACTOR},
     {AT(hp.moe.n), INT, "expert_count", "num_experts", 1, 4096, false, SP_EXPERTS},
     {AT(hp.moe.n), INT, NULL, "num_local_experts", 1, 4096, false, SP_EXPERTS},
-    {AT(hp.moe.n_used), INT, "expert_used_count", "num_experts_per_tok", 1, 4096, true, SP_EXPERTS},
+    {AT(hp.moe.n), INT, NULL, "n_routed_experts", 1, 4096, false, SP_EXPERTS_SIGMOID},
+    {AT(hp.moe.n), INT, NULL, "moe_num_experts", 1, 4096, false, SP_EXPERTS_ERNIE},
+    {AT(hp.moe.n_used), INT, "expert_used_count", "num_experts_per_tok", 1, 4096, false, SP_EXPERTS},
+    {AT(hp.moe.n_used), INT, NULL, "moe_k", 1, 4096, false, SP_EXPERTS_ERNIE},
     {AT(hp.moe.n_ff), INT, "expert_feed_forward_length", "moe_intermediate_size", 1, 1 << 24, false, SP_EXPERTS},
     {AT(hp.moe.n_shared), INT, "expert_shared_feed_forward_length", "shared_expert_intermediate_size", 1, 1 << 24, false, SP_SHARED_EXPERT},
+    {AT(hp.moe.n_shared), INT, "expert_shared_feed_forward_length", NULL, 0, 1 << 24, false, SP_EXPERTS_LATER},
+    {AT(n_shared), INT, "expert_shared_count", NULL, 0, 4096, false, SP_EXPERTS_LATER},
+    {AT(n_shared), INT, NULL, "n_shared_experts", 0, 4096, false, SP_EXPERTS_SIGMOID},
+    {AT(n_shared), INT, NULL, "moe_num_shared_experts", 0, 4096, false, SP_EXPERTS_ERNIE},
+    {AT(hp.moe.n_dense), INT, "leading_dense_block_count", NULL, 0, SP_LAYERS_MAX, false, SP_EXPERTS_LATER},
+    {AT(hp.moe.n_dense), INT, NULL, "first_k_dense_replace", 0, SP_LAYERS_MAX, false, SP_EXPERTS_SIGMOID},
+    {AT(hp.moe.n_dense), INT, NULL, "moe_layer_start_index", 0, SP_LAYERS_MAX, false, SP_EXPERTS_ERNIE},
+    {AT(last_mixture), INT, NULL, "moe_layer_end_index", -1, SP_LAYERS_MAX, false, SP_EXPERTS_ERNIE},
+    {AT(hp.moe.scale), FLOAT, "expert_weights_scale", "routed_scaling_factor", 0, 1e6, false, SP_EXPERTS_SIGMOID},
+    {AT(hp.moe.n_groups), INT, "expert_group_count", "n_group", 0, 4096, false, SP_EXPERTS_SIGMOID},
+    {AT(hp.moe.n_groups_used), INT, "expert_group_used_count", "topk_group", 0, 4096, false, SP_EXPERTS_SIGMOID},
+    {AT(gating), INT, "expert_gating_func", NULL, 0, 2, false, SP_EXPERTS_LATER},
+    {AT(n_extra), INT, "nextn_predict_layers", "num_nextn_predict_layers", 0, SP_LAYERS_MAX, false, SP_EXPERTS_LATER},
+    {AT(n_extra), INT, NULL, "num_mtp_layers", 0, SP_LAYERS_MAX, false, SP_EXPERTS_LATER},
 };
 
 sp_params sp_config_numbers(void)
@@ -161,10 +178,50 @@ static sp_err missing(const sp_source *s, size_t field)
     return sp_fail(SP_E_FORMAT, "%s: %s: is missing", s->path, sp_config_name(s, field, name));
 }
 
-/* Files of mixtures whose experts are as wide as a dense layer do not repeat the width. */
-static sp_err fill_in_experts(const sp_source *s, sp_hparams *hp)
+/* fill_in_groups -- of experts: a group has two at least, and those that are used have enough. */
+static sp_err fill_in_groups(const sp_source *s, sp_moe *x)
 {
     char name[SP_CONFIG_NAME_BYTES];
+    if (x->n_groups <= 1) {
+        x->n_groups = x->n_groups_used = 0;
+        return SP_OK;
+    }
+    const int n = x->n / x->n_groups, used = x->n_groups_used;
+    if (x->n % x->n_groups == 0 && n >= 2 && used >= 1 && used <= x->n_groups && n * used >= x->n_used) return SP_OK;
+    return sp_fail(SP_E_FORMAT, "%s: %s: %d of %d groups do not fit %d experts, of which %d are used", s->path,
+                   sp_config_name(s, AT(hp.moe.n_groups_used), name), used, x->n_groups, x->n, x->n_used);
+}
+
+/* fill_in_later -- of mixtures that begin in a later layer. */
+static sp_err fill_in_later(const sp_source *s, sp_config *c)
+{
+    char name[SP_CONFIG_NAME_BYTES];
+    sp_hparams *hp = &c->hp;
+    sp_moe *x = &hp->moe;
+    x->sigmoid = s->arch->traits & SP_EXPERTS_SIGMOID;
+    if (c->gating && (c->gating == 2) != x->sigmoid)
+        return sp_fail(SP_E_UNSUPPORTED, "%s: %s: %d: this choice of experts is not supported for %s", s->path,
+                       sp_config_name(s, AT(gating), name), c->gating, s->arch->name);
+    if (x->n_shared == 0) x->n_shared = c->n_shared * x->n_ff;
+    if (x->scale == 1) x->scale = 0;
+    SP_TRY(fill_in_groups(s, x));
+    if (s->gguf) hp->n_layers -= c->n_extra;
+    if (hp->n_layers < 1 || x->n_dense > hp->n_layers)
+        return sp_fail(SP_E_FORMAT, "%s: %s: %d of %d layers", s->path, sp_config_name(s, AT(hp.moe.n_dense), name),
+                       x->n_dense, hp->n_layers);
+    if (c->last_mixture >= 0 && c->last_mixture != hp->n_layers - 1)
+        return sp_fail(SP_E_UNSUPPORTED, "%s: %s: %d: layers without experts after those with them are not supported",
+                       s->path, sp_config_name(s, AT(last_mixture), name), c->last_mixture);
+    if (x->n_dense && hp->n_ff == 0) return missing(s, AT(hp.n_ff));
+    if (x->n_dense) x->n_dense_ff = hp->n_ff;
+    return SP_OK;
+}
+
+/* Files of mixtures whose experts are as wide as a dense layer do not repeat the width. */
+static sp_err fill_in_experts(const sp_source *s, sp_config *c)
+{
+    char name[SP_CONFIG_NAME_BYTES];
+    sp_hparams *hp = &c->hp;
     sp_moe *x = &hp->moe;
     const uint64_t traits = s->arch->traits;
     if (!(traits & SP_EXPERTS)) {
@@ -172,6 +229,7 @@ static sp_err fill_in_experts(const sp_source *s, sp_hparams *hp)
         return SP_OK;
     }
     if (x->n == 0) return missing(s, AT(hp.moe.n));
+    if (x->n_used == 0) return missing(s, AT(hp.moe.n_used));
     if (x->n_used > x->n)
         return sp_fail(SP_E_FORMAT, "%s: %s: %d of %d experts", s->path,
                        sp_config_name(s, AT(hp.moe.n_used), name), x->n_used, x->n);
@@ -179,7 +237,8 @@ static sp_err fill_in_experts(const sp_source *s, sp_hparams *hp)
     if (x->n_ff == 0) return missing(s, AT(hp.moe.n_ff));
     if (traits & SP_SHARED_EXPERT && x->n_shared == 0) x->n_shared = hp->n_ff;
     if (traits & SP_NORM_TOP) x->sum_to_1 = true;
-    hp->n_ff = SP_MAX(x->n_ff, x->n_shared);
+    if (traits & SP_EXPERTS_LATER) SP_TRY(fill_in_later(s, c));
+    hp->n_ff = SP_MAX(x->n_dense_ff, SP_MAX(x->n_ff, x->n_shared));
     return SP_OK;
 }
 
@@ -217,7 +276,7 @@ static sp_err fill_in(const sp_source *s, sp_config *c)
     c->hp.arch = s->arch->name;
     if (c->hp.norm_eps < 0) return missing(s, AT(hp.norm_eps));
     SP_TRY(fill_in_heads(s, &c->hp));
-    SP_TRY(fill_in_experts(s, &c->hp));
+    SP_TRY(fill_in_experts(s, c));
     SP_TRY(sp_config_rope(s, c));
     SP_TRY(sp_config_layers(s, c));
     fill_in_scales(s, &c->hp);
@@ -228,6 +287,7 @@ static sp_err fill_in(const sp_source *s, sp_config *c)
 static void preset(const sp_source *s, sp_config *c)
 {
     c->hp.norm_eps = -1; /* not given */
+    c->last_mixture = -1;
     if (s->arch->window == SP_WINDOW_FLAG && !s->gguf) c->window_from = 28;
     if (s->arch->traits & SP_QUERY_SCALAR && !s->gguf) c->hp.attn_scale = 256;
     if (strcmp(s->arch->name, "gemma2") != 0) return;
@@ -272,7 +332,8 @@ static sp_err read_top_of_gguf(const sp_source *s, sp_config *c)
     double x;
     bool found;
     if (!(s->arch->traits & SP_EXPERTS)) return SP_OK;
-    c->hp.moe.sum_to_1 = (s->arch->traits & SP_NORM_TOP) || strcmp(s->arch->name, "qwen3moe") == 0;
+    const uint64_t all = SP_NORM_TOP | SP_EXPERTS_SIGMOID;
+    c->hp.moe.sum_to_1 = s->arch->traits & all || strcmp(s->arch->name, "qwen3moe") == 0;
     SP_TRY(sp_config_number(s, &norm, &x, &found));
     if (found) c->hp.moe.sum_to_1 = x != 0;
     return SP_OK;
@@ -381,11 +442,12 @@ static void read_biases(const sp_source *s, sp_config *c)
     static const char *const fields[] = {"attention_bias", "use_bias", "use_qkv_bias", "qkv_bias", "bias"};
     const uint64_t traits = s->arch->traits;
     const bool glm = traits & SP_ADJACENT_HF && traits & SP_FUSED_UP, seed = strcmp(s->arch->name, "seed_oss") == 0;
+    const bool none_out = glm || seed || traits & SP_QK_NORM_MAYBE; /* the output has none in these classes */
     const bool attention = says(s, "attention_bias", glm || seed || traits & SP_EXPERTS_OSS);
     const bool all = says(s, "use_bias", traits & SP_C_NAMES), bias = says(s, "bias", false);
     const bool qkv = (traits & SP_QKV_BIAS && says(s, "qkv_bias", true)) || says(s, "use_qkv_bias", false);
     if (attention || all || bias || qkv) c->biases |= SP_BIAS_QKV;
-    if (all || bias || says(s, "attention_out_bias", attention && !glm && !seed)) c->biases |= SP_BIAS_OUT;
+    if (all || bias || says(s, "attention_out_bias", attention && !none_out)) c->biases |= SP_BIAS_OUT;
     if (all || says(s, "mlp_bias", false)) c->biases |= SP_BIAS_FFN;
     for (size_t i = 0; i < SP_COUNT(fields) && !c->bias_field; i++)
         if (json_object_get(s->root, fields[i])) c->bias_field = fields[i];
@@ -402,12 +464,13 @@ sp_err sp_config_of_json(const json_t *root, const char *path, sp_config *out)
     preset(&s, &c);
     take_nulls(&s, &c);
     SP_TRY(sp_config_read(&s, sp_config_numbers(), &c));
-    c.hp.moe.sum_to_1 = json_is_true(json_object_get(root, "norm_topk_prob"));
+    c.hp.moe.sum_to_1 = says(&s, "norm_topk_prob", s.arch->traits & SP_EXPERTS_SIGMOID);
     SP_TRY(fill_in(&s, &c));
     const json_t *tie = json_object_get(root, "tie_word_embeddings");
     c.tied = json_is_true(tie);
     c.untied = json_is_false(tie);
     read_biases(&s, &c);
+    c.head_norms = says(&s, "use_qk_norm", false);
     c.adjacent = s.arch->traits & SP_ADJACENT_HF;
     *out = c;
     return SP_OK;

@@ -44,10 +44,15 @@ typedef struct sp_config {
     sp_hparams hp; /* n_vocab: the file's number or 0; weights.c sets it */
     sp_rope_config rope, rope_local; /* rope_local: of layers with a window; n_rot 0: not used */
     uint8_t layers[SP_LAYERS_MAX];   /* [n_layers] */
+    int n_shared;                    /* experts that every token uses */
+    int n_extra;                     /* layers after the last, which guess later tokens and are not read */
+    int last_mixture;                /* the last layer with experts; -1: the last one */
+    int gating;                      /* GGUF: 1 softmax, 2 sigmoid; 0: not said */
     int window_from;                 /* the first layer with a window, by max_window_layers */
     bool adjacent; /* rotary pairs (2i, 2i+1) */
     bool tied;     /* config.json says so; otherwise tied if there is no output matrix */
     bool untied;   /* config.json requires an output matrix */
+    bool head_norms; /* config.json says that heads have norms; SP_QK_NORM_MAYBE */
     uint8_t biases;         /* SP_BIAS_*: what config.json says the matrices have */
     const char *bias_field; /* the field that says so, or NULL */
 } sp_config;

@@ -20,6 +20,7 @@ static const struct {
     {"rope.scaling.yarn_log_multiplier", NULL, 0, "this factor on attention"},
     {"expert_gating_func", NULL, 1, "this choice of experts"},
     {"expert_weights_scale", NULL, 1, "this factor on experts"},
+    {"interleave_moe_layer_step", "moe_layer_interval", 1, "a mixture of experts in some layers only"},
     {NULL, "decoder_sparse_step", 1, "a mixture of experts in some layers only"},
     {NULL, "pretraining_tp", 1, "weights in slices"},
     {NULL, "swiglu_limit", 7, "this limit of the activation"},
@@ -81,6 +82,11 @@ static const struct {
     {"experts_per_token", SP_EXPERTS_OSS}, /* num_experts_per_tok again */
     {"initial_context_length", SP_EXPERTS_OSS},
     {"norm_type", SP_C_NAMES}, /* layer_norm */
+    {"moe_norm_min", SP_EXPERTS_ERNIE}, /* below any sum of the largest weights */
+    {"moe_capacity", SP_EXPERTS_ERNIE}, /* this and the next two: of training */
+    {"moe_gate", SP_EXPERTS_ERNIE},
+    {"moe_use_aux_free", SP_EXPERTS_ERNIE},
+    {"use_qk_norm", SP_QK_NORM_MAYBE},
 };
 
 static bool listed(const char *const *list, size_t n, const char *name)

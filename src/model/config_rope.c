@@ -169,7 +169,7 @@ static double default_base(const sp_source *s)
         const char *arch;
         double base;
     } bases[] = {{"mixtral", 1e6},   {"gemma3", 1e6},    {"smollm3", 2e6},   {"olmo3", 5e5},
-                 {"command-r", 5e5}, {"ernie4_5", 5e5}, {"gpt-oss", 150000}};
+                 {"command-r", 5e5}, {"ernie4_5", 5e5}, {"ernie4_5-moe", 5e5}, {"gpt-oss", 150000}};
     for (size_t i = 0; i < SP_COUNT(bases) && !s->gguf; i++)
         if (strcmp(s->arch->name, bases[i].arch) == 0) return bases[i].base;
     return 10000;
@@ -233,7 +233,7 @@ static sp_err fill_in(const sp_source *s, sp_config *c)
     const uint64_t traits = s->arch->traits;
     /* glm's, glm4's and nemotron's classes rotate half a head unless the file says otherwise */
     const bool glm = traits & SP_ADJACENT_HF && traits & SP_FUSED_UP;
-    const bool half = glm || (traits & SP_LAYERNORM && traits & SP_RELU2);
+    const bool half = glm || traits & SP_QK_NORM_MAYBE || (traits & SP_LAYERNORM && traits & SP_RELU2);
     if (r->part == 0 && !s->gguf && half) r->part = 0.5;
     if (r->part == 0 && !s->gguf && strcmp(s->arch->name, "stablelm") == 0) r->part = 0.25;
     if (r->base == 0) r->base = default_base(s);

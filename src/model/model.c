@@ -35,10 +35,14 @@ static void hash_more(sp_sha256 *s, const sp_model *m)
                             hp->logit_cap};
     const int32_t moe[] = {hp->moe.n, hp->moe.n_used, hp->moe.n_ff, hp->moe.n_shared,
                            hp->moe.sum_to_1};
+    const float choice[] = {(float)hp->moe.n_dense,  (float)hp->moe.n_dense_ff,    hp->moe.sigmoid,
+                            (float)hp->moe.n_groups, (float)hp->moe.n_groups_used, hp->moe.scale};
     bool any = false;
     for (size_t i = 0; i < SP_COUNT(scales); i++) any |= scales[i] != 0;
     if (any) sp_sha256_field(s, "scales", scales, sizeof scales);
     if (hp->moe.n) sp_sha256_field(s, "moe", moe, sizeof moe);
+    if (hp->moe.n_dense || hp->moe.sigmoid || hp->moe.scale != 0 || hp->moe.n_groups)
+        sp_sha256_field(s, "choice", choice, sizeof choice);
     if (hp->attn_growth != 0) {
         sp_sha256_field(s, "growth", &hp->attn_growth, sizeof hp->attn_growth);
         sp_sha256_field(s, "period", &hp->attn_period, sizeof hp->attn_period);

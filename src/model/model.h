@@ -18,6 +18,11 @@ typedef struct sp_moe {
     int n_ff;      /* of an expert */
     int n_shared;  /* of the shared one; 0: none */
     bool sum_to_1; /* weights of the chosen experts sum to 1 */
+    bool sigmoid;  /* an expert's weight is a sigmoid; else a softmax over all */
+    float scale;   /* factor on the weights; 0: none */
+    int n_groups, n_groups_used; /* the experts chosen are of the best groups; 0: no groups */
+    int n_dense;   /* layers before the first mixture */
+    int n_dense_ff; /* of their feed-forward */
 } sp_moe;
 
 /* Sizes and constants, whatever the file called them. Letters: compute/shapes.h. */
@@ -89,6 +94,7 @@ typedef struct sp_layer {
     sp_mlp mlp;
     sp_mat router;                     /* [X, E]; this and the rest: SP_FFN_EXPERTS */
     const float *b_router;             /* [X] or NULL */
+    const float *b_choice;             /* [X] added to weights where experts are chosen, or NULL */
     sp_mlp *experts;                   /* [X] */
     sp_mlp shared;
     sp_mat shared_gate;                /* [1, E]; absent: weight 1 */

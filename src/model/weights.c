@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/log.h"
 
@@ -72,6 +73,8 @@ static const row layer_rows[] = {
     {"attn_k_norm.weight", "self_attn.k_norm.weight",         "D",  ALWAYS, LAYER(k_norm), .when = SP_QK_NORM, .unless = SP_QK_NORM_WIDE, NORM},
     {"attn_q_norm.weight", "self_attn.q_norm.weight",         "Q",  ALWAYS, LAYER(q_norm), .when = SP_QK_NORM_WIDE, NORM, TWIN},
     {"attn_k_norm.weight", "self_attn.k_norm.weight",         "K",  ALWAYS, LAYER(k_norm), .when = SP_QK_NORM_WIDE, NORM, TWIN},
+    {"attn_q_norm.weight", "self_attn.q_norm.weight",         "D",  MAYBE,  LAYER(q_norm), .when = SP_QK_NORM_MAYBE, NORM, TWIN},
+    {"attn_k_norm.weight", "self_attn.k_norm.weight",         "D",  MAYBE,  LAYER(k_norm), .when = SP_QK_NORM_MAYBE, NORM, TWIN},
     {"post_attention_norm.weight", "post_attention_layernorm.weight", "E", ALWAYS, LAYER(attn_post_norm), .when = SP_POST_NORMS, .unless = SP_GLM_NAMES, NORM},
     {"post_ffw_norm.weight", "post_feedforward_layernorm.weight", "E", ALWAYS, LAYER(ffn_post_norm), .when = SP_POST_NORMS, .unless = SP_GLM_NAMES, NORM},
     {"post_attention_norm.weight", "post_self_attn_layernorm.weight", "E", ALWAYS, LAYER(attn_post_norm), .when = SP_GLM_NAMES, NORM, TWIN},
@@ -93,6 +96,11 @@ static const row layer_rows[] = {
     {"ffn_gate_inp.weight", "block_sparse_moe.router.layer.weight", "XE", ALWAYS, LAYER(router), .when = SP_EXPERTS_GRANITE, TWIN},
     {"ffn_gate_inp.weight", "mlp.router.weight",              "XE", ALWAYS, LAYER(router), .when = SP_EXPERTS_OSS, TWIN},
     {"ffn_gate_inp.bias",  "mlp.router.bias",                 "X",  ALWAYS, LAYER(b_router), .when = SP_EXPERTS_OSS},
+    {"exp_probs_b.bias",   "mlp.gate.e_score_correction_bias", "X", ALWAYS, LAYER(b_choice), .when = SP_EXPERTS_LATER, .unless = SP_EXPERTS_ERNIE},
+    {"exp_probs_b.bias",   "mlp.moe_statics.e_score_correction_bias", "X", MAYBE, LAYER(b_choice), .when = SP_EXPERTS_ERNIE, TWIN},
+    {"ffn_gate_shexp.weight", "mlp.shared_experts.gate_proj.weight", "SE", ALWAYS, LAYER(shared.w_gate), .when = SP_EXPERTS_LATER, TWIN},
+    {"ffn_up_shexp.weight",   "mlp.shared_experts.up_proj.weight",   "SE", MAYBE, LAYER(shared.w_up), .when = SP_EXPERTS_LATER, TWIN},
+    {"ffn_down_shexp.weight", "mlp.shared_experts.down_proj.weight", "ES", ALWAYS, LAYER(shared.w_down), .when = SP_EXPERTS_LATER, TWIN},
     {"ffn_gate_shexp.weight", "mlp.shared_expert.gate_proj.weight", "SE", ALWAYS, LAYER(shared.w_gate), .when = SHARED},
     {"ffn_up_shexp.weight",   "mlp.shared_expert.up_proj.weight",   "SE", ALWAYS, LAYER(shared.w_up), .when = SHARED},
     {"ffn_down_shexp.weight", "mlp.shared_expert.down_proj.weight", "ES", ALWAYS, LAYER(shared.w_down), .when = SHARED},
@@ -166,7 +174,7 @@ static int64_t size_of(const sp_hparams *hp, int n_rot, char letter)
     case 'E':
         return hp->n_embd;
     case 'F':
-        return hp->n_ff;
+        return hp->moe.n ? hp->moe.n_dense_ff : hp->n_ff;
     case 'Q':
         return (int64_t)hp->n_heads * hp->head;
     case 'K':
@@ -197,8 +205,17 @@ static bool applies(const row *r, uint64_t traits)
     return (traits & r->when) == r->when && !(traits & r->unless);
 }
 
+/* traits_at -- those of a layer: the first ones may have no mixture. */
+static uint64_t traits_at(const binder *b, const place *at)
+{
+    const uint64_t mixture = SP_EXPERTS | SP_EXPERTS_LATER | SP_EXPERTS_SIGMOID | SP_EXPERTS_ERNIE;
+    const bool dense = at->layer != NO_LAYER && at->layer < b->config->hp.moe.n_dense;
+    return dense ? b->config->arch->traits & ~mixture : b->config->arch->traits;
+}
+
 static bool must_be_there(const binder *b, const row *r)
 {
+    if (strchr(r->shape, 'S') && b->config->hp.moe.n_shared == 0) return false;
     return r->need == ALWAYS || (b->config->arch->traits & r->must) || (!b->gguf && b->config->biases & r->claim);
 }
 
@@ -272,6 +289,7 @@ static sp_err check(const binder *b, const row *r, const place *at, const sp_ten
                        SP_VIEW(t->name), t->type);
     if (t->n_dims == n && memcmp(t->shape, want, (size_t)n * sizeof want[0]) == 0) return SP_OK;
     if (r->shape[0] == '1' && t->n_dims == 1 && t->shape[0] == want[1]) return SP_OK;
+    if (r->field == LAYER(b_choice) && t->n_dims == 2 && t->shape[0] == 1 && t->shape[1] == want[0]) return SP_OK;
     return sp_fail(SP_E_FORMAT, "%s: tensor %.*s: its shape is %s, the configuration asks for %s",
                    t->path, SP_VIEW(t->name), shape_text(t->shape, t->n_dims, got, sizeof got),
                    shape_text(want, n, wanted, sizeof wanted));
@@ -424,7 +442,7 @@ static sp_err check_bias(const binder *b, const row *r, const sp_tensor *t)
 static sp_err bind(binder *b, const row *r, const place *at)
 {
     char name[NAME_BYTES];
-    if (!applies(r, b->config->arch->traits) || !(b->gguf ? r->gguf : r->hf)) return SP_OK;
+    if (!applies(r, traits_at(b, at)) || !(b->gguf ? r->gguf : r->hf)) return SP_OK;
     const sp_tensor *t = find(b, r, at, name);
     bool done = false;
     if (!t) SP_TRY(bind_parts(b, r, at, &done));
@@ -524,7 +542,7 @@ static sp_err bind_experts(binder *b, int l)
 {
     sp_layer *w = &b->m->layers[l];
     const size_t n = (size_t)b->m->hp.moe.n;
-    if (n == 0) return SP_OK;
+    if (n == 0 || l < b->config->hp.moe.n_dense) return SP_OK;
     w->ffn = SP_FFN_EXPERTS;
     w->experts = sp_arena_take(b->arena, n, sizeof(sp_mlp));
     if (!w->experts) return sp_fail_nomem("the table of experts");
@@ -532,6 +550,17 @@ static sp_err bind_experts(binder *b, int l)
         for (size_t i = 0; i < SP_COUNT(expert_rows); i++)
             SP_TRY(bind(b, &expert_rows[i], &(place){l, (int)x, &w->experts[x]}));
     return SP_OK;
+}
+
+/* check_norms -- heads of queries and keys have norms together. */
+static sp_err check_norms(const binder *b, const sp_layer *w, int l)
+{
+    const bool may = b->config->arch->traits & SP_QK_NORM_MAYBE, there = w->q_norm;
+    if (!w->q_norm != !w->k_norm)
+        return sp_fail(SP_E_FORMAT, "%s: layer %d: its norm of %s is missing", b->path, l, there ? "keys" : "queries");
+    if (!may || b->gguf || there == b->config->head_norms) return SP_OK;
+    return sp_fail(SP_E_FORMAT, "%s: layer %d has %s, and config.json says otherwise (use_qk_norm)", b->path, l,
+                   there ? "norms of queries and keys" : "no norms of queries and keys");
 }
 
 static sp_err bind_layers(binder *b)
@@ -545,6 +574,7 @@ static sp_err bind_layers(binder *b)
         const bool local = c->layers[l] & SP_LAYER_LOCAL;
         for (size_t i = 0; i < SP_COUNT(layer_rows); i++)
             SP_TRY(bind(b, &layer_rows[i], &(place){(int)l, NO_LAYER, w}));
+        SP_TRY(check_norms(b, w, (int)l));
         SP_TRY(bind_experts(b, (int)l));
         w->window = local ? c->hp.sliding_window : 0;
         w->rope = local && c->rope_local.n_rot          ? SP_ROPE_LOCAL
@@ -563,11 +593,23 @@ static bool is_harmless(sp_text_view name)
     return false;
 }
 
+/* is_extra -- of a layer after the last, which guesses later tokens. */
+static bool is_extra(const binder *b, sp_text_view name)
+{
+    const char *start = b->gguf ? "blk." : "model.layers.";
+    const size_t n = strlen(start);
+    char number[8] = "";
+    if (name.n <= n || memcmp(name.s, start, n) != 0) return false;
+    memcpy(number, name.s + n, SP_MIN(name.n - n, sizeof number - 1));
+    const int layer = atoi(number), last = b->config->hp.n_layers;
+    return layer >= last && layer < last + b->config->n_extra;
+}
+
 static sp_err check_unused(const binder *b)
 {
     for (size_t i = 0; i < b->dir->list.n; i++) {
         const sp_tensor *t = &b->dir->list.v[i];
-        if (!b->used[i] && !is_harmless(t->name))
+        if (!b->used[i] && !is_harmless(t->name) && !is_extra(b, t->name))
             return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: is not supported for %s",
                            t->path, SP_VIEW(t->name), b->config->arch->name);
     }
@@ -613,7 +655,7 @@ static const row *row_at(sp_model *m, int i, void **base)
         *base = w;
         i %= n;
         if (i < n_own) return &layer_rows[i];
-        *base = &w->experts[(i - n_own) / n_each];
+        *base = w->experts ? &w->experts[(i - n_own) / n_each] : NULL; /* a layer without a mixture */
         return &expert_rows[(i - n_own) % n_each];
     }
     i -= n * n_layers;
@@ -633,7 +675,7 @@ bool sp_weights_next(sp_model *m, int *i, sp_weight *out)
 {
     const row *r;
     for (void *base; (r = row_at(m, *i, &base)); ++*i) {
-        if (r->twin) continue;
+        if (r->twin || !base) continue;
         void *field = (char *)base + r->field;
         sp_weight w = {.n = n_floats(m, r)};
         if (r->shape[1])

@@ -101,9 +101,43 @@ def test_experts_of_qwen3_sum_up_to_1_also_in_files_that_do_not_say_so(name, tmp
     assert np.abs(got - np.array(golden["logits"])).max() < 1e-4
 
 
+def test_another_choice_of_experts_is_refused(tmp_path):
+    gguf = pytest.importorskip("gguf")
+    from reference import to_gguf
+    golden = GOLDEN["ernie4_5_moe"]
+    to_gguf.write(tmp_path / "model.gguf", golden["config"], draw(golden["config"], golden["tensors"]),
+                  gating=gguf.ExpertGatingFuncType.SIGMOID)
+    refuse("logits", "-m", tmp_path / "model.gguf", "--tokens", "1", naming=["ernie4_5-moe.expert_gating_func", "2"])
+
+
+def with_a_layer_that_guesses(case):
+    """The model, and a layer after its last one for the token after the next, as it is published."""
+    config, tensors = GOLDEN[case]["config"], dict(GOLDEN[case]["tensors"])
+    last = config["num_hidden_layers"]
+    extra = {name.replace(f"layers.{last - 1}.", f"layers.{last}."): shape for name, shape in tensors.items()
+             if f"layers.{last - 1}." in name}
+    width = config["hidden_size"]
+    return config, {**tensors, **extra, f"model.layers.{last}.eh_proj.weight": [width, 2 * width],
+                    f"model.layers.{last}.enorm.weight": [width]}
+
+
+def test_a_layer_that_guesses_later_tokens_is_not_read(tmp_path):
+    config, tensors = with_a_layer_that_guesses("glm4_moe")
+    want = np.array(GOLDEN["glm4_moe"]["logits"])
+    write_folder(tmp_path / "model", config, tensors)
+    assert np.abs(logits(tmp_path, tmp_path / "model")[list(ROWS)] - want).max() < 1e-4
+    write_folder(tmp_path / "none", {**config, "num_nextn_predict_layers": 0}, tensors)
+    refuse("logits", "-m", tmp_path / "none", "--tokens", "1", naming=["model.layers.4."])
+    pytest.importorskip("gguf")
+    from reference import to_gguf
+    to_gguf.write(tmp_path / "model.gguf", {**config, "num_hidden_layers": 5}, draw(config, tensors))
+    assert np.abs(logits(tmp_path, tmp_path / "model.gguf")[list(ROWS)] - want).max() < 1e-4
+
+
 # -- windows ---------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("case", ["gemma3", "gemma2-window", "mistral", "mixtral", "qwen2moe", "gpt-oss", "cohere2"])
+@pytest.mark.parametrize("case", ["gemma3", "gemma2-window", "mistral", "mixtral", "qwen2moe", "gpt-oss", "cohere2", "ministral3",
+                                  "ernie4_5_moe", "glm4_moe-groups"])
 @pytest.mark.parametrize("piece", [1, 7])
 def test_pieces_give_the_bits_of_the_whole(case, piece, variant, tmp_path):
     golden = GOLDEN[case]
@@ -127,6 +161,16 @@ def test_pieces_give_the_bits_of_the_whole(case, piece, variant, tmp_path):
     ("gemma3", {"attn_logit_softcapping": 30.0}, "attn_logit_softcapping"),  # the class has the field and ignores it
     ("qwen3moe", {"mlp_only_layers": [0]}, "mlp_only_layers"),
     ("qwen2moe", {"decoder_sparse_step": 2}, "decoder_sparse_step"),
+    ("ernie4_5_moe", {"moe_layer_end_index": 2}, "moe_layer_end_index"),
+    ("ernie4_5_moe", {"moe_layer_interval": 2}, "moe_layer_interval"),
+    ("ernie4_5_moe", {"moe_layer_start_index": 5}, "moe_layer_start_index"),
+    ("ernie4_5_moe", {"moe_k": None}, "is missing"),
+    ("glm4_moe", {"use_qk_norm": True}, "use_qk_norm"),
+    ("glm4_moe-groups", {"use_qk_norm": False}, "use_qk_norm"),
+    ("glm4_moe-groups", {"n_group": 5}, "topk_group"),
+    ("glm4_moe-groups", {"topk_group": 5}, "topk_group"),
+    ("ministral3", {"rope_parameters": None}, "rope_type"),
+    ("ministral3", {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "llama_4_scaling": 1}}, "llama_4_scaling"),
     ("smollm3", {"use_sliding_window": True}, "use_sliding_window"),
     ("granite", {"position_embedding_type": "nope"}, "position_embedding_type"),
     ("olmo2", {"clip_qkv": 8.0}, "clip_qkv"),
@@ -154,6 +198,18 @@ def test_a_field_that_nothing_reads_is_refused(case, changes, named, tmp_path):
            naming=["config.json", named])
 
 
+@pytest.mark.parametrize("case,changes,tensor", [
+    ("ernie4_5_moe", {"moe_num_shared_experts": 1}, "model.layers.1.mlp.shared_experts.gate_proj.weight"),
+    ("ernie4_5_moe", {"moe_num_shared_experts": 0}, "model.layers.1.mlp.shared_experts.gate_proj.weight"),
+    ("ernie4_5_moe-alone", {"moe_num_shared_experts": 1}, "model.layers.0.mlp.shared_experts.gate_proj.weight"),
+    ("glm4_moe", {"first_k_dense_replace": 0}, "model.layers.0.mlp.gate.weight"),
+    ("glm4_moe", {"first_k_dense_replace": 2}, "model.layers.1.mlp.gate_proj.weight")])
+def test_tensors_of_another_mixture_are_refused(case, changes, tensor, tmp_path):
+    golden = GOLDEN[case]
+    write_folder(tmp_path / "model", {**golden["config"], **changes}, golden["tensors"])
+    refuse("logits", "-m", tmp_path / "model", "--tokens", "1", "--json", naming=[tensor])
+
+
 @pytest.mark.parametrize("case,field", [
     ("granite", "attention_multiplier"), ("granitemoe", "embedding_multiplier"), ("mistral", "sliding_window"), ("gemma3", "sliding_window"),
     ("cohere2", "sliding_window"), ("exaone4-full", "sliding_window"), ("gpt-oss", "sliding_window")])
@@ -164,7 +220,7 @@ def test_a_field_is_missing_whose_default_is_the_classs_own(case, field, tmp_pat
     refuse("logits", "-m", tmp_path / "model", "--tokens", "1", "--json", naming=["config.json", f"{field}: is missing"])
 
 
-@pytest.mark.parametrize("case", ["cohere", "ernie4_5", "llama", "mixtral", "smollm3"])
+@pytest.mark.parametrize("case", ["cohere", "ernie4_5", "ernie4_5_moe", "llama", "mixtral", "smollm3"])
 def test_a_base_of_rotations_is_that_of_the_class_where_none_is_said(case, tmp_path):
     golden = GOLDEN[case]
     config = {key: value for key, value in golden["config"].items() if key != "rope_parameters"}

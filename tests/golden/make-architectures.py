@@ -4,7 +4,7 @@ float64.
     python -m venv v && v/bin/pip install numpy==2.2.6 torch transformers gguf && v/bin/python make-architectures.py
 
 Writes architectures.json beside this file: {case: {config, tensors, logits}}. The weights come from the
-names of the tensors, so none is kept. Last made with transformers 5.23.0, ministral3 with 5.24.0, and torch 2.15.0.
+names of the tensors, so none is kept. Last made with transformers 5.23.0, ministral3, ernie4_5_moe and glm4_moe with 5.24.0, and torch 2.15.0.
 
     v/bin/python make-architectures.py --random 40 ../../build/spolia
 
@@ -44,7 +44,7 @@ def logits(config, shapes):
         write_folder(folder, config, shapes)
         model = AutoModelForCausalLM.from_pretrained(
             folder, dtype=torch.float64, attn_implementation="eager",
-            **({"experts_implementation": "eager"} if "num_experts_per_tok" in config else {}))
+            **({"experts_implementation": "eager"} if {"num_experts_per_tok", "moe_k"} & config.keys() else {}))
         with torch.no_grad():
             out = model.eval()(torch.tensor(TOKENS)[None]).logits[0]
     return [[round(x, 6) for x in out[row].tolist()] for row in ROWS]

@@ -96,6 +96,16 @@ CASES = {
     "exaone4-full": ("exaone4", {"head_dim": 8, "sliding_window": None, "tie_word_embeddings": True,
                                  "layer_types": ["full_attention"] * 4}),
     "ernie4_5": ("ernie4_5", {"head_dim": 16, "use_bias": True}),
+    "ernie4_5_moe": ("ernie4_5_moe", {"moe_num_experts": 6, "moe_k": 3, "moe_intermediate_size": 20,
+                                      "moe_num_shared_experts": 2, "moe_layer_start_index": 1}),
+    "ernie4_5_moe-alone": ("ernie4_5_moe", {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 40, "use_bias": False,
+                                            "moe_num_shared_experts": 0, "moe_layer_start_index": 0}),
+    "glm4_moe": ("glm4_moe", {"n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 20, "head_dim": 16,
+                              "n_shared_experts": 1, "first_k_dense_replace": 1, "attention_bias": True,
+                              "routed_scaling_factor": 1.7}),
+    "glm4_moe-groups": ("glm4_moe", {"n_routed_experts": 12, "num_experts_per_tok": 3, "moe_intermediate_size": 24,
+                                     "n_shared_experts": 2, "first_k_dense_replace": 2, "use_qk_norm": True, "n_group": 4,
+                                     "topk_group": 2, "norm_topk_prob": False}),
     "seed_oss": ("seed_oss", {"head_dim": 16}),
     "olmoe": ("olmoe", {"num_experts": 6, "num_experts_per_tok": 3}),
     "mixtral": ("mixtral", {"num_local_experts": 5, "num_experts_per_tok": 2}),
@@ -114,7 +124,7 @@ CASES = {
 
 
 SCALED = {"mixtral": "num_local_experts", "granitemoe": "num_local_experts", "gpt_oss": "num_local_experts",
-          "qwen2_moe": "num_experts", "qwen3_moe": "num_experts", "olmoe": "num_experts"}
+          "ernie4_5_moe": "moe_num_experts", "glm4_moe": "n_routed_experts", "qwen2_moe": "num_experts", "qwen3_moe": "num_experts", "olmoe": "num_experts"}
 
 
 def random_changes(model_type, fields, seed):
@@ -131,7 +141,7 @@ def random_changes(model_type, fields, seed):
         if key in fields:
             some[key] = pick(1e-6, 1e-5, 1e-2)
     for key in ("attention_bias", "mlp_bias", "use_bias", "use_qkv_bias", "norm_topk_prob"):
-        if key in fields and model_type not in ("glm4", "glm", "gpt_oss"):
+        if key in fields and model_type not in ("glm4", "glm", "gpt_oss", "ernie4_5_moe"):
             some[key] = coin()
     if fields.get("sliding_window") is not None or model_type in ("mistral", "phi3", "starcoder2"):
         some["sliding_window"] = int(rng.integers(1, 70))
@@ -145,7 +155,11 @@ def random_changes(model_type, fields, seed):
             some[key] = int(rng.integers(5, 50))
     if model_type in SCALED:
         some[SCALED[model_type]] = int(rng.integers(2, 9))
-        some["num_experts_per_tok"] = int(rng.integers(1, some[SCALED[model_type]] + 1))
+        used = "moe_k" if model_type == "ernie4_5_moe" else "num_experts_per_tok"
+        some[used] = int(rng.integers(1, some[SCALED[model_type]] + 1))
+    for key in ("n_shared_experts", "moe_num_shared_experts", "first_k_dense_replace", "moe_layer_start_index"):
+        if key in fields:
+            some[key] = int(rng.integers(key == "n_shared_experts", 3 if "experts" in key else some["num_hidden_layers"]))
     rope = fields.get("rope_parameters") or {}
     if "rope_theta" in rope:
         scaled = pick({}, {}, {"rope_type": "linear", "factor": 3.0}, YARN) if model_type != "phi3" else {}

@@ -12,20 +12,22 @@ import numpy as np
 
 ARCHS = {"mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3", "qwen2_moe": "qwen2moe",
          "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "cohere": "command-r", "olmo3": "olmo2",
-         "ministral3": "mistral3"}
+         "ministral3": "mistral3", "ernie4_5_moe": "ernie4_5-moe", "glm4_moe": "glm4moe"}
 PERMUTED = ("llama", "smollm3", "granite", "granitemoe", "arcee", "internlm2", "minicpm",
             "mistral3")
 PLUS_1 = ("gemma", "gemma2", "gemma3", "nemotron")
 EXPERT = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
 
 
-def write(path, config, tensors, sections=None, mxfp4=()):
+def write(path, config, tensors, sections=None, mxfp4=(), gating=None):
     """config: of config.json; tensors: float32 arrays by their names in the folder; sections: of rotary dimensions;
     mxfp4: raw blocks of tensors, by their names in the file, instead of their values."""
     arch = ARCHS.get(config["model_type"], config["model_type"])
     writer = gguf.GGUFWriter(str(path), arch)
-    numbers(writer, arch, config)
+    numbers(writer, arch, config, tensors)
     rope(writer, arch, config)
+    if gating:
+        writer.add_expert_gating_func(gating)
     if sections:
         writer.add_rope_dimension_sections(sections)
     names = gguf.get_tensor_name_map(enum_of(arch), config["num_hidden_layers"])
@@ -48,7 +50,7 @@ def enum_of(arch):
 
 # -- metadata --------------------------------------------------------------------------------------
 
-def numbers(w, arch, c):
+def numbers(w, arch, c, tensors):
     heads = c["num_attention_heads"]
     head = c.get("head_dim") or c["hidden_size"] // heads
     w.add_block_count(c["num_hidden_layers"])
@@ -78,7 +80,18 @@ def numbers(w, arch, c):
                      ("shared_expert_intermediate_size", w.add_expert_shared_feed_forward_length)):
         if c.get(key) is not None:
             add(c[key])
-    experts = c.get("num_experts") or c.get("num_local_experts")
+    for key, add in (("moe_k", w.add_expert_used_count), ("moe_layer_start_index", w.add_leading_dense_block_count),
+                     ("first_k_dense_replace", w.add_leading_dense_block_count), ("n_group", w.add_expert_group_count),
+                     ("topk_group", w.add_expert_group_used_count), ("n_shared_experts", w.add_expert_shared_count),
+                     ("moe_num_shared_experts", w.add_expert_shared_count),
+                     ("routed_scaling_factor", w.add_expert_weights_scale)):
+        if c.get(key) is not None:
+            add(c[key])
+    if arch == "glm4moe" and f"model.layers.{c['num_hidden_layers'] - 1}.eh_proj.weight" in tensors:
+        w.add_nextn_predict_layers(1)
+    if arch == "glm4moe":
+        w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    experts = next((c[key] for key in ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts") if c.get(key)), 0)
     if experts:
         w.add_expert_count(experts)
     if arch == "gpt-oss":
@@ -139,6 +152,8 @@ def converted(arch, c, tensors):
             stacks.setdefault(f"model.layers.{layer}.mlp.experts.{kind}.weight", {})[int(number[1])] = x
         elif arch == "gpt-oss" and ".mlp.experts." in name:
             yield from experts_of_oss(name, x)
+        elif name.endswith("e_score_correction_bias"):
+            yield name.replace("_bias", ".bias"), x.reshape(-1)
         elif name.endswith("self_attn.sinks"):
             yield name + ".weight", x
         elif name.endswith("input_linear.weight"):

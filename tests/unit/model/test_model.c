@@ -379,7 +379,7 @@ static void identity_follows_the_weights(void **state)
 /* The same numbers under another architecture, or with another constant, are another model. */
 static void identity_follows_the_parameters(void **state)
 {
-    enum { ARCH, LAYERS, EPS, ROPE, GROWTH, PERIOD, N_CHANGES };
+    enum { ARCH, LAYERS, EPS, ROPE, GROWTH, PERIOD, SCALE, GROUPS, N_CHANGES };
     const sp_tensor_dir none = {0};
     sp_bytes file = {0};
     sp_model *m;
@@ -387,6 +387,7 @@ static void identity_follows_the_parameters(void **state)
     assert_int_equal(tiny_open(&file, &m), SP_OK);
     m->hp.attn_growth = 0.1f;
     m->hp.attn_period = 16384;
+    m->hp.moe = (sp_moe){.n = 8, .n_used = 2, .n_ff = 4, .n_groups = 4, .n_groups_used = 3};
     sp_model first = *m;
     assert_int_equal(sp_model_identify(&first, &none), SP_OK);
     for (int i = 0; i < N_CHANGES; i++) {
@@ -397,6 +398,8 @@ static void identity_follows_the_parameters(void **state)
         if (i == ROPE) other.rope.magnitude += 1;
         if (i == GROWTH) other.hp.attn_growth = 0.2f;
         if (i == PERIOD) other.hp.attn_period = 8192;
+        if (i == SCALE) other.hp.moe.scale = 2;
+        if (i == GROUPS) other.hp.moe.n_groups_used = 2;
         assert_int_equal(sp_model_identify(&other, &none), SP_OK);
         assert_memory_not_equal(first.id, other.id, sizeof other.id);
     }
