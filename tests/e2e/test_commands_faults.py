@@ -27,8 +27,8 @@ GREEDY = ["--temp", "0", "-n", "6", "-t", "1"]
 def seen(*arguments):
     """What a command prints that reads the file; None: nothing is in it yet."""
     done = run(*arguments)
-    assert done.returncode == 0 or "creates one" in done.stderr, done.stderr
-    return None if done.returncode or done.stdout.startswith("no entity") else done.stdout
+    assert done.returncode == 0 or "creates one" in done.stderr or "names no entity" in done.stderr, done.stderr
+    return None if done.returncode else done.stdout
 
 
 def of_search(folder):
