@@ -55,7 +55,7 @@ static const sp_param numbers[] = {
     {AT(last_mixture), INT, NULL, "moe_layer_end_index", -1, SP_LAYERS_MAX, false, SP_EXPERTS_ERNIE},
     {AT(hp.moe.scale), FLOAT, "expert_weights_scale", "routed_scaling_factor", 0, 1e6, false, SP_EXPERTS_SIGMOID},
     {AT(hp.moe.n_groups), INT, "expert_group_count", "n_group", 0, 4096, false, SP_EXPERTS_SIGMOID},
-    {AT(hp.moe.n_groups_used), INT, "expert_group_used_count", "topk_group", 0, 4096, false, SP_EXPERTS_SIGMOID},
+    {AT(hp.moe.n_groups_used), INT, "expert_group_used_count", "topk_group", 1, 4096, false, SP_EXPERTS_SIGMOID},
     {AT(gating), INT, "expert_gating_func", NULL, 0, 2, false, SP_EXPERTS_LATER},
     {AT(n_extra), INT, "nextn_predict_layers", "num_nextn_predict_layers", 0, SP_LAYERS_MAX, false, SP_EXPERTS_LATER},
     {AT(n_extra), INT, NULL, "num_mtp_layers", 0, SP_LAYERS_MAX, false, SP_EXPERTS_LATER},

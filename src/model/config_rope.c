@@ -62,10 +62,10 @@ static const struct {
 
 sp_err sp_config_find_rope(sp_source *s)
 {
-    s->rope_section = "rope_parameters";
+    s->rope_section = "rope_scaling"; /* the older name; transformers reads it first, unless it is empty */
     s->rope = json_object_get(s->root, s->rope_section);
-    if (!s->rope || json_is_null(s->rope)) {
-        s->rope_section = "rope_scaling";
+    if (!s->rope || json_is_null(s->rope) || (json_is_object(s->rope) && json_object_size(s->rope) == 0)) {
+        s->rope_section = "rope_parameters";
         s->rope = json_object_get(s->root, s->rope_section);
     }
     if (json_is_null(s->rope)) s->rope = NULL;

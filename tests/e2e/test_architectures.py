@@ -169,6 +169,7 @@ def test_pieces_give_the_bits_of_the_whole(case, piece, variant, tmp_path):
     ("glm4_moe-groups", {"use_qk_norm": False}, "use_qk_norm"),
     ("glm4_moe-groups", {"n_group": 5}, "topk_group"),
     ("glm4_moe-groups", {"topk_group": 5}, "topk_group"),
+    ("glm4_moe", {"topk_group": 0}, "topk_group"),
     ("ministral3", {"rope_parameters": None}, "rope_type"),
     ("ministral3", {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "llama_4_scaling": 1}}, "llama_4_scaling"),
     ("smollm3", {"use_sliding_window": True}, "use_sliding_window"),
@@ -226,6 +227,17 @@ def test_a_base_of_rotations_is_that_of_the_class_where_none_is_said(case, tmp_p
     config = {key: value for key, value in golden["config"].items() if key != "rope_parameters"}
     write_folder(tmp_path / "model", config, golden["tensors"])
     assert np.abs(logits(tmp_path, tmp_path / "model")[list(ROWS)] - np.array(golden["logits"])).max() < 1e-4
+
+
+@pytest.mark.parametrize("scaling,case", [
+    ({"type": "linear", "factor": 4.0}, "llama-linear"), ({}, "llama"), (None, "llama"),
+    ({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}, "llama-yarn")])
+def test_rope_scaling_is_read_before_rope_parameters(scaling, case, tmp_path):
+    """As it is added to a configuration that newer programs wrote. Its base is then the one beside it."""
+    config = {**GOLDEN["llama"]["config"], "rope_scaling": scaling, "rope_theta": 10000.0}
+    config["rope_parameters"] = {"rope_type": "default", "rope_theta": 500.0 if scaling else 10000.0}
+    write_folder(tmp_path / "model", config, GOLDEN["llama"]["tensors"])
+    assert np.abs(logits(tmp_path, tmp_path / "model")[list(ROWS)] - np.array(GOLDEN[case]["logits"])).max() < 1e-4
 
 
 def test_an_output_matrix_that_config_json_ties_must_be_the_embedding(tmp_path):
