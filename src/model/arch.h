@@ -65,8 +65,8 @@ typedef enum sp_window_rule {
 #define SP_EXPERTS_LATER       SP_TRAIT(38) /* the first layers have no mixture; a bias takes part in the choice of
                                                experts; the shared one has no gate */
 #define SP_EXPERTS_SIGMOID     SP_TRAIT(39) /* experts are weighed by sigmoids in place of a softmax */
-#define SP_QK_NORM_MAYBE       SP_TRAIT(41) /* each head of q and k has a norm in the larger models */
 #define SP_EXPERTS_ERNIE       SP_TRAIT(40) /* names of ERNIE in config.json */
+#define SP_QK_NORM_MAYBE       SP_TRAIT(41) /* each head of q and k has a norm in the larger models */
 
 typedef struct sp_arch {
     const char *name;       /* the name in this program */

@@ -99,7 +99,7 @@ static const row layer_rows[] = {
     {"exp_probs_b.bias",   "mlp.gate.e_score_correction_bias", "X", ALWAYS, LAYER(b_choice), .when = SP_EXPERTS_LATER, .unless = SP_EXPERTS_ERNIE},
     {"exp_probs_b.bias",   "mlp.moe_statics.e_score_correction_bias", "X", MAYBE, LAYER(b_choice), .when = SP_EXPERTS_ERNIE, TWIN},
     {"ffn_gate_shexp.weight", "mlp.shared_experts.gate_proj.weight", "SE", ALWAYS, LAYER(shared.w_gate), .when = SP_EXPERTS_LATER, TWIN},
-    {"ffn_up_shexp.weight",   "mlp.shared_experts.up_proj.weight",   "SE", MAYBE, LAYER(shared.w_up), .when = SP_EXPERTS_LATER, TWIN},
+    {"ffn_up_shexp.weight",   "mlp.shared_experts.up_proj.weight",   "SE", ALWAYS, LAYER(shared.w_up), .when = SP_EXPERTS_LATER, TWIN},
     {"ffn_down_shexp.weight", "mlp.shared_experts.down_proj.weight", "ES", ALWAYS, LAYER(shared.w_down), .when = SP_EXPERTS_LATER, TWIN},
     {"ffn_gate_shexp.weight", "mlp.shared_expert.gate_proj.weight", "SE", ALWAYS, LAYER(shared.w_gate), .when = SHARED},
     {"ffn_up_shexp.weight",   "mlp.shared_expert.up_proj.weight",   "SE", ALWAYS, LAYER(shared.w_up), .when = SHARED},

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import refuse, succeed
+from conftest import refuse, run, succeed
 
 from reference.architectures import NOT_GGUF as NOT_GGUF_TYPES
 from reference.architectures import LONG, ROWS, TOKENS, draw, write_folder
@@ -209,6 +209,18 @@ def test_tensors_of_another_mixture_are_refused(case, changes, tensor, tmp_path)
     golden = GOLDEN[case]
     write_folder(tmp_path / "model", {**golden["config"], **changes}, golden["tensors"])
     refuse("logits", "-m", tmp_path / "model", "--tokens", "1", "--json", naming=[tensor])
+
+
+@pytest.mark.parametrize("case", ["ernie4_5_moe", "glm4_moe", "glm4_moe-groups"])
+def test_every_tensor_of_a_mixture_must_be_there(case, tmp_path):
+    golden = GOLDEN[case]
+    for name in [n for n in golden["tensors"] if ".layers.0." in n or ".layers.3." in n and ".experts.1" not in n]:
+        write_folder(tmp_path / "model", golden["config"], {n: s for n, s in golden["tensors"].items() if n != name})
+        said = run("logits", "-m", tmp_path / "model", "--tokens", "1", "--json")
+        if "moe_statics" in name:  # older files of ERNIE have none
+            assert said.returncode == 0
+        else:
+            assert said.returncode == 1 and ("_norm." in name or name in said.stderr) and "missing" in said.stderr, (name, said.stderr)
 
 
 @pytest.mark.parametrize("case,field", [
