@@ -75,8 +75,10 @@
       NEVER, 0)                                                                                    \
     X("internlm2", "internlm2", NULL, NULL, SP_ADJACENT, NEVER, 0)                                 \
     X("minicpm", "minicpm", NULL, NULL, GRANITE, NEVER, 0)                                         \
-    X("qwen2vl", "qwen2vl", NULL, NULL, SP_QKV_BIAS | SP_TEXT_OF_VISION, NEVER, 0)                 \
-    X("qwen3vl", "qwen3vl", NULL, NULL, SP_QK_NORM | SP_TEXT_OF_VISION, NEVER, 0)                  \
+    X("qwen2vl", "qwen2vl", "qwen2_vl_text", "Qwen2VLTextModel", SP_QKV_BIAS | SP_TEXT_OF_VISION,  \
+      NEVER, 0)                                                                                    \
+    X("qwen3vl", "qwen3vl", "qwen3_vl_text", "Qwen3VLTextModel", SP_QK_NORM | SP_TEXT_OF_VISION,   \
+      NEVER, 0)                                                                                    \
     X("qwen3vlmoe", "qwen3vlmoe", NULL, NULL,                                                        \
       SP_QK_NORM | SP_EXPERTS | SP_NORM_TOP | SP_TEXT_OF_VISION, NEVER, 0)
 
@@ -135,7 +137,7 @@ static const struct {
      "its positions, norms or layers have another form"},
     {" hunyuan-dense hunyuan_v1_dense apertus gemma3n gemma4 llama4 chameleon cogvlm deci ",
      "its attention or feed-forward has another form"},
-    {" qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe gemma3 mistral3 mllama llava llava_next idefics3 smolvlm "
+    {" qwen3_vl_moe mllama llava llava_next idefics3 smolvlm "
      "internvl phi4mm minicpmv pixtral glm4v qwen2_audio voxtral ",
      "a model of several media; GGUF files of its text part may be supported"},
     {" internlm2 exaone minicpm ", "folders of this model need code of their own; its GGUF files are supported"},

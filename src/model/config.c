@@ -125,13 +125,20 @@ sp_err sp_config_number(const sp_source *s, const sp_param *p, double *out, bool
     return SP_OK;
 }
 
+/* is_preset -- whether a number has the default of its class. */
+static bool is_preset(const sp_param *p, const sp_config *c)
+{
+    const void *field = (const char *)c + p->field;
+    return p->kind == SP_PARAM_INT ? *(const int *)field != 0 : *(const float *)field != 0;
+}
+
 static sp_err read_param(const sp_source *s, const sp_param *p, sp_config *c)
 {
     double x = 0;
     bool found;
     char name[SP_CONFIG_NAME_BYTES];
     SP_TRY(sp_config_number(s, p, &x, &found));
-    if (!found && p->required && sp_config_reads(s, p))
+    if (!found && p->required && sp_config_reads(s, p) && !is_preset(p, c))
         return sp_fail(SP_E_FORMAT, "%s: %s: is missing", s->path, sp_config_full_name(s, p, name));
     if (!found) return SP_OK;
     if (!(x >= p->min && x <= p->max))
@@ -283,6 +290,17 @@ static sp_err fill_in(const sp_source *s, sp_config *c)
     return SP_OK;
 }
 
+/* preset_gemma3 -- what published folders leave out. */
+static void preset_gemma3(sp_hparams *hp)
+{
+    hp->n_heads = 8;
+    hp->n_kv_heads = 4;
+    hp->head = 256;
+    hp->n_vocab = 262208;
+    hp->n_ctx = 131072;
+    hp->norm_eps = 1e-6F;
+}
+
 /* The defaults of Qwen and Gemma, if their files leave them out. */
 static void preset(const sp_source *s, sp_config *c)
 {
@@ -290,6 +308,7 @@ static void preset(const sp_source *s, sp_config *c)
     c->last_mixture = -1;
     if (s->arch->window == SP_WINDOW_FLAG && !s->gguf) c->window_from = 28;
     if (s->arch->traits & SP_QUERY_SCALAR && !s->gguf) c->hp.attn_scale = 256;
+    if (strcmp(s->arch->name, "gemma3") == 0 && !s->gguf) preset_gemma3(&c->hp);
     if (strcmp(s->arch->name, "gemma2") != 0) return;
     c->hp.attn_cap = 50;
     c->hp.logit_cap = 30;
@@ -384,7 +403,18 @@ static bool is_act(const sp_source *s, const char *name)
            (strcmp(s->arch->name, "gemma") == 0 && strcmp(name, "gelu") == 0);
 }
 
-static sp_err check_json(const sp_source *s)
+/* check_quantization -- of the whole file. */
+static sp_err check_quantization(const sp_source *s, const json_t *root)
+{
+    const json_t *quant = json_object_get(root, "quantization_config");
+    const char *method = json_string_value(json_object_get(quant, "quant_method"));
+    const bool experts = s->arch->traits & SP_EXPERTS_OSS && method && strcmp(method, "mxfp4") == 0; /* weights.c */
+    if (!quant || json_is_null(quant) || experts) return SP_OK;
+    return sp_fail(SP_E_UNSUPPORTED, "%s: quantization_config: \"%.40s\" is not supported", s->path,
+                   method ? method : "?");
+}
+
+static sp_err check_json(const sp_source *s, const json_t *root)
 {
     static const char *const acts[] = {"hidden_act", "hidden_activation"};
     for (size_t i = 0; i < SP_COUNT(acts); i++) {
@@ -395,18 +425,14 @@ static sp_err check_json(const sp_source *s)
                            acts[i], json_is_string(act) ? json_string_value(act) : "?",
                            act_of(s));
     }
-    const json_t *quant = json_object_get(s->root, "quantization_config");
-    const char *method = json_string_value(json_object_get(quant, "quant_method"));
-    const bool experts = s->arch->traits & SP_EXPERTS_OSS && method && strcmp(method, "mxfp4") == 0; /* weights.c */
-    if (quant && !json_is_null(quant) && !experts)
-        return sp_fail(SP_E_UNSUPPORTED, "%s: quantization_config: \"%.40s\" is not supported",
-                       s->path, method ? method : "?");
-    return SP_OK;
+    SP_TRY(check_quantization(s, root));
+    return check_quantization(s, s->root);
 }
 
-static sp_err find_arch(sp_source *s)
+static sp_err find_arch(sp_source *s, char **path)
 {
-    const char *type = json_string_value(json_object_get(s->root, "model_type"));
+    const char *type;
+    SP_TRY(sp_config_find_text(s, &type, path));
     const json_t *classes = json_object_get(s->root, "architectures");
     const char *class_name = json_string_value(json_array_get(classes, 0));
     if (!type && !class_name) return sp_fail(SP_E_FORMAT, "%s: model_type: is missing", s->path);
@@ -453,25 +479,41 @@ static void read_biases(const sp_source *s, sp_config *c)
         if (json_object_get(s->root, fields[i])) c->bias_field = fields[i];
 }
 
+/* read_tie -- of a model of several media, the whole or its text part says it. */
+static void read_tie(const sp_source *s, const json_t *root, sp_config *c)
+{
+    const json_t *whole = json_object_get(root, "tie_word_embeddings");
+    const json_t *text = json_object_get(s->root, "tie_word_embeddings");
+    c->tied = json_is_true(whole) || json_is_true(text);
+    c->untied = !c->tied && (json_is_false(whole) || json_is_false(text));
+}
+
+static sp_err read_json(sp_source *s, const json_t *root, char **path, sp_config *c)
+{
+    SP_TRY(find_arch(s, path));
+    SP_TRY(sp_config_find_rope(s));
+    SP_TRY(check_json(s, root));
+    SP_TRY(sp_config_claims(s));
+    preset(s, c);
+    take_nulls(s, c);
+    SP_TRY(sp_config_read(s, sp_config_numbers(), c));
+    c->hp.moe.sum_to_1 = says(s, "norm_topk_prob", s->arch->traits & SP_EXPERTS_SIGMOID);
+    SP_TRY(fill_in(s, c));
+    read_tie(s, root, c);
+    read_biases(s, c);
+    c->head_norms = says(s, "use_qk_norm", false);
+    c->adjacent = s->arch->traits & SP_ADJACENT_HF;
+    c->media = s->media;
+    return SP_OK;
+}
+
 sp_err sp_config_of_json(const json_t *root, const char *path, sp_config *out)
 {
     sp_source s = {.path = path, .root = root};
     sp_config c = {0};
-    SP_TRY(find_arch(&s));
-    SP_TRY(sp_config_find_rope(&s));
-    SP_TRY(check_json(&s));
-    SP_TRY(sp_config_claims(&s));
-    preset(&s, &c);
-    take_nulls(&s, &c);
-    SP_TRY(sp_config_read(&s, sp_config_numbers(), &c));
-    c.hp.moe.sum_to_1 = says(&s, "norm_topk_prob", s.arch->traits & SP_EXPERTS_SIGMOID);
-    SP_TRY(fill_in(&s, &c));
-    const json_t *tie = json_object_get(root, "tie_word_embeddings");
-    c.tied = json_is_true(tie);
-    c.untied = json_is_false(tie);
-    read_biases(&s, &c);
-    c.head_norms = says(&s, "use_qk_norm", false);
-    c.adjacent = s.arch->traits & SP_ADJACENT_HF;
-    *out = c;
-    return SP_OK;
+    char *text_path = NULL;
+    const sp_err err = read_json(&s, root, &text_path, &c);
+    sp_free(text_path);
+    if (err == SP_OK) *out = c;
+    return err;
 }

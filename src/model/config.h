@@ -52,6 +52,7 @@ typedef struct sp_config {
     bool adjacent; /* rotary pairs (2i, 2i+1) */
     bool tied;     /* config.json says so; otherwise tied if there is no output matrix */
     bool untied;   /* config.json requires an output matrix */
+    bool media;    /* a folder with parts for other media, which are not read */
     bool head_norms; /* config.json says that heads have norms; SP_QK_NORM_MAYBE */
     uint8_t biases;         /* SP_BIAS_*: what config.json says the matrices have */
     const char *bias_field; /* the field that says so, or NULL */
@@ -61,6 +62,9 @@ typedef struct sp_config {
  * SP_E_UNSUPPORTED names the architecture, the rotary scaling or the feature. */
 sp_err sp_config_of_gguf(const sp_gguf *g, sp_config *out) SP_MUST_CHECK;
 sp_err sp_config_of_json(const json_t *root, const char *path, sp_config *out) SP_MUST_CHECK;
+
+/* sp_config_is_of_media -- whether a tensor belongs to a part for other media. */
+bool sp_config_is_of_media(const char *name, size_t n);
 
 /* sp_rope_fill -- computes the frequencies of a configuration in out->freq[n_rot / 2], which the
  * caller owns. factors: an additional divisor for each frequency, [n_rot / 2] as in GGUF's

@@ -87,6 +87,11 @@ static const struct {
     {"moe_gate", SP_EXPERTS_ERNIE},
     {"moe_use_aux_free", SP_EXPERTS_ERNIE},
     {"use_qk_norm", SP_QK_NORM_MAYBE},
+    {"vision_config", SP_TEXT_OF_VISION}, /* this and the next: of pictures */
+    {"vision_start_token_id", SP_TEXT_OF_VISION},
+    {"vision_end_token_id", SP_TEXT_OF_VISION},
+    {"vision_token_id", SP_TEXT_OF_VISION},
+    {"video_token_id", SP_TEXT_OF_VISION},
 };
 
 static bool listed(const char *const *list, size_t n, const char *name)

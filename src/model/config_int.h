@@ -12,10 +12,11 @@ typedef struct sp_source {
     const sp_arch *arch;
     const char *prefix;       /* of GGUF keys: general.architecture */
     const sp_gguf *gguf;      /* NULL: a config.json */
-    const json_t *root;       /* config.json */
+    const json_t *root;       /* config.json, or its text_config */
     json_t *rope;             /* its rope_scaling or rope_parameters, or NULL */
     json_t *rope_local;       /* that of local layers, if it is separate */
     const char *rope_section; /* the name of that section */
+    bool media;               /* the text part of a model of several media */
 } sp_source;
 
 typedef enum sp_param_kind { SP_PARAM_INT, SP_PARAM_FLOAT, SP_PARAM_DOUBLE } sp_param_kind;
@@ -65,6 +66,12 @@ sp_err sp_config_read(const sp_source *s, sp_params params, sp_config *c) SP_MUS
 sp_err sp_config_find_rope(sp_source *s) SP_MUST_CHECK;
 /* sp_config_rope -- reads type and numbers of both rotary embeddings and fills in defaults. Pre: heads are known. */
 sp_err sp_config_rope(const sp_source *s, sp_config *c) SP_MUST_CHECK;
+
+/* -- config_media.c ------------------------------------------------------------------------- */
+
+/* sp_config_find_text -- *type: the model_type of s->root, or NULL. If it is that of a model of several media, the
+ * type is that of its text part, to which root and path of s go; *path is then to be freed, or NULL. */
+sp_err sp_config_find_text(sp_source *s, const char **type, char **path) SP_MUST_CHECK;
 
 /* -- config_layers.c ------------------------------------------------------------------------ */
 

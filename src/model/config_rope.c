@@ -47,6 +47,9 @@ sp_params sp_config_rope_numbers(void)
 static const char *const known[] = {"rope_type", "type",         "finetuned",
                                     "truncate",  "short_factor", "long_factor", "max_position_embeddings"};
 
+/* How pictures are rotated: positions of text have three equal parts. */
+static const char *const of_pictures[] = {"mrope_section", "mrope_interleaved"};
+
 /* GGUF has no name for llama3 and longrope: their factors are tensors of the file. */
 static const struct {
     const char *gguf, *hf;
@@ -87,6 +90,8 @@ static bool is_known(const sp_source *s, const char *key)
 {
     for (size_t i = 0; i < SP_COUNT(known); i++)
         if (strcmp(key, known[i]) == 0) return true;
+    for (size_t i = 0; i < SP_COUNT(of_pictures) && s->arch->traits & SP_TEXT_OF_VISION; i++)
+        if (strcmp(key, of_pictures[i]) == 0) return true;
     for (size_t i = 0; i < SP_COUNT(numbers); i++)
         if (sp_config_reads(s, &numbers[i]) && strncmp(numbers[i].hf, "rope.", 5) == 0 &&
             strcmp(key, numbers[i].hf + 5) == 0)
@@ -150,6 +155,7 @@ static sp_err type_of_json(const sp_source *s, sp_config *c)
     if (!type) return SP_OK;
     if (!json_is_string(type))
         return sp_fail(SP_E_FORMAT, "%s: %s.rope_type: is not a string", s->path, s->rope_section);
+    if (s->arch->traits & SP_TEXT_OF_VISION && strcmp(json_string_value(type), "mrope") == 0) return SP_OK;
     if (strcmp(json_string_value(type), "dynamic") == 0) limit_context(s, c, "dynamic scaling");
     sp_text_view name = {.s = json_string_value(type), .n = json_string_length(type)};
     SP_TRY(rope_type(s, s->rope_section, name, &c->rope.scaling));
@@ -169,7 +175,8 @@ static double default_base(const sp_source *s)
         const char *arch;
         double base;
     } bases[] = {{"mixtral", 1e6},   {"gemma3", 1e6},    {"smollm3", 2e6},   {"olmo3", 5e5},
-                 {"command-r", 5e5}, {"ernie4_5", 5e5}, {"ernie4_5-moe", 5e5}, {"gpt-oss", 150000}};
+                 {"command-r", 5e5}, {"ernie4_5", 5e5}, {"ernie4_5-moe", 5e5}, {"gpt-oss", 150000},
+                 {"qwen2vl", 1e6},   {"qwen3vl", 5e5}};
     for (size_t i = 0; i < SP_COUNT(bases) && !s->gguf; i++)
         if (strcmp(s->arch->name, bases[i].arch) == 0) return bases[i].base;
     return 10000;

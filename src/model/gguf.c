@@ -26,6 +26,7 @@ enum {
     MIN_ENTRY_BYTES = 8 + 4 + 1,          /* empty key, type, one byte of value */
     MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8, /* empty name, one dimension */
     MAX_ALIGNMENT = 1 << 20,
+    MAX_DIMS = 4,
 };
 
 static const struct {
@@ -45,7 +46,7 @@ static const struct {
     const char *name;
     int n_group, group_bytes;
 } foreign[] = {
-    {9, "q8_1", 32, 40},      {10, "q2_k", 256, 84},    {11, "q3_k", 256, 110},
+    {9, "q8_1", 32, 40},
     {15, "q8_k", 256, 292},   {16, "iq2_xxs", 256, 66}, {17, "iq2_xs", 256, 74},
     {18, "iq3_xxs", 256, 98}, {19, "iq1_s", 256, 50},   {21, "iq3_s", 256, 110},
     {22, "iq2_s", 256, 82},   {24, "i8", 1, 1},         {25, "i16", 1, 2},
@@ -218,9 +219,9 @@ static sp_err read_tensor(cursor *c, const sp_gguf *g, sp_tensor *t)
     snprintf(c->where, sizeof c->where, "tensor %.*s", SP_VIEW(t->name));
     t->path = g->path;
     SP_TRY(take_u32(c, "number of dimensions", &n_dims));
-    if (n_dims < 1 || n_dims > SP_TENSOR_DIMS)
+    if (n_dims < 1 || n_dims > MAX_DIMS)
         return sp_fail(SP_E_FORMAT, "%s: %s: %" PRIu32 " dimensions, not 1 to %d", c->path,
-                       c->where, n_dims, SP_TENSOR_DIMS);
+                       c->where, n_dims, MAX_DIMS);
     t->n_dims = (int)n_dims;
     for (int i = t->n_dims - 1; i >= 0; i--) {
         SP_TRY(take_u64(c, "shape", &dim));

@@ -167,7 +167,7 @@ sp_err sp_model_from_gguf(sp_gguf *g, sp_model **out)
 
 /* -- Hugging Face folders ------------------------------------------------------------------- */
 
-/* "chat_template" of tokenizer_config.json: a text, or a list of {"name", "template"}. */
+/* "chat_template" of a JSON file: a text, or a list of {"name", "template"}. */
 static const char *template_of(const json_t *config)
 {
     const json_t *t = json_object_get(config, "chat_template"), *item;
@@ -182,10 +182,19 @@ static const char *template_of(const json_t *config)
     return NULL;
 }
 
-/* chat_template.jinja is the newer place, and wins. */
-static sp_err read_template(sp_model *m, const char *dir)
+static sp_err read_template_of(sp_model *m, const char *dir, const char *file)
 {
     json_t *config = NULL;
+    sp_err err = sp_json_read(dir, file, &config);
+    const char *found = template_of(config);
+    if (err == SP_OK && found) err = keep_text(m, found, strlen(found), &m->chat_template);
+    json_decref(config);
+    return err;
+}
+
+/* chat_template.jinja is the newer place, and wins; models of several media may have a file for it. */
+static sp_err read_template(sp_model *m, const char *dir)
+{
     sp_bytes text = {0};
     sp_err err = SP_OK;
     char *path = sp_path_join(dir, "chat_template.jinja");
@@ -194,11 +203,9 @@ static sp_err read_template(sp_model *m, const char *dir)
         err = sp_file_read(path, MAX_TEMPLATE_BYTES, &text);
         if (err == SP_OK) err = keep_text(m, text.v, text.n, &m->chat_template);
     } else {
-        err = sp_json_read(dir, "tokenizer_config.json", &config);
-        const char *found = template_of(config);
-        if (err == SP_OK && found) err = keep_text(m, found, strlen(found), &m->chat_template);
+        err = read_template_of(m, dir, "tokenizer_config.json");
+        if (err == SP_OK && !m->chat_template) err = read_template_of(m, dir, "chat_template.json");
     }
-    json_decref(config);
     sp_vec_fini(&text);
     sp_free(path);
     return err;

@@ -45,7 +45,7 @@ static sp_err read_shape(const json_t *shape, sp_tensor *t)
 {
     if (!json_is_array(shape)) return bad(t, "shape", "is not an array");
     size_t n = json_array_size(shape);
-    if (n > SP_TENSOR_DIMS) return bad(t, "shape", "has more than four dimensions");
+    if (n > SP_TENSOR_DIMS) return bad(t, "shape", "has more than five dimensions");
     t->n_dims = n ? (int)n : 1;
     t->shape[0] = 1; /* a scalar has an empty shape */
     for (size_t i = 0; i < n; i++) {

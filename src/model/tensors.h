@@ -14,7 +14,7 @@
 #include "compute/dtype.h"
 #include "model/tokenizer/vocab_spec.h"
 
-#define SP_TENSOR_DIMS 4
+#define SP_TENSOR_DIMS 5 /* of convolutions over pictures and time, which are listed alone */
 
 typedef struct sp_tensor {
     sp_text_view name; /* borrowed from the file */

@@ -150,11 +150,21 @@ static const char *const harmless[] = {".rotary_emb.inv_freq", ".attn_rot_embd.w
 
 enum { NO_LAYER = -1, NAME_BYTES = 128 };
 
+/* What names of a folder begin with: that of the output matrix, and those of all other tensors. */
+typedef struct naming {
+    const char *output, *others;
+} naming;
+
+/* The first is that of models of text; those of several media have any. */
+static const naming namings[] = {
+    {"", "model."}, {"language_model.", "language_model.model."}, {"", "model.language_model."}};
+
 typedef struct binder {
     const sp_tensor_dir *dir;
     const sp_config *config;
     const char *path;
     bool gguf;
+    const naming *names; /* of a folder */
     sp_arena *arena;
     sp_model *m;
     bool *used; /* [dir->list.n] */
@@ -219,6 +229,23 @@ static bool must_be_there(const binder *b, const row *r)
     return r->need == ALWAYS || (b->config->arch->traits & r->must) || (!b->gguf && b->config->biases & r->claim);
 }
 
+/* name_tensor -- `end` as in a row, with the number of the expert. */
+static void name_tensor(const binder *b, const char *end, int layer, char *name)
+{
+    static const char others[] = "model.";
+    const size_t n = sizeof others - 1;
+    if (b->gguf && layer == NO_LAYER)
+        snprintf(name, NAME_BYTES, "%s", end);
+    else if (b->gguf)
+        snprintf(name, NAME_BYTES, "blk.%d.%.96s", layer, end);
+    else if (layer != NO_LAYER)
+        snprintf(name, NAME_BYTES, "%slayers.%d.%.88s", b->names->others, layer, end);
+    else if (strncmp(end, others, n) == 0)
+        snprintf(name, NAME_BYTES, "%s%.96s", b->names->others, end + n);
+    else
+        snprintf(name, NAME_BYTES, "%s%.96s", b->names->output, end);
+}
+
 /* The tensor of a row, marked as used; NULL when the file has none. */
 static const sp_tensor *find(binder *b, const row *r, const place *at, char *name)
 {
@@ -231,11 +258,7 @@ static const sp_tensor *find(binder *b, const row *r, const place *at, char *nam
         snprintf(suffix, NAME_BYTES, "%.*s%d%s", (int)(number - end), end, at->expert, number + 2);
     else
         snprintf(suffix, NAME_BYTES, "%s", end);
-    if (at->layer == NO_LAYER)
-        snprintf(name, NAME_BYTES, "%s", suffix);
-    else
-        snprintf(name, NAME_BYTES, b->gguf ? "blk.%d.%.96s" : "model.layers.%d.%.96s", at->layer,
-                 suffix);
+    name_tensor(b, suffix, at->layer, name);
     const sp_tensor *t = sp_tensor_find(b->dir, name, strlen(name));
     if (t) b->used[t - b->dir->list.v] = true;
     return t;
@@ -596,9 +619,9 @@ static bool is_harmless(sp_text_view name)
 /* is_extra -- of a layer after the last, which guesses later tokens. */
 static bool is_extra(const binder *b, sp_text_view name)
 {
-    const char *start = b->gguf ? "blk." : "model.layers.";
+    char start[NAME_BYTES], number[8] = "";
+    snprintf(start, sizeof start, "%s%s", b->gguf ? "" : b->names->others, b->gguf ? "blk." : "layers.");
     const size_t n = strlen(start);
-    char number[8] = "";
     if (name.n <= n || memcmp(name.s, start, n) != 0) return false;
     memcpy(number, name.s + n, SP_MIN(name.n - n, sizeof number - 1));
     const int layer = atoi(number), last = b->config->hp.n_layers;
@@ -609,16 +632,29 @@ static sp_err check_unused(const binder *b)
 {
     for (size_t i = 0; i < b->dir->list.n; i++) {
         const sp_tensor *t = &b->dir->list.v[i];
-        if (!b->used[i] && !is_harmless(t->name) && !is_extra(b, t->name))
+        const bool other = b->config->media && sp_config_is_of_media(t->name.s, t->name.n);
+        if (!b->used[i] && !other && !is_harmless(t->name) && !is_extra(b, t->name))
             return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: is not supported for %s",
                            t->path, SP_VIEW(t->name), b->config->arch->name);
     }
     return SP_OK;
 }
 
+/* choose_naming -- by the embedding. */
+static void choose_naming(binder *b, const place *whole)
+{
+    char name[NAME_BYTES];
+    const size_t n = b->config->media ? SP_COUNT(namings) : 1;
+    for (size_t i = n; i-- > 0;) {
+        b->names = &namings[i];
+        if (i == 0 || find(b, &embed_row, whole, name)) return;
+    }
+}
+
 static sp_err bind_all(binder *b)
 {
     const place whole = {NO_LAYER, NO_LAYER, b->m};
+    choose_naming(b, &whole);
     SP_TRY(bind_embedding(b, &whole));
     SP_TRY(bind_output(b, &whole));
     SP_TRY(bind(b, &norm_row, &whole));

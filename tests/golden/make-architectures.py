@@ -4,7 +4,8 @@ float64.
     python -m venv v && v/bin/pip install numpy==2.2.6 torch transformers gguf && v/bin/python make-architectures.py
 
 Writes architectures.json beside this file: {case: {config, tensors, logits}}. The weights come from the
-names of the tensors, so none is kept. Last made with transformers 5.23.0, ministral3, ernie4_5_moe and glm4_moe with 5.24.0, and torch 2.15.0.
+names of the tensors, so none is kept. Last made with transformers 5.23.0, ministral3, ernie4_5_moe, glm4_moe and
+models of several media with 5.24.0, and torch 2.15.0.
 
     v/bin/python make-architectures.py --random 40 ../../build/spolia
 
@@ -20,20 +21,27 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors import safe_open
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoModelForImageTextToText
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 from reference import to_gguf  # noqa: E402
-from reference.architectures import (CASES, NOT_GGUF, ROWS, SMALL, TOKENS, draw, random_changes,  # noqa: E402
+from reference.architectures import (CASES, MEDIA, NOT_GGUF, ROWS, SMALL, TOKENS, draw, random_changes,  # noqa: E402
                                      write_folder)
 
 
-def describe(model_type, changes):
-    """What transformers saves of such a model: its configuration and the shapes of its tensors."""
+def class_of(model_type):
+    media = model_type in {of for of, _, _ in MEDIA.values()}
+    return AutoModelForImageTextToText if media else AutoModelForCausalLM
+
+
+def describe(model_type, changes, others=None):
+    """What transformers saves of such a model: its configuration and the shapes of its tensors. With others, those of
+    the whole, the changes are to its text_config."""
     with tempfile.TemporaryDirectory() as folder:
-        config = CONFIG_MAPPING[model_type](**{**SMALL, **changes})
-        AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+        numbers = {**SMALL, **changes}
+        config = CONFIG_MAPPING[model_type](**({**others, "text_config": numbers} if others else numbers))
+        class_of(model_type).from_config(config).save_pretrained(folder)
         file = safe_open(f"{folder}/model.safetensors", "pt")
         shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}
         return json.loads(Path(folder, "config.json").read_text()), shapes
@@ -42,7 +50,7 @@ def describe(model_type, changes):
 def logits(config, shapes):
     with tempfile.TemporaryDirectory() as folder:
         write_folder(folder, config, shapes)
-        model = AutoModelForCausalLM.from_pretrained(
+        model = class_of(config["model_type"]).from_pretrained(
             folder, dtype=torch.float64, attn_implementation="eager",
             **({"experts_implementation": "eager"} if {"num_experts_per_tok", "moe_k"} & config.keys() else {}))
         with torch.no_grad():
@@ -94,6 +102,9 @@ if sys.argv[1:2] == ["--random"]:
 golden = {}
 for name, (model_type, changes) in CASES.items():
     config, shapes = describe(model_type, changes)
+    golden[name] = {"config": config, "tensors": shapes, "logits": logits(config, shapes)}
+for name, (model_type, changes, others) in MEDIA.items():
+    config, shapes = describe(model_type, changes, others)
     golden[name] = {"config": config, "tensors": shapes, "logits": logits(config, shapes)}
 for model_type in sorted({m for m, _ in CASES.values()}):
     fields = CONFIG_MAPPING[model_type]().to_dict()

@@ -5,6 +5,7 @@ model is its configuration and the shapes of its tensors. tests/golden/make-arch
 through Hugging Face's transformers; tests/e2e/test_architectures.py writes them as folders and as GGUF
 files (to_gguf.py) and compares.
 """
+import json
 import math
 import zlib
 from pathlib import Path
@@ -31,6 +32,29 @@ LONG = {"rope_type": "longrope", "rope_theta": 10000.0,
 
 # Without GGUF files that say the same (test_architectures.py).
 NOT_GGUF = ("glm", "ministral", "starcoder2", "qwen2")
+
+# Models of several media, with the smallest part for pictures; the changes are to their text_config.
+PICTURES = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28,
+                patch_size=14)
+QWEN_PICTURES = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32)
+MROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2]}
+MEDIA = {
+    "gemma3-media": ("gemma3", {"head_dim": 8, "sliding_window": 16, "query_pre_attn_scalar": 8, "num_hidden_layers": 7,
+                                "rope_parameters": {
+                                    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                                    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
+                     {"vision_config": PICTURES, "mm_tokens_per_image": 4}),
+    "mistral3-media": ("mistral3", {"model_type": "mistral", "head_dim": 16, "tie_word_embeddings": False},
+                       {"vision_config": {**PICTURES, "head_dim": 8}, "tie_word_embeddings": False}),
+    "ministral3-media": ("mistral3", {"model_type": "ministral3", "head_dim": 16, "rope_parameters": MINISTRAL3},
+                         {"vision_config": {**PICTURES, "head_dim": 8}}),
+    "qwen2_vl": ("qwen2_vl", {"rope_parameters": {**MROPE, "mrope_section": [2, 1, 1]}},
+                 {"vision_config": dict(depth=1, embed_dim=16, hidden_size=32, num_heads=2, mlp_ratio=2)}),
+    "qwen2_5_vl": ("qwen2_5_vl", {"rope_parameters": {**MROPE, "mrope_section": [2, 1, 1]}, "tie_word_embeddings": True},
+                   {"vision_config": QWEN_PICTURES, "tie_word_embeddings": True}),
+    "qwen3_vl": ("qwen3_vl", {"head_dim": 16, "rope_parameters": {**MROPE, "mrope_interleaved": True}},
+                 {"vision_config": {**QWEN_PICTURES, "num_position_embeddings": 16, "deepstack_visual_indexes": [0]}}),
+}
 
 CASES = {
     "llama": ("llama", {}),
@@ -193,9 +217,21 @@ def draw(config, shapes):
 
 
 def write_folder(folder, config, shapes):
-    import json
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     sources = [from_array(name, "f32", x) for name, x in draw(config, shapes).items()]
     safetensors.write_folder(folder, sources, 1, lambda n: None)
+
+
+def write_arrays(folder, config, tensors):
+    """A folder with one file of safetensors; arrays are float32 or bytes."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    header, at = {}, 0
+    for name, x in tensors.items():
+        header[name] = {"dtype": "U8" if x.dtype == np.uint8 else "F32", "shape": list(x.shape),
+                        "data_offsets": [at, at := at + x.nbytes]}
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(
+        len(text).to_bytes(8, "little") + text + b"".join(np.ascontiguousarray(x).tobytes() for x in tensors.values()))

@@ -598,7 +598,7 @@ static void defaults_are_those_of_the_classes(void **state)
     assert_true(good_json("{\"model_type\": \"ernie4_5\", \"-\": \"rope_theta\"}").rope.base == 5e5);
     c = good_json("{\"model_type\": \"gemma3_text\", \"hidden_act\": \"gelu_pytorch_tanh\", \"sliding_window\": 9,"
                   " \"-\": \"rope_theta\"}");
-    assert_true(c.rope.base == 1e6 && c.rope_local.base == 10000 && c.rope_local.n_rot == 2 * PAIRS);
+    assert_true(c.rope.base == 1e6 && c.rope_local.base == 10000 && c.rope_local.n_rot == 256 && c.hp.head == 256);
 }
 
 /* Files of these sizes and no tensors; more: further keys, without the architecture's prefix. */

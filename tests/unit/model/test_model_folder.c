@@ -249,6 +249,10 @@ static void finds_the_chat_template(void **state)
     assert_template(&f, "two");
     temp_folder_text(&f, "tokenizer_config.json", "{\"chat_template\":[3,{\"name\":\"tool\"}]}");
     assert_template(&f, NULL);
+    temp_folder_text(&f, "chat_template.json", "{\"chat_template\":\"of a processor\"}");
+    assert_template(&f, "of a processor");
+    temp_folder_text(&f, "tokenizer_config.json", "{\"chat_template\":\"one {{x}}\"}");
+    assert_template(&f, "one {{x}}");
     temp_folder_text(&f, "tokenizer_config.json", "{");
     refuse_folder(&f, SP_E_FORMAT, "/tokenizer_config.json: line 1");
     temp_folder_text(&f, "chat_template.jinja", "three\n");

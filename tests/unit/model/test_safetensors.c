@@ -151,8 +151,8 @@ static void wrong_tensors(void **state)
     } cases[] = {
         {"\"shape\":[2],\"data_offsets\":[0,8]", "dtype: is not a string"},
         {"\"dtype\":\"F32\",\"data_offsets\":[0,8]", "shape: is not an array"},
-        {"\"dtype\":\"F32\",\"shape\":[1,1,1,1,2],\"data_offsets\":[0,8]",
-         "shape: has more than four"},
+        {"\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,2],\"data_offsets\":[0,8]",
+         "shape: has more than five"},
         {"\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]",
          "shape: is not a list of sizes"},
         {"\"dtype\":\"F32\",\"shape\":[2.0],\"data_offsets\":[0,8]",
