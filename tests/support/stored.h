@@ -70,9 +70,9 @@ static inline int stored_copies(const char *dir, uint32_t kind)
     return n;
 }
 
-/* stored_damage_after -- flips a bit in the first layer of all copies of this kind, after blocks of so
- * many bytes: in its notes. */
-static inline void stored_damage_after(const char *dir, uint32_t kind, size_t block_bytes)
+/* stored_flip -- flips a bit of all copies of this kind: in a byte of their headers, or (-1) of the first layer, after
+ * blocks of so many bytes. */
+static inline void stored_flip(const char *dir, uint32_t kind, int in_header, size_t block_bytes)
 {
     static stored s;
     stored_read(dir, &s);
@@ -81,8 +81,8 @@ static inline void stored_damage_after(const char *dir, uint32_t kind, size_t bl
         char path[340], byte;
         if (s.lines[i].key.kind != kind) continue;
         snprintf(path, sizeof path, "%s/%08x.kv", s.folder[i], p->segment);
-        const off_t at = (off_t)(p->page + p->head_pages) * 4096 + 9 +
-                         (off_t)((size_t)((p->n + 15) / 16) * block_bytes);
+        const off_t in_layer = (off_t)p->head_pages * 4096 + 9 + (off_t)((size_t)((p->n + 15) / 16) * block_bytes);
+        const off_t at = (off_t)p->page * 4096 + (in_header < 0 ? in_layer : in_header);
         int fd = open(path, O_RDWR);
         assert_int_equal(pread(fd, &byte, 1, at), 1);
         byte ^= 1;
@@ -91,7 +91,13 @@ static inline void stored_damage_after(const char *dir, uint32_t kind, size_t bl
     }
 }
 
-/* stored_damage -- the same in its blocks. */
+/* stored_damage_after -- in their first layer, after blocks of so many bytes: in its notes. */
+static inline void stored_damage_after(const char *dir, uint32_t kind, size_t block_bytes)
+{
+    stored_flip(dir, kind, -1, block_bytes);
+}
+
+/* stored_damage -- in the blocks of their first layer. */
 static inline void stored_damage(const char *dir, uint32_t kind)
 {
     stored_damage_after(dir, kind, 0);

@@ -397,5 +397,6 @@ sp_err sp_tiers_before(sp_tiers *t, const sp_tiers_key *key, sp_arena *arena,
         *n = out ? q->n_before : 0;
     }
     release_query(q);
-    return err == SP_E_NOTFOUND || err == SP_E_FORMAT ? SP_OK : err;
+    const bool unreadable = err == SP_E_FORMAT || err == SP_E_UNSUPPORTED; /* damaged, or of another version */
+    return err == SP_E_NOTFOUND || unreadable ? SP_OK : err;
 }

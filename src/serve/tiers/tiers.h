@@ -182,8 +182,8 @@ typedef struct sp_tiers_miss {
  * for another model or KV type. t may be NULL. */
 sp_miss sp_tiers_explain(const sp_tiers *t, const sp_tiers_miss *m);
 /* sp_tiers_before -- what the stored fused copy was computed after, [*n] in the arena; *n is 0 when
- * the store (without one: the remote tier) has none. Waits for it. Errors: SP_E_NOMEM; SP_E_IO: it does not answer in
- * time. */
+ * the store (without one: the remote tier) has none that can be read. Waits for it. Errors: SP_E_NOMEM; SP_E_IO: it
+ * does not answer in time. */
 sp_err sp_tiers_before(sp_tiers *t, const sp_tiers_key *key, sp_arena *arena,
                        const sp_digest **before, int *n) SP_MUST_CHECK;
 

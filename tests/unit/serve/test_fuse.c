@@ -8,6 +8,8 @@
 #include "serve/check/measure.h"
 #include "serve/documents/erase.h"
 #include "support/requests.h"
+#include "support/stored.h"
+#include "support/tiers.h"
 
 static bool fuse(sp_context *c, const char *order)
 {
@@ -421,6 +423,69 @@ static void another_context_finds_it(void **state)
     assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
+/* Nobody can tell what it has seen: its version may be one that is not known, or its checksum wrong. */
+static void a_copy_with_a_damaged_header_is_computed_again(void **state)
+{
+    static const int places[] = {9 /* the version */, 57 /* the cost */};
+    for (size_t i = 0; i < SP_COUNT(places); i++) {
+        char dir[128];
+        make_folder(dir, sizeof dir);
+        sp_context *c = open_store(dir, NULL);
+        assert_true(fuse(c, "01"));
+        close_clean(c);
+        stored_flip(dir, SP_COPY_FUSED, places[i], 0);
+        c = open_store(dir, NULL);
+        assert_true(fuse(c, "01"));
+        close_clean(c);
+        c = open_store(dir, NULL);
+        assert_false(fuse(c, "01"));
+        close_clean(c);
+        assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
+    }
+}
+
+/* fuse_after -- chunk 1 after a system text and another chunk. */
+static void fuse_after(sp_context *c, const char *system, int other)
+{
+    sp_prompt *p;
+    assert_ok(sp_prompt_create(c, &p));
+    assert_ok(sp_prompt_system(p, system));
+    assert_ok(sp_prompt_chunk(p, "T", texts[other]));
+    assert_ok(sp_prompt_chunk(p, "T", texts[1]));
+    assert_ok(sp_chunk_fuse(c, p, NULL));
+    sp_prompt_destroy(p);
+}
+
+/* n_fused_on_disk -- as the ledger knows. */
+static int n_fused_on_disk(const sp_context *c)
+{
+    int n = 0;
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+        n += v->facts.kind == SP_COPY_FUSED && v->places & SP_AT_DISK;
+    return n;
+}
+
+/* A chunk has a copy after each system text. */
+static void a_copy_that_has_not_seen_what_is_erased_is_still_on_disk(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_store(dir, NULL);
+    fuse_after(c, "Be brief.", 0);
+    fuse_after(c, "Be polite.", 2);
+    tiers_rest(c->tiers);
+    assert_int_equal(n_fused_on_disk(c), 2);
+    sp_prompt *p = prompt_of(c, "0", NULL);
+    const sp_digest id = p->segs.v[p->segs.n - 1].id;
+    int64_t n;
+    sp_prompt_destroy(p);
+    assert_ok(sp_context_erase_tiers(c, &id, 1, &n));
+    assert_true(n >= 2); /* its own copy, and one of chunk 1 */
+    assert_int_equal(n_fused_on_disk(c), 1);
+    close_clean(c);
+    assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
 static void another_tenant_does_not_find_it(void **state)
 {
     char dir[128];
@@ -595,6 +660,8 @@ int main(void)
         cmocka_unit_test(a_copy_that_was_fused_meanwhile_is_named),
         cmocka_unit_test(a_chunk_is_not_another_one_of_its_prompt),
         cmocka_unit_test(another_context_finds_it),
+        cmocka_unit_test(a_copy_with_a_damaged_header_is_computed_again),
+        cmocka_unit_test(a_copy_that_has_not_seen_what_is_erased_is_still_on_disk),
         cmocka_unit_test(another_tenant_does_not_find_it),
         cmocka_unit_test(another_kv_type_has_it),
         cmocka_unit_test(what_was_erased_was_of_no_other_model),
