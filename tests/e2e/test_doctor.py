@@ -40,6 +40,7 @@ def test_the_machine(tmp_path):
     pages = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
     never = "[never]" in pages.read_text() if pages.exists() else None
     assert never is None or told["machine", "huge pages"]["state"] == ("warning" if never else "ok")
+    assert all(f["value"] == f["value"].strip() for f in told.values())
     rounding = told["machine", "rounding"]
     assert (0 < rounding["other_bits"] < 15) == ("--exact-products" in (rounding.get("advice") or ""))
     assert "15 bits" in doctor("--exact-products")["machine", "rounding"]["value"] or rounding["other_bits"] == 0

@@ -74,6 +74,13 @@ def read_by_another(start, names, n_copies):
     return dict(zip(names, answers))
 
 
+def tiers_of(server):
+    """Of the plain copies of documents, which are below the system prompt."""
+    (head,) = server.call("/v1/copies")[1]["data"]
+    below = server.call(f"/v1/copies?parent={head['name']}")[1]["data"]
+    return [c["tiers"] for c in below if c["kind"] == "plain"]
+
+
 def test_what_one_computed_the_other_reuses(redis, replica):
     one, two = replica(), replica()
     first = ask(one, "Velm", "Torin")
@@ -85,6 +92,7 @@ def test_what_one_computed_the_other_reuses(redis, replica):
     assert all(d["reused"] == d["tokens"] for d in again["spolia"]["documents"])
     assert two.metric('prompt_tokens_by_source_total{source="remote"}') == sum(d["tokens"] for d in again["spolia"]["documents"])
     assert sources(ask(two, "Velm", "Torin")) == ["memory", "memory"]
+    assert tiers_of(two) == [["memory", "remote"]] * 2
     same = ask(one, "Torin", "Velm")
     assert same["choices"][0]["message"]["content"] == again["choices"][0]["message"]["content"]
     read_by_another(replica, ["Velm"], 2) # the index that is there when it starts

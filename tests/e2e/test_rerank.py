@@ -145,6 +145,16 @@ def test_the_chat_model_ranks_without_a_cross_encoder(chat_server):
     assert read[1] - read[0] == length[1] - length[0] > 0  # the question's tokens count
 
 
+def test_what_is_read_to_rank_is_of_the_tokens_of_a_minute(tmp_path):
+    (tmp_path / "keys").write_text("# limits: tokens=100\none\n")
+    with Server("--api-keys", tmp_path / "keys") as s:
+        body = {"query": "When does the ferry leave?", "documents": ["The ferry of Velm leaves at nine. " * 20]}
+        status, reply = s.call("/v1/rerank", body, "one")
+        assert status == 200 and reply["usage"]["total_tokens"] > 100, reply
+        status, reply = s.call("/v1/rerank", body, "one")
+        assert status == 429 and "100 tokens a minute" in reply["error"]["message"], reply
+
+
 @pytest.mark.parametrize("n", [1, 5, 20])
 def test_documents_are_cut_to_tokens(server, folder, n):
     tokenizer = encoder.CrossEncoder(folder).tokenizer

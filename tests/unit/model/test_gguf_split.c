@@ -21,6 +21,18 @@ static int end(void **state)
     return 0;
 }
 
+/* n_mapped -- files of the folder that the process has mapped. */
+static int n_mapped(void)
+{
+    char line[1024];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    int n = 0;
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps)) n += strstr(line, folder.path) != NULL;
+    fclose(maps);
+    return n;
+}
+
 /* Writes file `no` (from 0) of `count`, with one tensor, under a name. total: of tensors; -1: not said. */
 static void put(const char *name, int no, int count, int total, const char *tensor)
 {
@@ -43,6 +55,7 @@ static void refuse(const char *name, sp_err code, const char *text)
     assert_int_equal(sp_gguf_open(temp_folder_file(&folder, name), &g), code);
     assert_detail(text);
     assert_null(g.path);
+    assert_int_equal(n_mapped(), 0);
 }
 
 static void the_files_of_a_model_are_one_directory(void **state)
@@ -59,7 +72,9 @@ static void the_files_of_a_model_are_one_directory(void **state)
         assert_non_null(t);
         assert_true(t->data >= map->data && t->data + t->n_bytes <= map->data + map->size);
     }
+    assert_int_equal(n_mapped(), 3);
     sp_gguf_close(&g);
+    assert_int_equal(n_mapped(), 0);
 }
 
 static void parts_that_do_not_fit_are_refused(void **state)

@@ -58,6 +58,8 @@ static const struct {
      "user=Hi;assistant=Yes;2"},
     {"a\n  {%- if true -%}  b  {%- endif -%}  \nc",
      "abc"},
+    {"a\r\nb\rc\n\r\n{{ 1 }}\r\n",
+     "a\nb\nc\n\n1"},
     {"{# a comment #}x{{- ' y ' -}} z",
      "x y z"},
     {"{{ ' a b ' | trim }}|{{ 'ab' | upper }}|{{ 'AB' | lower }}|{{ 'ab cd' | title }}|{{ 'ab' "

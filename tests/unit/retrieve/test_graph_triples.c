@@ -276,6 +276,11 @@ static void jsonl(void **state)
           "{\"head\": \"a\", \"predicate\": \"r\", \"tail\": \"b\", \"chunk\": 12}\n[\"c\", \"r\", "
           "\"d\"]\n",
           "a|r|b|12;c|r|d;");
+    gives(SP_GRAPH_JSONL,
+          "{\"subject\": \"a\", \"relation\": \"r\", \"object\": \"b\", \"source\": \"c1\"}\n"
+          "{\"src\": \"a\", \"rel\": \"r\", \"target\": \"b\", \"source_id\": \"c2\"}\n"
+          "{\"from\": \"a\", \"type\": \"r\", \"to\": \"b\"}\n",
+          "a|r|b|c1;a|r|b|c2;a|r|b;");
     gives(SP_GRAPH_JSONL, "{\"entity\": \"NYC\", \"aliases\": [\"New York\", 5]}\n",
           "NYC~New York;NYC~5;");
     gives(SP_GRAPH_JSONL, "3\n{\"subject\": []}\n{\n",
@@ -311,6 +316,11 @@ static void graphml(void **state)
           "<edge source='n0' target='n1'><data key='w'>owns&lt;SEP&gt;has</data><data key='k'></data></edge>"
           "<edge source='n0' target='n1'><data key='k'>likes</data><data key='w'>owns</data></edge></graph></graphml>",
           "n0=Al;n0|owns|n1;n0|likes|n1;");
+    gives(SP_GRAPH_GRAPHML, /* the best of several names, wherever it is */
+          "<graphml><key id='t' for='node' attr.name='title'/><key id='l' for='node' attr.name='label'/><graph>"
+          "<node id='n0'><data key='l'>Al</data><data key='t'>Mayor</data></node>"
+          "<node id='n1'><data key='t'>Clerk</data><data key='l'>Bo</data></node></graph></graphml>",
+          "n0=Al;n1=Bo;");
 }
 
 static void lightrag(void **state)

@@ -21,6 +21,7 @@ static void who_decodes_does_not_wait(void **state)
         step(c);
         assert_int_equal(decodes->answer.tokens.n, before + 1);
         assert_int_equal(r->state, SP_REQ_LOADING); /* a layer of each is not enough now */
+        assert_false(sp_request_is_there(r));
     }
     assert_int_equal(c->loads.n_early, n_early);
     allow(&s, 1 << 20);

@@ -89,6 +89,20 @@ static void of_a_copy_its_header_is_shown(void **state)
     sp_store_close(s);
 }
 
+/* Another process can begin to write it meanwhile. */
+static void a_store_that_is_read_is_not_locked(void **state)
+{
+    sp_store *reader, *writer;
+    sp_store_stats stats;
+    sp_store_close(open_filled(*state));
+    assert_ok(sp_store_open(*state, SP_STORE_READ, &reader));
+    assert_ok(sp_store_open(*state, SP_STORE_WRITE, &writer));
+    assert_ok(sp_store_stats_of(reader, &stats));
+    assert_true(stats.n_copies == 2 * N && !stats.writes);
+    sp_store_close(writer);
+    sp_store_close(reader);
+}
+
 static void room_is_shared_by_the_namespaces(void **state)
 {
     sp_store_stats all, less, trimmed;
@@ -155,6 +169,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(all_copies_are_verified, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(of_a_copy_its_header_is_shown, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(a_store_that_is_read_is_not_locked, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(room_is_shared_by_the_namespaces, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_folder_of_others_is_no_store, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(an_archive_is_of_one_namespace, folder_setup, folder_teardown),
