@@ -99,6 +99,13 @@ def test_it_is_small_and_kept_by_browsers(server):
         assert gzip.decompress(packed) == plain == file.read_bytes()
 
 
+@pytest.mark.parametrize("accepted,packed", [("gzip", True), ("br, gzip;q=0.5", True), ("deflate, gzip ; q=1.0, *;q=0", True),
+                                             ("gzip;q=0, identity", False), ("br, gzip; q=0.0", False), ("br", False)])
+def test_a_browser_may_refuse_gzip(server, accepted, packed):
+    body, headers = get(f"{server.url}/page/main.js", **{"Accept-Encoding": accepted})
+    assert (headers["Content-Encoding"] == "gzip") == packed == (body[:2] == b"\x1f\x8b")
+
+
 def test_there_is_nothing_else(server):
     for path in ("/page/", "/page/../server.c", "/page/main.js.gz", "/page/nothing.js"):
         with pytest.raises(urllib.error.HTTPError) as refused:

@@ -130,14 +130,24 @@ static void add_headers(struct MHD_Response *r, const page_file *f, const char *
     srv_add_header(r, "Referrer-Policy", "no-referrer");
 }
 
+/* takes_gzip -- whether an Accept-Encoding names gzip, not with a weight of 0. */
+static bool takes_gzip(const char *encodings)
+{
+    static const char weight[] = "q=";
+    const char *at = encodings ? strstr(encodings, "gzip") : NULL;
+    if (!at) return false;
+    at += strlen("gzip");
+    at += strspn(at, " \t;");
+    return strncmp(at, weight, sizeof weight - 1) != 0 || strtod(at + sizeof weight - 1, NULL) > 0;
+}
+
 srv_sent srv_page(srv_call *call)
 {
     char tag[32];
     const page_file *f = call->s->o.no_page ? NULL : find(call->path);
     if (!f) return srv_reply_error(call->connection, 404, NULL, NULL, "there is no such path");
-    const char *encodings = header(call, MHD_HTTP_HEADER_ACCEPT_ENCODING);
     const char *known = header(call, MHD_HTTP_HEADER_IF_NONE_MATCH);
-    bool gzip = encodings && strstr(encodings, "gzip");
+    const bool gzip = takes_gzip(header(call, MHD_HTTP_HEADER_ACCEPT_ENCODING));
     snprintf(tag, sizeof tag, "\"%08x%s\"", checksum(f), gzip ? "-gzip" : "");
     bool same = known && strstr(known, tag);
     struct MHD_Response *r =
