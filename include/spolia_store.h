@@ -100,7 +100,8 @@ typedef struct sp_store_stats {
 
 SP_API sp_err sp_store_stats_of(sp_store *s, sp_store_stats *out);
 /* sp_store_verify -- reads all copies and compares checksums; *out counts the damaged ones. on_copy (may be NULL) is
- * called for each; return false to cancel. Errors: SP_E_IO, SP_E_CANCELED. */
+ * called for each; return false to cancel. Errors: SP_E_IO, SP_E_CANCELED; SP_E_UNSUPPORTED: some are of another
+ * version (in a folder the others are checked), or have a key. */
 SP_API sp_err sp_store_verify(sp_store *s, bool (*on_copy)(int64_t done, int64_t total, void *user),
                               void *user, sp_store_stats *out);
 /* sp_store_clean -- for remote tiers: deletes copies that no index names, and removes copies that the server has

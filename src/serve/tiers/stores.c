@@ -384,6 +384,19 @@ static sp_err verify_one(const sp_store *s, sp_tier *t, const sp_tier_info *info
     return err == SP_E_FORMAT || err == SP_E_NOTFOUND ? SP_OK : err;
 }
 
+/* Copies of another version, which cannot be checked. */
+typedef struct unread {
+    int64_t n;
+    char id[HEX + 1], why[200]; /* of the first */
+} unread;
+
+static void note_unread(unread *u, const sp_digest *id)
+{
+    if (u->n++) return;
+    sp_digest_hex(id, sizeof id->b, u->id);
+    snprintf(u->why, sizeof u->why, "%s", sp_error_detail());
+}
+
 sp_err sp_store_verify(sp_store *s, bool (*on_copy)(int64_t done, int64_t total, void *user),
                        void *user, sp_store_stats *out)
 {
@@ -391,6 +404,7 @@ sp_err sp_store_verify(sp_store *s, bool (*on_copy)(int64_t done, int64_t total,
     SP_NEED(out);
     sp_store_stats before;
     int64_t done = 0;
+    unread u = {0};
     SP_TRY(sp_store_stats_of(s, &before));
     for (size_t i = 0; i < s->parts.n; i++) {
         infos all = {0};
@@ -399,12 +413,19 @@ sp_err sp_store_verify(sp_store *s, bool (*on_copy)(int64_t done, int64_t total,
             sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_LIST, .each = collect, .user = &all});
         for (size_t k = 0; err == SP_OK && k < all.n; k++) {
             err = verify_one(s, t, &all.v[k]);
+            if (err == SP_E_UNSUPPORTED && !s->url) { /* the others are checked */
+                note_unread(&u, &all.v[k].key.id);
+                err = SP_OK;
+            }
             if (err == SP_OK && on_copy && !on_copy(++done, before.n_copies, user))
                 err = sp_fail(SP_E_CANCELED, "%s: interrupted", s->dir);
         }
         sp_vec_fini(&all);
         SP_TRY(err);
     }
+    if (u.n)
+        return sp_fail(SP_E_UNSUPPORTED, "%s: %lld of %lld copies cannot be checked, such as %.12s: %s", s->dir,
+                       (long long)u.n, (long long)before.n_copies, u.id, u.why);
     return sp_store_stats_of(s, out);
 }
 

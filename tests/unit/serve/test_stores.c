@@ -1,6 +1,7 @@
 /* test_stores.c -- a store without a model (serve/tiers/stores.c): two namespaces in one folder, what is shown of
  * copies, checks, room and archives. */
 #include "support/check.h"
+#include "support/stored.h"
 
 #include "../store/tier.h"
 
@@ -89,6 +90,24 @@ static void of_a_copy_its_header_is_shown(void **state)
     sp_store_close(s);
 }
 
+/* A program of a later version may have written them. */
+static void copies_of_another_version_do_not_end_a_check(void **state)
+{
+    sp_store_stats stats;
+    sp_store_close(open_filled(*state));
+    stored_flip(*state, SP_COPY_FUSED, 9, 0);
+    stored_damage(*state, SP_COPY_PLAIN);
+    sp_store *s;
+    assert_ok(sp_store_open(*state, SP_STORE_WRITE, &s));
+    seen all = {.total = 2 * N, .most = 100};
+    assert_fails(sp_store_verify(s, on_copy, &all, &stats), SP_E_UNSUPPORTED, "4 of 8 copies cannot be checked, such");
+    assert_non_null(strstr(sp_error_detail(), ": a copy of version 260, "));
+    assert_int_equal(all.n, 2 * N);
+    assert_ok(sp_store_stats_of(s, &stats));
+    assert_true(stats.n_copies == N && stats.n_damaged == N); /* those of another version stay */
+    sp_store_close(s);
+}
+
 /* Another process can begin to write it meanwhile. */
 static void a_store_that_is_read_is_not_locked(void **state)
 {
@@ -169,6 +188,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(all_copies_are_verified, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(of_a_copy_its_header_is_shown, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(copies_of_another_version_do_not_end_a_check, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_store_that_is_read_is_not_locked, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(room_is_shared_by_the_namespaces, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_folder_of_others_is_no_store, folder_setup, folder_teardown),
