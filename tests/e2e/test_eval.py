@@ -601,6 +601,10 @@ def test_calibration_is_refused_without_a_measure(model, index, tmp_path):
     refuse(*command, naming=["full attention", "1 questions"])
     for options in (["--policy", "full"], ["--keep", "2"], ["--policy", "fusion", "--alphas", "1"], ["--loss", "0"], ["--measure", "x"]):
         refuse(*calibrate(model, index, *options), naming=[options[-2]], code=2)
+    for option, given, entry in (("--ratios", "x", "x"), ("--ratios", "0.1,2", "2"), ("--ratios", "0.1,", "")):
+        refuse(*calibrate(model, index, option, given, "--measure", "likelihood"), naming=[f'{option}: "{entry}" is not a number from 0 to 1'],
+               code=2)
+    refuse(*calibrate(model, index, "--policy", "craft", "--alphas", "1,1e7"), naming=['"1e7"', "from 0 to 1000000"], code=2)
     assert not (tmp_path / "model.gguf.reuse.json").exists()
 
 
@@ -628,6 +632,15 @@ def test_a_folder_that_cannot_be_written_is_named(model, index, tmp_path):
     said = refuse(*calibrate(model, index, "--ratios", "0"), naming=[tmp_path])
     tmp_path.chmod(0o700)
     assert "--dry-run" in said
+
+
+def test_a_file_that_takes_no_result_is_named_before_the_run(model, index, tmp_path):
+    """Its other results may be needed, so it is not replaced; --dry-run does not read it."""
+    file = tmp_path / "model.gguf.reuse.json"
+    file.write_text('{"version": 2, "policies": {}}')
+    said = refuse(*calibrate(model, index, "--ratios", "0.5"), naming=["model.gguf.reuse.json", "version", "cannot be added"])
+    assert "question" not in said and file.read_text() == '{"version": 2, "policies": {}}'
+    assert "<-" in succeed(*calibrate(model, index, "--ratios", "0.5", "--dry-run", "--keep", "0.01"))
 
 
 def test_an_index_of_one_chunk_measures_nothing_and_says_so(model, tmp_path):

@@ -218,10 +218,14 @@ def test_a_profile_is_measured_and_used(tmp_path):
     refuse("run", "-m", model, "--profile", tmp_path / "none.json", "-p", "hi", naming=["none.json"])
 
 
-def test_slashes_after_a_folder_are_no_part_of_its_name(make_model, tmp_path):
+@pytest.mark.parametrize("given", ["{}/model//", "{}/model/.", "{}/model/inside/..", ".", "./"])
+def test_slashes_and_dots_after_a_folder_are_no_part_of_its_name(given, make_model, tmp_path):
+    """What is kept beside a model is beside its folder, whatever the folder is called."""
     shutil.copytree(make_model("tiny-llama3", folder=True), tmp_path / "model")
-    succeed("profile", "-m", f"{tmp_path}/model//", "--cached", "0,16", "--new", "1,2", "--rounds", "1")
+    (tmp_path / "model/inside").mkdir()
+    succeed("profile", "-m", given.format(tmp_path), "--cached", "0,16", "--new", "1,2", "--rounds", "1", cwd=tmp_path / "model")
     assert json.loads((tmp_path / "model.profile.json").read_text())["model"] == "model"
+    assert not list((tmp_path / "model").glob("*profile*")) and not list((tmp_path / "model").glob(".*"))
 
 
 def test_the_engine_takes_every_policy():

@@ -1,7 +1,9 @@
 /* find.c -- what -m names: a path, or a name of the hub; and what to do when it is neither. */
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -104,15 +106,17 @@ static bool replace(const char **given, const char *text)
     return true;
 }
 
-/* drop_slashes -- at the end: "FOLDER/" and "FOLDER" have the same name and the same files beside them. */
-static bool drop_slashes(const char **given)
+/* name_folder -- without slashes at the end, and with a name for "." and "..": whatever a folder is called, it has the
+ * same files beside it. */
+static bool name_folder(const char **given)
 {
-    size_t n = strlen(*given);
-    while (n > 1 && (*given)[n - 1] == '/') n--;
-    if (!(*given)[n]) return true;
+    char whole[PATH_MAX];
     char *text = cli_copy(*given);
-    text[n] = '\0';
-    const bool good = replace(given, text);
+    size_t n = strlen(text);
+    while (n > 1 && text[n - 1] == '/') text[--n] = '\0';
+    const char *slash = strrchr(text, '/'), *last = slash ? slash + 1 : text;
+    const bool dots = (strcmp(last, ".") == 0 || strcmp(last, "..") == 0) && realpath(text, whole);
+    const bool good = dots ? replace(given, whole) : !(*given)[n] || replace(given, text);
     free(text);
     return good;
 }
@@ -140,6 +144,6 @@ bool hub_find_model(const char **given)
         return errno == ENOENT || errno == ENOTDIR
                    ? fail_missing(*given)
                    : (cli_fail_with("%s: %s", *given, strerror(errno)), false);
-    if (S_ISDIR(st.st_mode)) return check_folder(*given) && drop_slashes(given);
+    if (S_ISDIR(st.st_mode)) return check_folder(*given) && name_folder(given);
     return !is_pointer(*given) || fail_pointer(*given);
 }

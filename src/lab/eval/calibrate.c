@@ -191,17 +191,21 @@ static int calibrate(calibrating *c)
 
 /* -- the command ------------------------------------------------------------------------------ */
 
-/* can_write -- checked before the long run, not after it. */
+/* can_write -- checked before the long run, not after it: the folder, and the results that the file has. */
 static bool can_write(const calibrating *c)
 {
     char *path = cli_copy(c->m.ctx.model);
     for (size_t n = strlen(path); n > 1 && path[n - 1] == '/';) path[--n] = '\0';
     char *slash = strrchr(path, '/');
-    if (slash && slash != path) *slash = '\0';
+    if (slash) slash[slash == path] = '\0'; /* "/" has a name, too */
     bool good = access(slash ? path : ".", W_OK) == 0;
     if (!good)
         cli_fail_with("%s: the result cannot be written here: %s; --dry-run only prints it",
                       slash ? path : ".", strerror(errno));
+    else if (sp_calibration_check(c->m.ctx.model) != SP_OK)
+        good = (cli_fail_with("%s; the result cannot be added to this file: move it away, or correct it",
+                              sp_error_detail()),
+                false);
     free(path);
     return good;
 }

@@ -49,11 +49,12 @@ static void refuse(const calibrating *c, int likely)
         return;
     }
     const calibrated_loss lost = calibrate_loss(c, likely);
+    const eval_setting *v = &c->settings.v[likely];
     const double spread = (lost.high - lost.mean) / fmax(wanted - lost.mean, 1e-9);
     cli_fail_with("a loss of at most %.4g %% cannot be told apart from chance with %d %s: nothing was saved; "
-                  "%.4g of %s needs about %.0f of them (--force saves it all the same)",
+                  "%s%.4g of %s needs about %.0f of them (--force saves it all the same)",
                   wanted * 100, c->in.n_questions, c->passages ? "passages" : "questions",
-                  (double)c->settings.v[likely].reuse.recompute, c->policy,
+                  c->alphas ? "alpha " : "", c->alphas ? v->amount : (double)v->reuse.recompute, c->policy,
                   ceil(fmin(spread * spread, 1e4) * c->in.n_questions));
 }
 

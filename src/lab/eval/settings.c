@@ -44,8 +44,8 @@ static bool add_values(eval_settings *all, eval_setting s, const char *list, con
         float v = strtof(p, &end);
         if (errno || end == p || (*end && *end != ',') || !(v >= 0) ||
             v > (param ? (float)param->most : 1)) {
-            cli_fail_with("%s: \"%s\" is not a list of numbers%s, with commas between them",
-                          option, list, param ? "" : " from 0 to 1");
+            cli_fail_with("%s: \"%.*s\" is not a number from 0 to %.9g; a list has commas between its numbers", option,
+                          (int)strcspn(p, ","), p, param ? param->most : 1);
             return false;
         }
         if (param) {

@@ -193,6 +193,16 @@ sp_err sp_calibration_of_quality(const char *quality, const char *model, sp_cali
     return SP_OK;
 }
 
+sp_err sp_calibration_check(const char *model)
+{
+    json_t *root = NULL;
+    char *path = sp_calibration_path(model);
+    const sp_err err = path ? load(path, &root) : sp_fail_nomem("a path");
+    json_decref(root);
+    sp_free(path);
+    return err;
+}
+
 /* -- writing -------------------------------------------------------------------------------- */
 
 /* add -- the entry in the object that the file has, or in a new one. */

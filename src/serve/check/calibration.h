@@ -20,6 +20,10 @@
 /* sp_calibration_path -- of a model. Owns: sp_free; NULL when memory is exhausted. */
 char *sp_calibration_path(const char *model);
 
+/* sp_calibration_check -- whether sp_calibration_write can add to the file that a model has; SP_OK if it has none.
+ * Errors: SP_E_FORMAT, SP_E_IO name the file; SP_E_NOMEM. */
+sp_err sp_calibration_check(const char *model) SP_MUST_CHECK;
+
 /* sp_calibration_write -- adds or replaces an entry of a section, atomically. Takes ownership of `entry`, also on
  * failure. Errors: SP_E_FORMAT, SP_E_IO name the file; SP_E_NOMEM. */
 sp_err sp_calibration_write(const char *model, const char *section, const char *name, json_t *entry) SP_MUST_CHECK;

@@ -278,7 +278,12 @@ static void a_share_that_may_lose_more_is_refused(void **state)
     calibrated(&c, loss, 0.5);
     assert_int_equal(choose(&c, &said), 0);
     assert_non_null(strstr(said, "cannot be told apart from chance with 40 questions"));
-    assert_non_null(strstr(said, "0.3 of inplace needs about"));
+    assert_non_null(strstr(said, "saved; 0.3 of inplace needs about"));
+    c.alphas = "0.5,2";
+    c.settings.v[3].amount = 2; /* a policy whose parameter replaces the share is named with it */
+    assert_int_equal(choose(&c, &said), 0);
+    assert_non_null(strstr(said, "saved; alpha 2 of inplace needs about"));
+    c.alphas = NULL;
     c.force = true;
     assert_int_equal(choose(&c, &said), 3);
 }

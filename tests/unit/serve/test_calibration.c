@@ -120,10 +120,16 @@ static void a_damaged_file_is_an_error(void **state)
     const char *model = model_in(*state);
     char *path = sp_calibration_path(model);
     sp_calibration c;
+    enum { ENTRIES = 6 }; /* from here on: an entry alone is wrong, which the next one of its name may replace */
+    assert_ok(sp_calibration_check(model));
     for (size_t i = 0; i < SP_COUNT(texts); i++) {
         FILE *f = fopen(path, "w");
         assert_true(f && fputs(texts[i], f) >= 0 && fclose(f) == 0);
         assert_fails(sp_calibration_of_policy("fusion", model, &c), SP_E_FORMAT, "model.reuse.json");
+        if (i >= ENTRIES)
+            assert_ok(sp_calibration_check(model));
+        else
+            assert_fails(sp_calibration_check(model), SP_E_FORMAT, "model.reuse.json");
     }
     sp_free(path);
 }
