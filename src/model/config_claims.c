@@ -82,7 +82,7 @@ static const struct {
     {"experts_per_token", SP_EXPERTS_OSS}, /* num_experts_per_tok again */
     {"initial_context_length", SP_EXPERTS_OSS},
     {"norm_type", SP_C_NAMES}, /* layer_norm */
-    {"moe_norm_min", SP_EXPERTS_ERNIE}, /* below any sum of the largest weights */
+    {"moe_norm_min", SP_EXPERTS_ERNIE},
     {"moe_capacity", SP_EXPERTS_ERNIE}, /* this and the next two: of training */
     {"moe_gate", SP_EXPERTS_ERNIE},
     {"moe_use_aux_free", SP_EXPERTS_ERNIE},
@@ -93,6 +93,9 @@ static const struct {
     {"vision_token_id", SP_TEXT_OF_VISION},
     {"video_token_id", SP_TEXT_OF_VISION},
 };
+
+/* Of the largest weights of 4,096 experts. A moe_norm_min below it changes nothing. */
+#define LEAST_SUM (1.0 / 4096)
 
 static bool listed(const char *const *list, size_t n, const char *name)
 {
@@ -198,6 +201,8 @@ static sp_err check_field(const sp_source *s, const char *name, const json_t *va
         if (strcmp(name, "pretraining_tp") == 0) return SP_OK; /* how sums were split in training */
         return refuse(s, name, json_number_value(value), neutral[i].what);
     }
+    if (strcmp(name, "moe_norm_min") == 0 && json_number_value(value) > LEAST_SUM)
+        return refuse(s, name, json_number_value(value), "a least sum of the weights of experts");
     if (is_neutral(value) || claims_field(s, name)) return SP_OK;
     return sp_fail(SP_E_UNSUPPORTED, "%s: %.100s: is not supported for %s", s->path,
                    name, s->arch->name);

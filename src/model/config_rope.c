@@ -197,6 +197,8 @@ static sp_err fill_in_yarn(const sp_source *s, sp_config *c)
     if (r->beta_fast == 0) r->beta_fast = 32;
     if (r->beta_slow == 0) r->beta_slow = 1;
     SP_TRY(need(s, AT(rope.beta_fast), r->beta_fast > r->beta_slow));
+    /* Programs differ in what a ramp is that ends before the first pair. */
+    SP_TRY(need(s, AT(rope.trained_ctx), r->trained_ctx > r->beta_slow * 6.2831853));
     const double stretched = fmin(r->trained_ctx * r->factor, 1 << 30);
     c->hp.n_ctx = SP_MAX(c->hp.n_ctx, (int)stretched);
     /* In GGUF files the factor is beside what follows from the scaling. */

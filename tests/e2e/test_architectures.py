@@ -11,7 +11,7 @@ import pytest
 from conftest import refuse, run, succeed
 
 from reference.architectures import NOT_GGUF as NOT_GGUF_TYPES
-from reference.architectures import LONG, MEDIA, ROWS, TOKENS, draw, write_arrays, write_folder
+from reference.architectures import LONG, MEDIA, ROWS, TOKENS, YARN, draw, write_arrays, write_folder
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden/architectures.json").read_text())
 
@@ -179,6 +179,8 @@ def test_pieces_give_the_bits_of_the_whole(case, piece, variant, tmp_path):
     ("gpt-oss", {"quantization_config": {"quant_method": "gptq"}}, "gptq"),
     ("llama", {"quantization_config": {"quant_method": "mxfp4"}}, "mxfp4"),
     ("stablelm", {"use_parallel_residual": True}, "use_parallel_residual"),
+    ("ernie4_5_moe", {"moe_norm_min": 0.5}, "moe_norm_min"),
+    ("llama-yarn", {"rope_parameters": {**YARN, "original_max_position_embeddings": 6}}, "original_max_position_embeddings"),
     ("stablelm", {"qk_layernorm": True}, "qk_layernorm"),
     ("cohere", {"use_qk_norm": True}, "use_qk_norm"),
     ("nemotron", {"hidden_act": "silu"}, "hidden_act"),
