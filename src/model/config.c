@@ -403,18 +403,36 @@ static bool is_act(const sp_source *s, const char *name)
            (strcmp(s->arch->name, "gemma") == 0 && strcmp(name, "gelu") == 0);
 }
 
-/* check_quantization -- of the whole file. */
-static sp_err check_quantization(const sp_source *s, const json_t *root)
+/* read_fp8 -- of a quantization_config. */
+static sp_err read_fp8(const sp_source *s, const json_t *quant, sp_fp8_blocks *out)
+{
+    const json_t *format = json_object_get(quant, "fmt"), *block = json_object_get(quant, "weight_block_size");
+    const json_int_t rows = json_integer_value(json_array_get(block, 0));
+    const json_int_t columns = json_integer_value(json_array_get(block, 1));
+    if (format && !json_is_null(format) && !(json_is_string(format) && strcmp(json_string_value(format), "e4m3") == 0))
+        return sp_fail(SP_E_UNSUPPORTED, "%s: quantization_config.fmt: it is not \"e4m3\"", s->path);
+    out->used = true;
+    if (!block || json_is_null(block)) return SP_OK;
+    if (json_array_size(block) != 2 || rows < 1 || columns < 1 || rows > 1 << 20 || columns > 1 << 20)
+        return sp_fail(SP_E_FORMAT, "%s: quantization_config.weight_block_size: is not two sizes", s->path);
+    out->rows = (int)rows;
+    out->columns = (int)columns;
+    return SP_OK;
+}
+
+/* read_quantization -- of the whole file or of its text part. */
+static sp_err read_quantization(const sp_source *s, const json_t *root, sp_config *c)
 {
     const json_t *quant = json_object_get(root, "quantization_config");
     const char *method = json_string_value(json_object_get(quant, "quant_method"));
     const bool experts = s->arch->traits & SP_EXPERTS_OSS && method && strcmp(method, "mxfp4") == 0; /* weights.c */
     if (!quant || json_is_null(quant) || experts) return SP_OK;
+    if (method && strcmp(method, "fp8") == 0) return read_fp8(s, quant, &c->fp8);
     return sp_fail(SP_E_UNSUPPORTED, "%s: quantization_config: \"%.40s\" is not supported", s->path,
                    method ? method : "?");
 }
 
-static sp_err check_json(const sp_source *s, const json_t *root)
+static sp_err check_json(const sp_source *s)
 {
     static const char *const acts[] = {"hidden_act", "hidden_activation"};
     for (size_t i = 0; i < SP_COUNT(acts); i++) {
@@ -425,8 +443,7 @@ static sp_err check_json(const sp_source *s, const json_t *root)
                            acts[i], json_is_string(act) ? json_string_value(act) : "?",
                            act_of(s));
     }
-    SP_TRY(check_quantization(s, root));
-    return check_quantization(s, s->root);
+    return SP_OK;
 }
 
 static sp_err find_arch(sp_source *s, char **path)
@@ -492,7 +509,9 @@ static sp_err read_json(sp_source *s, const json_t *root, char **path, sp_config
 {
     SP_TRY(find_arch(s, path));
     SP_TRY(sp_config_find_rope(s));
-    SP_TRY(check_json(s, root));
+    SP_TRY(check_json(s));
+    SP_TRY(read_quantization(s, root, c));
+    if (s->root != root) SP_TRY(read_quantization(s, s->root, c));
     SP_TRY(sp_config_claims(s));
     preset(s, c);
     take_nulls(s, c);

@@ -39,6 +39,12 @@ enum { SP_LAYER_LOCAL = 1, SP_LAYER_NO_ROPE = 2 };
 /* Which matrices have biases, as config.json says. */
 enum { SP_BIAS_QKV = 1, SP_BIAS_OUT = 2, SP_BIAS_FFN = 4 };
 
+/* Weights of 8-bit floats (fp8.h): the part of a matrix that has one scale; 0 x 0: all of it. */
+typedef struct sp_fp8_blocks {
+    bool used; /* config.json says that weights may be such */
+    int rows, columns;
+} sp_fp8_blocks;
+
 typedef struct sp_config {
     const sp_arch *arch;
     sp_hparams hp; /* n_vocab: the file's number or 0; weights.c sets it */
@@ -52,6 +58,7 @@ typedef struct sp_config {
     bool adjacent; /* rotary pairs (2i, 2i+1) */
     bool tied;     /* config.json says so; otherwise tied if there is no output matrix */
     bool untied;   /* config.json requires an output matrix */
+    sp_fp8_blocks fp8;
     bool media;    /* a folder with parts for other media, which are not read */
     bool head_norms; /* config.json says that heads have norms; SP_QK_NORM_MAYBE */
     uint8_t biases;         /* SP_BIAS_*: what config.json says the matrices have */

@@ -114,7 +114,9 @@ static void adopt(sp_model *m, sp_device *d, const sp_pack_map *map, size_t n_by
     m->mapped_bytes = n_bytes;
     for (int i = 0; sp_weights_next(m, &i, &w);) {
         const size_t n = sp_weight_bytes(d, &w);
+        const void *made = n ? w.mat->data : NULL;
         if (n) sp_device_weight_adopt(d, w.mat, w.use, at);
+        if (n) sp_made_let_go(&m->files->made, made);
         at += n;
     }
     sp_log(SP_LOG_DEBUG, "%s: %zu MiB of packed weights mapped for %s, %s", m->path, n_bytes >> 20,

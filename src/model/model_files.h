@@ -10,11 +10,24 @@
 #include "model/gguf.h"
 #include "model/safetensors.h"
 
+/* Matrices that were made from tensors of another form, each until the device has its own copy. */
+typedef struct sp_made {
+    SP_VEC(void *) list;
+    size_t next; /* where the next to go probably is */
+} sp_made;
+
+/* sp_made_take -- n_bytes, 16-byte aligned, or NULL. */
+void *sp_made_take(sp_made *m, size_t n_bytes);
+/* sp_made_let_go -- frees `data` if it is one of them. */
+void sp_made_let_go(sp_made *m, const void *data);
+void sp_made_fini(sp_made *m);
+
 /* The mappings that weights point into: a GGUF file or a folder is open. */
 typedef struct sp_model_files {
     sp_gguf gguf;
     sp_safetensors folder;
     sp_arena arena; /* layer table, vectors, frequencies, texts */
+    sp_made made;
     char *path;
 } sp_model_files;
 
@@ -33,8 +46,9 @@ typedef struct sp_weight {
 
 /* sp_weight_bytes -- device memory that the weight needs; 0: the device reads it in place. */
 size_t sp_weight_bytes(sp_device *d, const sp_weight *w);
-/* sp_weight_load -- puts a weight at `to` [sp_weight_bytes]. The mapped pages that a matrix was packed from are
- * released. files NULL: the model was made in memory. */
-sp_err sp_weight_load(sp_device *d, const sp_weight *w, const sp_model_files *files, void *to) SP_MUST_CHECK;
+/* sp_weight_let_go -- of a matrix that the device has its own copy of: the pages or the memory at `data` [n_bytes]. */
+void sp_weight_let_go(sp_model_files *files, const void *data, size_t n_bytes);
+/* sp_weight_load -- puts a weight at `to` [sp_weight_bytes]. What a matrix was packed from is released. files NULL: the model was made in memory. */
+sp_err sp_weight_load(sp_device *d, const sp_weight *w, sp_model_files *files, void *to) SP_MUST_CHECK;
 
 #endif

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "model/fp8.h"
 
 typedef enum need { ALWAYS, MAYBE } need;
 
@@ -166,6 +167,7 @@ typedef struct binder {
     bool gguf;
     const naming *names; /* of a folder */
     sp_arena *arena;
+    sp_made *made;
     sp_model *m;
     bool *used; /* [dir->list.n] */
 } binder;
@@ -307,7 +309,7 @@ static sp_err check(const binder *b, const row *r, const place *at, const sp_ten
         want[n - 1] = s.of * r->columns;
         if (r->shape[1]) want[n - 2] = size_of(&b->m->hp, b->config->rope.n_rot, r->shape[1]);
     }
-    if (t->dtype == SP_DTYPE_N)
+    if (t->dtype == SP_DTYPE_N && !(b->config->fp8.used && r->shape[1] && !r->columns && sp_is_fp8(t)))
         return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: its type %s is not supported", t->path,
                        SP_VIEW(t->name), t->type);
     if (t->n_dims == n && memcmp(t->shape, want, (size_t)n * sizeof want[0]) == 0) return SP_OK;
@@ -316,6 +318,41 @@ static sp_err check(const binder *b, const row *r, const place *at, const sp_ten
     return sp_fail(SP_E_FORMAT, "%s: tensor %.*s: its shape is %s, the configuration asks for %s",
                    t->path, SP_VIEW(t->name), shape_text(t->shape, t->n_dims, got, sizeof got),
                    shape_text(want, n, wanted, sizeof wanted));
+}
+
+/* take -- memory for a matrix that is made. One of no layer may be the output matrix and the embedding, which is read in
+ * place: it stays. */
+static void *take(binder *b, const place *at, size_t n_bytes)
+{
+    return at->layer == NO_LAYER ? sp_arena_take(b->arena, n_bytes, 1) : sp_made_take(b->made, n_bytes);
+}
+
+/* find_beside -- a tensor whose name has this end in place of t's `weight`, marked as used. */
+static const sp_tensor *find_beside(binder *b, const sp_tensor *t, const char *end, char *name)
+{
+    const int n = (int)t->name.n - (int)strlen("weight");
+    snprintf(name, NAME_BYTES, "%.*s%s", SP_MAX(n, 0), t->name.s, end);
+    const sp_tensor *found = sp_tensor_find(b->dir, name, strlen(name));
+    if (found) b->used[found - b->dir->list.v] = true;
+    return found;
+}
+
+/* bind_fp8 -- as transformers does without kernels for it: each weight times its scale, as BF16. Scales of inputs are
+ * not used: inputs are not rounded to 8-bit floats. */
+static sp_err bind_fp8(binder *b, const row *r, const place *at, const sp_tensor *t, sp_mat *out)
+{
+    static const char *const of_inputs[] = {"activation_scale", "input_scale"};
+    char name[NAME_BYTES];
+    const slice s = slice_of(b, r, at, t);
+    const sp_fp8_blocks *blocks = &b->config->fp8;
+    for (size_t i = 0; i < SP_COUNT(of_inputs); i++) find_beside(b, t, of_inputs[i], name);
+    const sp_tensor *scale = find_beside(b, t, "weight_scale_inv", name);
+    if (!scale) return sp_fail(SP_E_FORMAT, "%s: tensor %s: is missing", t->path, name);
+    SP_TRY(sp_fp8_check(t, scale, blocks));
+    uint16_t *to = take(b, at, (size_t)(s.n * t->shape[1]) * sizeof *to);
+    if (!to) return sp_fail_nomem("FP8 weights");
+    *out = (sp_mat){.type = SP_BF16, .n_rows = s.n, .n_cols = t->shape[1], .data = to};
+    return sp_fp8_rows(t, scale, blocks, s.from, s.n, to);
 }
 
 /* Kernels read whole elements: a matrix that a file placed at an odd address is copied. The fields
@@ -346,7 +383,7 @@ static sp_err bind_transposed(binder *b, const row *r, const place *at, const sp
     if (sp_dtype_of(t->dtype)->n_group != 1)
         return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: its type %s is not supported transposed", t->path,
                        SP_VIEW(t->name), t->type);
-    uint8_t *to = sp_arena_take(b->arena, (size_t)(s.n * n_cols), item);
+    uint8_t *to = take(b, at, (size_t)(s.n * n_cols) * item);
     if (!to) return sp_fail_nomem("a transposed tensor");
     const uint8_t *from = t->data + (size_t)(at->expert * n_cols * n_from + r->part.index) * item;
     for (int64_t c = 0; c < n_cols; c++)
@@ -425,7 +462,7 @@ static sp_err bind_blocks(binder *b, const row *r, const place *at, const parts 
     SP_TRY(check_part(b, p->blocks, want, 4));
     SP_TRY(check_part(b, p->scales, want, 3));
     const size_t n_bytes = (size_t)n * sp_row_bytes(SP_MXFP4, n_cols), group = sp_row_bytes(SP_MXFP4, 32);
-    uint8_t *to = sp_arena_take(b->arena, n_bytes, 1);
+    uint8_t *to = take(b, at, n_bytes);
     if (!to) return sp_fail_nomem("MXFP4 weights");
     *out = (sp_mat){.type = SP_MXFP4, .n_rows = n, .n_cols = n_cols, .data = to};
     for (int64_t i = 0; i < n; i++) {
@@ -476,6 +513,7 @@ static sp_err bind(binder *b, const row *r, const place *at)
     SP_TRY(check_bias(b, r, t));
     void *field = (char *)at->base + r->field;
     if (!r->shape[1]) return bind_vector(b, r, at, t, field);
+    if (t->dtype == SP_DTYPE_N) return bind_fp8(b, r, at, t, field);
     return r->columns ? bind_transposed(b, r, at, t, field) : bind_matrix(b, r, at, t, field);
 }
 
@@ -665,9 +703,9 @@ static sp_err bind_all(binder *b)
 }
 
 sp_err sp_weights_bind(const sp_tensor_dir *dir, const sp_config *c, const char *path, bool gguf,
-                       sp_arena *arena, sp_model *m)
+                       sp_arena *arena, sp_made *made, sp_model *m)
 {
-    binder b = {.dir = dir, .config = c, .path = path, .gguf = gguf, .arena = arena, .m = m};
+    binder b = {.dir = dir, .config = c, .path = path, .gguf = gguf, .arena = arena, .made = made, .m = m};
     b.used = SP_NEW_N(bool, dir->list.n);
     if (!b.used) return sp_fail_nomem("a list of tensors");
     m->hp = c->hp;

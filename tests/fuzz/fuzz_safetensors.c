@@ -29,9 +29,11 @@ static bool read_config(const uint8_t *data, size_t n, sp_config *c)
 static void bind(const sp_safetensors *s, const sp_config *c)
 {
     sp_arena arena;
+    sp_made made = {0};
     sp_model m = {0};
     sp_arena_init(&arena);
-    if (sp_weights_bind(&s->tensors, c, "fuzz", false, &arena, &m) != SP_OK) check_message();
+    if (sp_weights_bind(&s->tensors, c, "fuzz", false, &arena, &made, &m) != SP_OK) check_message();
+    sp_made_fini(&made);
     sp_arena_fini(&arena);
 }
 

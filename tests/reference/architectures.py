@@ -224,13 +224,17 @@ def write_folder(folder, config, shapes):
     safetensors.write_folder(folder, sources, 1, lambda n: None)
 
 
-def write_arrays(folder, config, tensors):
-    """A folder with one file of safetensors; arrays are float32 or bytes."""
+TYPES = {np.dtype(np.uint8): "U8", np.dtype(np.uint16): "BF16", np.dtype(np.float32): "F32"}
+
+
+def write_arrays(folder, config, tensors, types={}):
+    """A folder with one file of safetensors; arrays are float32, bytes, or 16-bit integers for BF16. types: of those
+    that are of another type than their arrays say."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
     header, at = {}, 0
     for name, x in tensors.items():
-        header[name] = {"dtype": "U8" if x.dtype == np.uint8 else "F32", "shape": list(x.shape),
+        header[name] = {"dtype": types.get(name, TYPES[x.dtype]), "shape": list(x.shape),
                         "data_offsets": [at, at := at + x.nbytes]}
     text = json.dumps(header).encode()
     (folder / "model.safetensors").write_bytes(
