@@ -138,7 +138,7 @@ static sp_err fill_from_gguf(sp_model *m, const sp_gguf *g)
     if (template.s) SP_TRY(keep_text(m, template.s, template.n, &m->chat_template));
     if (g->tensors.list.n > 0) {
         SP_TRY(sp_config_of_gguf(g, &c));
-        SP_TRY(sp_weights_bind(&g->tensors, &c, g->path, true, &m->files->arena, &m->files->made, m));
+        SP_TRY(sp_weights_bind(&g->tensors, &c, g->path, true, m->files, m));
         SP_TRY(sp_model_identify(m, &g->tensors));
     }
     SP_TRY(sp_gguf_tokenizer(g, &m->tokenizer));
@@ -238,7 +238,7 @@ static sp_err fill_from_folder(sp_model *m, const char *dir)
     sp_safetensors *st = &m->files->folder;
     SP_TRY(read_config(dir, &c));
     SP_TRY(sp_safetensors_open(dir, st));
-    SP_TRY(sp_weights_bind(&st->tensors, &c, dir, false, &m->files->arena, &m->files->made, m));
+    SP_TRY(sp_weights_bind(&st->tensors, &c, dir, false, m->files, m));
     SP_TRY(sp_model_identify(m, &st->tensors));
     SP_TRY(read_template(m, dir));
     SP_TRY(read_tokenizer(m, dir));

@@ -48,7 +48,8 @@ typedef struct sp_weight {
 size_t sp_weight_bytes(sp_device *d, const sp_weight *w);
 /* sp_weight_let_go -- of a matrix that the device has its own copy of: the pages or the memory at `data` [n_bytes]. */
 void sp_weight_let_go(sp_model_files *files, const void *data, size_t n_bytes);
-/* sp_weight_load -- puts a weight at `to` [sp_weight_bytes]. What a matrix was packed from is released. files NULL: the model was made in memory. */
+/* sp_weight_load -- puts a weight at `to` [sp_weight_bytes]. What a matrix was packed from is released. files NULL:
+ * the model was made in memory. */
 sp_err sp_weight_load(sp_device *d, const sp_weight *w, sp_model_files *files, void *to) SP_MUST_CHECK;
 
 #endif

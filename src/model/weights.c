@@ -320,8 +320,8 @@ static sp_err check(const binder *b, const row *r, const place *at, const sp_ten
                    shape_text(want, n, wanted, sizeof wanted));
 }
 
-/* take -- memory for a matrix that is made. One of no layer may be the output matrix and the embedding, which is read in
- * place: it stays. */
+/* take -- memory for a matrix that is made. One of no layer may be the output matrix and the embedding, which is read
+ * in place: it stays. */
 static void *take(binder *b, const place *at, size_t n_bytes)
 {
     return at->layer == NO_LAYER ? sp_arena_take(b->arena, n_bytes, 1) : sp_made_take(b->made, n_bytes);
@@ -703,9 +703,11 @@ static sp_err bind_all(binder *b)
 }
 
 sp_err sp_weights_bind(const sp_tensor_dir *dir, const sp_config *c, const char *path, bool gguf,
-                       sp_arena *arena, sp_made *made, sp_model *m)
+                       sp_model_files *files, sp_model *m)
 {
-    binder b = {.dir = dir, .config = c, .path = path, .gguf = gguf, .arena = arena, .made = made, .m = m};
+    binder b = {.dir = dir, .config = c, .path = path, .gguf = gguf, .m = m};
+    b.arena = &files->arena;
+    b.made = &files->made;
     b.used = SP_NEW_N(bool, dir->list.n);
     if (!b.used) return sp_fail_nomem("a list of tensors");
     m->hp = c->hp;

@@ -136,7 +136,7 @@ def test_an_output_matrix_that_neither_part_ties_must_be_there(tmp_path):
     ("gemma3-media", {}, {"model_type": "llama"}, "text_config.model_type: \"llama\" is not supported in gemma3"),
     ("mistral3-media", {}, {"model_type": "gemma3_text"}, "text_config.model_type"),
     ("qwen3_vl", {}, {"model_type": "qwen3_5_text"}, "text_config.model_type"),
-    ("gemma3-media", {"quantization_config": {"quant_method": "fp8"}}, {}, "fp8"),
+    ("gemma3-media", {"quantization_config": {"quant_method": "awq"}}, {}, "awq"),
     ("gemma3-media", {}, {"quantization_config": {"quant_method": "gptq"}}, "gptq"),
     ("gemma3-media", {}, {"use_bidirectional_attention": True}, "text_config: use_bidirectional_attention"),
     ("qwen3_vl", {}, {"clip_qkv": 8.0}, "text_config: clip_qkv"),

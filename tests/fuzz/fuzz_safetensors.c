@@ -28,13 +28,12 @@ static bool read_config(const uint8_t *data, size_t n, sp_config *c)
 
 static void bind(const sp_safetensors *s, const sp_config *c)
 {
-    sp_arena arena;
-    sp_made made = {0};
+    sp_model_files files = {0};
     sp_model m = {0};
-    sp_arena_init(&arena);
-    if (sp_weights_bind(&s->tensors, c, "fuzz", false, &arena, &made, &m) != SP_OK) check_message();
-    sp_made_fini(&made);
-    sp_arena_fini(&arena);
+    sp_arena_init(&files.arena);
+    if (sp_weights_bind(&s->tensors, c, "fuzz", false, &files, &m) != SP_OK) check_message();
+    sp_made_fini(&files.made);
+    sp_arena_fini(&files.arena);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
