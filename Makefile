@@ -243,7 +243,8 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/support/replay.c $(BUILD)/libprogram
 	$(Q)$(CC) $(patsubst -O2,-O1,$(patsubst -g,-g1,$(CFLAGS))) -Itests -DTARGET='"$*"' $(filter %.c %.a,$^) $(LDFLAGS) $(TEST_LINK) $(PROGRAM_LIBS) $(LDLIBS) \
 		-o $@
 
-unit-bins: $(UNIT_BIN) $(REPLAY_BIN) $(BUILD)/tests/support/schema_texts $(BUILD)/bench/kernels $(BUILD)/bench/sparse emulated-bins
+unit-bins: $(UNIT_BIN) $(REPLAY_BIN) $(BUILD)/tests/support/schema_texts $(BUILD)/bench/kernels $(BUILD)/bench/sparse \
+	$(BUILD)/bench/http_cost emulated-bins
 
 # -- the same kernels on CPUs without their instructions -------------------------------------------
 

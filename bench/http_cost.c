@@ -137,6 +137,23 @@ static double median(double *v, int n)
     return v[n / 2];
 }
 
+/* ask_server -- false after an error message. */
+static bool ask_server(CURL *curl, const char *body)
+{
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
+    const CURLcode code = curl_easy_perform(curl);
+    long status = 0;
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+    if (code != CURLE_OK) fprintf(stderr, "http_cost: %s, status %ld\n", curl_easy_strerror(code), status);
+    return code == CURLE_OK;
+}
+
+static bool ask_library_or_say(sp_context *c, int n_predict)
+{
+    if (ask_library(c, n_predict) == SP_OK) return true;
+    return fprintf(stderr, "http_cost: %s\n", sp_error_detail()), false;
+}
+
 static bool measure(sp_context *c, CURL *curl, pid_t server, int n_rounds)
 {
     static const int answers[] = {1, LONG};
@@ -147,8 +164,7 @@ static bool measure(sp_context *c, CURL *curl, pid_t server, int n_rounds)
             for (int where = LIBRARY; where <= SERVER; where++) {
                 pid_t pid = where == SERVER ? server : getpid();
                 double cpu = cpu_of(pid), wall = now();
-                curl_easy_setopt(curl, CURLOPT_POSTFIELDS, bodies[a]);
-                bool good = where == SERVER ? curl_easy_perform(curl) == CURLE_OK : ask_library(c, answers[a]) == SP_OK;
+                bool good = where == SERVER ? ask_server(curl, bodies[a]) : ask_library_or_say(c, answers[a]);
                 wall = now() - wall;
                 usleep(2000); /* what the server does after the last byte counts, too */
                 if (!good) return false;
@@ -184,15 +200,19 @@ int main(int argc, char **argv)
     char url[64];
     snprintf(url, sizeof url, "http://127.0.0.1:%d/v1/chat/completions", port);
     CURL *curl = curl_easy_init();
-    bool good = server > 0 && curl && sp_context_open(&o, &c) == SP_OK;
+    struct curl_slist *json = curl_slist_append(NULL, "Content-Type: application/json");
+    bool good = server > 0 && curl && json;
+    if (!good) fprintf(stderr, "http_cost: the server does not start\n");
+    if (good && sp_context_open(&o, &c) != SP_OK) good = (fprintf(stderr, "http_cost: %s\n", sp_error_detail()), false);
     if (good) {
         curl_easy_setopt(curl, CURLOPT_URL, url);
+        curl_easy_setopt(curl, CURLOPT_HTTPHEADER, json);
         curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, drop);
         curl_easy_setopt(curl, CURLOPT_FAILONERROR, 1L);
         good = measure(c, curl, server, n_rounds);
     }
     if (good) report(n_rounds);
-    if (!good) fprintf(stderr, "http_cost: %s\n", sp_error_detail());
+    curl_slist_free_all(json);
     curl_easy_cleanup(curl);
     sp_context_close(c);
     if (server > 0) kill(server, SIGTERM);
