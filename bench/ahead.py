@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """ahead.py -- time to the first token of chats over a collection, with answers that begin during the search and without.
 
-    bench/ahead.py -m MODEL --embedding ENCODER --index FILE --questions FILE.jsonl [-n 12] [--known] [--rounds 4] [--tokens 4]
+    bench/ahead.py -m MODEL --embedding ENCODER --index FILE --questions FILE.jsonl [-n 12] [-k 2] [--known] [--rounds 1] [--tokens 4]
                    [--vectors 0 300000 1000000]
 
 The index has flat or IVF vectors. --vectors adds so many random ones, of no chunk: they are compared and never found, so
@@ -12,19 +12,22 @@ of the time to the first token without, what of the search was not hidden, with 
 the first token (the median of the questions' ratios, with a 95 % interval of resampled questions) and the last one come.
 """
 import argparse
+import contextlib
 import json
 import pathlib
 import shutil
 import sqlite3
 import statistics
-import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
 
 import numpy as np
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import shared
+from shared import ROOT, count
+
 MODES = {"without": False, "with": True, "decided": None}
 
 
@@ -52,7 +55,6 @@ def add_vectors(index, n):
     rng = np.random.default_rng(1)
     with sqlite3.connect(index) as db:
         n_dims, kind, centroids, build = db.execute("SELECT n_dims, kind, centroids, build FROM embedding").fetchone()
-        assert kind in ("flat", "ivf"), kind
         n_clusters = len(centroids) // 4 // n_dims if kind == "ivf" else 1
         first = db.execute("SELECT max(chunk) FROM vectors").fetchone()[0] + 1
         for at in range(0, n, 10000):
@@ -60,6 +62,17 @@ def add_vectors(index, n):
             v /= np.linalg.norm(v, axis=1, keepdims=True)
             db.executemany("INSERT INTO vectors (chunk, sha256, cluster, build, v) VALUES (?, x'', ?, ?, ?)",
                            [(first + at + i, int(rng.integers(n_clusters)), build, row.tobytes()) for i, row in enumerate(v)])
+
+
+def check_vectors(index):
+    """Exits where an index is none that vectors can be added to."""
+    with contextlib.closing(shared.database(index)) as db:
+        try:
+            kind = (db.execute("SELECT kind FROM embedding").fetchone() or ("none",))[0]
+        except sqlite3.OperationalError:  # older than vectors
+            kind = "none"
+    if kind not in ("flat", "ivf"):
+        sys.exit(f"ahead: {index}: its vectors are {kind}, and must be flat or ivf (spolia index --embedding)")
 
 
 def interval(ratios):
@@ -110,16 +123,17 @@ def main():
     parser.add_argument("--embedding", required=True)
     parser.add_argument("--index", type=pathlib.Path, required=True)
     parser.add_argument("--questions", required=True)
-    parser.add_argument("-n", type=int, default=12)
-    parser.add_argument("-k", type=int, default=2)
+    parser.add_argument("-n", type=count, default=12, help="questions")
+    parser.add_argument("-k", type=count, default=2, help="passages of a prompt")
     parser.add_argument("--threads", default="1")
     parser.add_argument("--known", action="store_true", help="each question was asked before")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--tokens", type=int, default=4, help="of an answer")
-    parser.add_argument("--vectors", type=int, nargs="+", default=[0])
+    parser.add_argument("--rounds", type=count, default=1)
+    parser.add_argument("--tokens", type=count, default=4, help="of an answer")
+    parser.add_argument("--vectors", type=int, nargs="+", default=[0], help="added to the index, one table row each")
     args = parser.parse_args()
     with open(args.questions, encoding="utf-8") as f:
         questions = [json.loads(line)["question"] for line in f][:args.n]
+    check_vectors(args.index)
     print("| vectors | search | of TTFT | not hidden, with, decided | TTFT | sooner, with | last token | wrong | sooner, decided "
           "| last token | wrong |\n" + "|---" * 11 + "|")
     for n in args.vectors:
@@ -130,12 +144,9 @@ def main():
                 add_vectors(index, n)
             command = [args.program, "serve", "-m", args.model, "--embedding", args.embedding, "--port", "0", "--threads", args.threads,
                        "--collection", f"set={index}", "--idle-copies", "0", "--log-format", "none"]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-                try:
-                    measure(server.stdout.readline().split()[-1], args, questions, n)
-                finally:
-                    server.terminate()
+            with shared.Server(command) as server:
+                measure(server.url, args, questions, n)
 
 
 if __name__ == "__main__":
-    main()
+    shared.run(main)

@@ -10,6 +10,7 @@ A chunk is computed again when it was computed before in the run. Nothing is evi
 import random
 
 import common
+import shared
 
 
 def make_queries(args, rng) -> list:
@@ -74,4 +75,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    shared.run(main)

@@ -12,14 +12,14 @@ round) with the others: it is what the machine does by itself.
 """
 import argparse
 import json
-import pathlib
 import statistics
-import subprocess
 import threading
 import time
 import urllib.request
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import shared
+from shared import ROOT
+
 TEXT = "The harbour of Velm was built in 1870 and has room for forty boats; the ferry leaves at nine and returns at noon. "
 
 
@@ -70,53 +70,52 @@ def main() -> None:
     parser.add_argument("--embedding", required=True)
     parser.add_argument("--reranker")
     parser.add_argument("--program", default=ROOT / "build/spolia")
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--tokens", type=int, default=400)
+    parser.add_argument("--rounds", type=shared.count, default=6)
+    parser.add_argument("--tokens", type=shared.count, default=400, help="of a stream; 2 or more")
     parser.add_argument("--settle", type=float, default=3, help="seconds that a job runs before its stream")
-    parser.add_argument("--only", nargs="+", default=["embeddings", "reranking"])
+    parser.add_argument("--only", nargs="+", choices=("embeddings", "reranking"), default=["embeddings", "reranking"])
     args = parser.parse_args()
+    if args.tokens < 2:
+        parser.error("--tokens: there is no time between tokens of fewer than 2")
     command = [args.program, "serve", "-m", args.model, "--embedding", args.embedding, "--port", "0", "--log-format", "none"]
-    with subprocess.Popen(command + ["--reranker", args.reranker] * bool(args.reranker), stdout=subprocess.PIPE, text=True) as server:
-        try:
-            url = server.stdout.readline().split()[-1]
-            count = iter(range(10**9))
+    with shared.Server(command + ["--reranker", args.reranker] * bool(args.reranker)) as server:
+        url = server.url
+        count = iter(range(10**9))
 
-            def embed():
-                post(url + "/v1/embeddings", {"input": [f"{next(count)} {TEXT}" * 3 for _ in range(32)]})
-                return 32
+        def embed():
+            post(url + "/v1/embeddings", {"input": [f"{next(count)} {TEXT}" * 3 for _ in range(32)]})
+            return 32
 
-            def rerank():
-                post(url + "/v1/rerank", {"query": "When does the ferry leave?", "documents": [f"{next(count)} {TEXT}" for _ in range(8)]})
-                return 8
+        def rerank():
+            post(url + "/v1/rerank", {"query": "When does the ferry leave?", "documents": [f"{next(count)} {TEXT}" for _ in range(8)]})
+            return 8
 
-            def alone():
-                return stream(url, args.tokens), 0
+        def alone():
+            return stream(url, args.tokens), 0
 
-            def beside(call):
-                job = Job(call)
-                time.sleep(args.settle)
-                before = job.n
-                told = stream(url, args.tokens)
-                return told, job.stop() - before
+        def beside(call):
+            job = Job(call)
+            time.sleep(args.settle)
+            before = job.n
+            told = stream(url, args.tokens)
+            return told, job.stop() - before
 
-            runs = {"alone": alone, "alone again": alone, "embeddings": lambda: beside(embed), "reranking": lambda: beside(rerank)}
-            runs = {name: run for name, run in runs.items() if name.split()[0] in ("alone", *args.only)}
-            told = {name: [] for name in runs}
-            alone()  # warms up
-            for i in range(args.rounds):
-                names = list(runs)
-                for name in names[i % len(names):] + names[:i % len(names)]:
-                    times, n_texts = runs[name]()
-                    told[name].append(times)
-                    print(f"{i}: {name}: {times['mean']:.1f} ms a token, median {times['median']:.1f}, longest {times['longest']:.0f}"
-                          + (f"; {n_texts} texts" if n_texts else ""), flush=True)
-            for name in list(runs)[1:]:
-                for what in ("mean", "median", "longest"):
-                    r = [b[what] / a[what] for a, b in zip(told["alone"], told[name])]
-                    print(f"{name}: {what} time of a token {statistics.median(r):.2f} of alone ({min(r):.2f} to {max(r):.2f})")
-        finally:
-            server.terminate()
+        runs = {"alone": alone, "alone again": alone, "embeddings": lambda: beside(embed), "reranking": lambda: beside(rerank)}
+        runs = {name: run for name, run in runs.items() if name.split()[0] in ("alone", *args.only)}
+        told = {name: [] for name in runs}
+        alone()  # warms up
+        for i in range(args.rounds):
+            names = list(runs)
+            for name in names[i % len(names):] + names[:i % len(names)]:
+                times, n_texts = runs[name]()
+                told[name].append(times)
+                print(f"{i}: {name}: {times['mean']:.1f} ms a token, median {times['median']:.1f}, longest {times['longest']:.0f}"
+                      + (f"; {n_texts} texts" if n_texts else ""), flush=True)
+        for name in list(runs)[1:]:
+            for what in ("mean", "median", "longest"):
+                r = [b[what] / max(a[what], 1e-3) for a, b in zip(told["alone"], told[name])]
+                print(f"{name}: {what} time of a token {statistics.median(r):.2f} of alone ({min(r):.2f} to {max(r):.2f})")
 
 
 if __name__ == "__main__":
-    main()
+    shared.run(main)

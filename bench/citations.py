@@ -18,10 +18,12 @@ import json
 import math
 import pathlib
 import re
-import subprocess
+import sys
 import urllib.request
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import shared
+from shared import ROOT, count
+
 
 
 def read_lines(path: pathlib.Path) -> list:
@@ -65,10 +67,10 @@ def cited(choice: dict, n: int) -> int:
 
 def measure(url: str, folder: pathlib.Path, args: argparse.Namespace) -> None:
     docs = {d["id"]: d for d in read_lines(folder / "docs.jsonl")}
-    (path,) = [f for f in (folder / "questions.dev.jsonl", folder / "questions.jsonl") if f.exists()][:1]
+    path = next((f for f in (folder / "questions.dev.jsonl", folder / "questions.jsonl") if f.exists()), folder / "questions.jsonl")
     hits, chance, n = collections.Counter(), 0.0, 0
     for q in read_lines(path)[args.skip:]:
-        context, gold = q["context_doc_ids"], set(q["doc_ids"])
+        context, gold = q.get("context_doc_ids", []), set(q["doc_ids"])
         if n == args.questions or not gold & set(context):
             continue
         given = [{k: docs[d].get(k, "") for k in ("id", "title", "text")} for d in context]
@@ -81,6 +83,8 @@ def measure(url: str, folder: pathlib.Path, args: argparse.Namespace) -> None:
         chance += len(gold & set(context)) / len(context)
         n += 1
         print(n, dict(hits), flush=True)
+    if not n:
+        sys.exit(f"citations: {path}: no question, from number {args.skip + 1} on, has a document of doc_ids in its context_doc_ids")
     print(f"\n{folder.name}: {n} questions, chance {100 * chance / n:.0f} %")
     for name in ("answer", "question", "words of the answer", "words of the question"):
         low, high = wilson(hits[name], n)
@@ -91,22 +95,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-m", "--model", required=True)
     parser.add_argument("--program", default=ROOT / "build/spolia")
-    parser.add_argument("--questions", type=int, default=40)
+    parser.add_argument("--questions", type=count, default=40, help="of each set")
     parser.add_argument("--skip", type=int, default=0, help="leave out the first N questions")
-    parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--tokens", type=count, default=48, help="of an answer")
     parser.add_argument("--reuse", default="prefix")
     parser.add_argument("--threads", default="1")
-    parser.add_argument("sets", nargs="+", type=pathlib.Path)
+    parser.add_argument("sets", metavar="SET", nargs="+", type=pathlib.Path, help="a folder")
     args = parser.parse_args()
     command = [args.program, "serve", "-m", args.model, "--port", "0", "--reuse", args.reuse, "-t", args.threads, "--log-format", "none"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            url = server.stdout.readline().split()[-1]
-            for folder in args.sets:
-                measure(url, folder, args)
-        finally:
-            server.terminate()
+    with shared.Server(command) as server:
+        for folder in args.sets:
+            measure(server.url, folder, args)
 
 
 if __name__ == "__main__":
-    main()
+    shared.run(main)

@@ -11,7 +11,8 @@ import re
 import statistics
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from shared import ROOT, count, numbers  # noqa: F401
+
 sys.path.insert(0, str(ROOT / os.environ.get("SPOLIA_BUILD", "build") / "python"))
 
 try:
@@ -24,23 +25,6 @@ SYSTEM = "Answer the question from the documents."
 
 
 # -- options ---------------------------------------------------------------------------------------
-
-def numbers(least, most, kind=int):
-    """An argument's type: comma-separated numbers from least to most."""
-    def parse(value: str) -> list:
-        got = [kind(x) for x in value.split(",")]
-        if not all(least <= x <= most for x in got):
-            raise ValueError
-        return got
-    parse.__name__ = f"list of numbers from {least} to {most}"
-    return parse
-
-
-def count(value: str) -> int:
-    if int(value) < 1:
-        raise ValueError
-    return int(value)
-
 
 def parser(doc: str, **defaults) -> argparse.ArgumentParser:
     """A parser with the options of an engine; the first paragraph of doc is its help."""
@@ -94,7 +78,10 @@ class Request(Handle):
         o.top_logprobs = top_logprobs
         if on_token:
             o.on_token = keep.add(ffi.callback("sp_token_fn", lambda v, n, user: on_token(v, n)))
-        pointer = out("sp_request *", lambda to: lib.sp_request_submit(engine.c, prompt.c, o, to))
+        try:
+            pointer = out("sp_request *", lambda to: lib.sp_request_submit(engine.c, prompt.c, o, to))
+        except spolia.Error as e:
+            sys.exit(f"{pathlib.Path(sys.argv[0]).stem}: {e}")
 
         def destroy(request, keep=keep):
             lib.sp_request_destroy(request)

@@ -16,6 +16,7 @@ import tempfile
 
 import common
 import reuse_decay
+import shared
 import trace
 
 SETTINGS = [("M 1", "lru", 1), ("M 2", "lru", 2), ("M 3", "lru", 3), ("M 5", "lru", 5),
@@ -62,9 +63,9 @@ def main() -> int:
     parser = common.parser(__doc__)
     parser.add_argument("--data", required=True, type=pathlib.Path,
                         help="folder with docs.jsonl and questions.dev.jsonl (doc_ids, context_doc_ids)")
-    parser.add_argument("--questions", type=int, default=20)
-    parser.add_argument("--queries", type=int, default=200)
-    parser.add_argument("--docs", type=int, default=4, help="in a query")
+    parser.add_argument("--questions", type=common.count, default=20)
+    parser.add_argument("--queries", type=common.count, default=200)
+    parser.add_argument("--docs", type=common.count, default=4, help="in a query")
     parser.add_argument("--cache", type=common.numbers(0.01, 100, float), default=[0.5, 4], metavar="SHARES",
                         help="KV memory, of the tokens of all chunks (0.5,4)")
     parser.add_argument("--restart", action="store_true", help="compare a process that restarts with one that does not")
@@ -89,4 +90,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

@@ -18,14 +18,19 @@ import tempfile
 import time
 
 import numpy as np
-import onnxruntime
-from tokenizers import Tokenizer
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import shared
+from shared import ROOT
+
 
 
 class Onnx:
     def __init__(self, file: str, folder: pathlib.Path, threads: int) -> None:
+        try:
+            import onnxruntime
+            from tokenizers import Tokenizer
+        except ImportError as e:
+            raise SystemExit(f"embed: {e}: pip install onnxruntime tokenizers") from None
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         self.session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
@@ -72,10 +77,10 @@ def main() -> None:
     parser.add_argument("--program", default=str(ROOT / "build/spolia"))
     parser.add_argument("--model", type=pathlib.Path, required=True)
     parser.add_argument("--onnx", required=True)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=shared.count, default=5)
+    parser.add_argument("--threads", type=shared.count, default=2)
     parser.add_argument("--peer", metavar="COMMAND")
-    parser.add_argument("--texts", type=int, default=400)
+    parser.add_argument("--texts", type=shared.count, default=400)
     parser.add_argument("file", type=pathlib.Path)
     args = parser.parse_args()
     lines = args.file.read_text(encoding="utf-8").splitlines()[:args.texts]
@@ -101,4 +106,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    shared.run(main)

@@ -9,12 +9,13 @@ cached. Prints a table and writes CSV.
 import argparse
 import csv
 import json
-import pathlib
 import statistics
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import shared
+from shared import ROOT, count
+
 
 
 def ask(args, reuse: str, questions: list) -> list:
@@ -30,10 +31,10 @@ def main() -> int:
     parser.add_argument("-m", "--model", required=True)
     parser.add_argument("--index", required=True)
     parser.add_argument("--questions", required=True, help="JSON lines with a field question")
-    parser.add_argument("-n", type=int, default=8, help="questions a round")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--chunks", type=int, default=8)
-    parser.add_argument("--kv-memory", type=int, default=1024, help="MiB")
+    parser.add_argument("-n", type=count, default=8, help="questions a round")
+    parser.add_argument("--rounds", type=count, default=3)
+    parser.add_argument("--chunks", type=count, default=8)
+    parser.add_argument("--kv-memory", type=count, default=1024, help="MiB")
     parser.add_argument("--spolia", default=str(ROOT / "build/spolia"))
     parser.add_argument("--csv", default=str(ROOT / "build/exact_reuse.csv"))
     args = parser.parse_args()
@@ -63,4 +64,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

@@ -18,8 +18,8 @@ import subprocess
 import sys
 
 import graph_common as common
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import shared
+from shared import ROOT
 
 
 def main() -> int:
@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--program", default=ROOT / "build/spolia")
     parser.add_argument("-m", "--model", default=ROOT / "demo/graph/model.gguf")
     parser.add_argument("--graph", required=True)
-    parser.add_argument("-n", type=int, default=400, help="questions of each number of hops")
+    parser.add_argument("-n", type=shared.count, default=400, help="questions of each number of hops")
     parser.add_argument("--show", type=int, default=0, help="print that many wrong answers of each")
     args, more = parser.parse_known_args()
     by_hops = collections.defaultdict(list)
@@ -57,4 +57,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

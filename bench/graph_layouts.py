@@ -28,8 +28,9 @@ import urllib.error
 import urllib.request
 
 import graph_common as common
+import shared
+from shared import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from train import trees  # noqa: E402
@@ -130,16 +131,16 @@ def main() -> int:
     parser.add_argument("questions", type=pathlib.Path)
     parser.add_argument("--program", default=ROOT / "build/spolia")
     parser.add_argument("-m", "--model", default=ROOT / "demo/graph/model.gguf")
-    parser.add_argument("-t", "--threads", type=int, default=1)
+    parser.add_argument("-t", "--threads", type=shared.count, default=1)
     parser.add_argument("--graph", help="retrieve the paths from this graph")
-    parser.add_argument("--hops", type=lambda s: [int(x) for x in s.split(",")], default=[1, 2], help="with --graph (1,2)")
+    parser.add_argument("--hops", type=shared.numbers(1, kind=int), default=[1, 2], help="with --graph (1,2)")
     parser.add_argument("--half", choices=("test", "train", "all"), default="test", help="with --graph: of MetaQA")
-    parser.add_argument("--paths", type=int, default=30, help="with --graph: paths of an entity")
+    parser.add_argument("--paths", type=shared.count, default=30, help="with --graph: paths of an entity")
     parser.add_argument("--contains", action="store_true", help="an answer that has the words of a right one counts")
-    parser.add_argument("-n", type=int, default=400, help="questions of each kind")
+    parser.add_argument("-n", type=shared.count, default=400, help="questions of each kind")
     parser.add_argument("--setting", action="append", help="NAME=LAYOUT [DECODE]; default: " + "; ".join(SETTINGS))
     parser.add_argument("--style", choices=trees.ALL_STYLES, default="arrows")
-    parser.add_argument("--most", type=int, default=32, help="tokens of an answer")
+    parser.add_argument("--most", type=shared.count, default=32, help="tokens of an answer")
     parser.add_argument("--answers", metavar="FILE", help="write each answer there")
     args = parser.parse_args()
     settings = {name: (text.split() + ["exact"])[:2] for name, _, text in (s.partition("=") for s in args.setting or SETTINGS)}
@@ -176,4 +177,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

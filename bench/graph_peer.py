@@ -15,7 +15,6 @@ import argparse
 import itertools
 import json
 import os
-import pathlib
 import random
 import shlex
 import statistics
@@ -25,7 +24,9 @@ import time
 import urllib.error
 import urllib.request
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import shared
+from shared import ROOT
+
 sys.path.insert(0, str(ROOT / "tests"))
 from support.ports import free_port  # noqa: E402
 
@@ -33,8 +34,8 @@ SYSTEM = "Answer the question from the documents."
 FORMS = ("peer", "linear", "trees", "known")
 
 
-def start(command: list, port: int) -> tuple:
-    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def start(command: list, port: int, stderr=None) -> tuple:
+    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=stderr)
     for _ in range(1200):
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).read()
@@ -44,7 +45,8 @@ def start(command: list, port: int) -> tuple:
                 break
             time.sleep(0.25)
     process.kill()
-    sys.exit(f"{command[0]}: does not start")
+    process.wait()
+    sys.exit(f"graph_peer: no server: {shlex.join(process.args)}")
 
 
 def subgraphs(args: argparse.Namespace) -> list:
@@ -55,6 +57,8 @@ def subgraphs(args: argparse.Namespace) -> list:
         name = rng.choice(names)
         done = subprocess.run([args.program, "graph", "paths", "-g", args.graph, "-k", "50", "--entities", "1", "--json", name],
                               capture_output=True, text=True)
+        if done.returncode not in (0, 3):  # 3: no path
+            sys.exit(f"graph_peer: {done.stderr.strip()}")
         paths = json.loads(done.stdout)["paths"] if done.stdout else []
         if len(paths) >= args.least and paths[0]["nodes"][0] not in taken:
             taken.add(paths[0]["nodes"][0])
@@ -65,7 +69,7 @@ def subgraphs(args: argparse.Namespace) -> list:
 
 
 def count(args: argparse.Namespace, text: str) -> int:
-    done = subprocess.run([args.program, "tokenize", "-m", args.model, "-f", "-", "--json"], input=text, capture_output=True, text=True)
+    done = subprocess.run([args.program, "tokenize", "-m", args.model, "-f", "-", "--json"], input=text, capture_output=True, text=True, check=True)
     return len(json.loads(done.stdout)["tokens"])
 
 
@@ -144,13 +148,13 @@ def main() -> int:
     parser.add_argument("--graph", required=True)
     parser.add_argument("--triples", required=True, help="TSV file of the graph; entities are drawn from it")
     parser.add_argument("--peer", help="command with {model}, {port}, {threads}, {context}; none: this server alone")
-    parser.add_argument("--lengths", type=lambda s: [int(x) for x in s.split(",")], default=[1024, 2048, 4096, 8000])
-    parser.add_argument("--entities", type=int, default=20)
-    parser.add_argument("--least", type=int, default=20, help="paths of an entity, at least")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--lengths", type=shared.numbers(1), default=[1024, 2048, 4096, 8000])
+    parser.add_argument("--entities", type=shared.count, default=20)
+    parser.add_argument("--least", type=shared.count, default=20, help="paths of an entity, at least")
+    parser.add_argument("--rounds", type=shared.count, default=5)
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("-c", "--context", type=int, default=8192)
-    parser.add_argument("-t", "--threads", type=int, default=os.cpu_count())
+    parser.add_argument("-c", "--context", type=shared.count, default=8192)
+    parser.add_argument("-t", "--threads", type=shared.count, default=os.cpu_count())
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     some = subgraphs(args)
@@ -160,7 +164,7 @@ def main() -> int:
         if args.peer:
             port = free_port()
             command = args.peer.format(model=args.model, port=port, threads=args.threads, context=args.context)
-            process, urls["peer"] = start(shlex.split(command), port)
+            process, urls["peer"] = start(shlex.split(command), port, subprocess.DEVNULL)
             running.append(process)
         port = free_port()
         process, url = start([args.program, "serve", "-m", args.model, "--port", port, "-t", args.threads, "-c", args.context, "--guard", 0,
@@ -179,4 +183,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

@@ -20,6 +20,7 @@ import sys
 import time
 
 import common
+import shared
 from common import Keep, check, ffi, lib, text
 
 QUESTION = "Which of them have something in common?"
@@ -291,4 +292,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

@@ -14,8 +14,8 @@ import subprocess
 import sys
 
 import graph_common as common
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import shared
+from shared import ROOT
 
 
 def candidates(args, q) -> list:
@@ -56,7 +56,7 @@ def main():
     p.add_argument("-m", "--model", required=True, help="a text encoder")
     p.add_argument("--graph", required=True)
     p.add_argument("--most", type=int, default=200, help="candidates of an entity")
-    p.add_argument("-n", type=int, default=100, help="questions of each number of hops")
+    p.add_argument("-n", type=shared.count, default=100, help="questions of each number of hops")
     args = p.parse_args()
     ks, names = (1, 3, 5, 10, 30), ("bm25", "embeddings", "both")
     got, count = collections.defaultdict(collections.Counter), collections.Counter()
@@ -82,4 +82,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    shared.run(main)

@@ -18,13 +18,23 @@ ratio). Pure counting: no model runs, a token is four bytes of text.
 """
 import argparse
 import json
-import pathlib
 import random
 import subprocess
+import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import shared
+from shared import ROOT
+
 B = 16
+
+
+def tree_of(args, *words) -> list:
+    """Nodes of the paths that are found; none: []."""
+    done = subprocess.run([args.program, "graph", "paths", "-g", args.graph, "--json", "--tree", *words], capture_output=True, text=True)
+    if done.returncode not in (0, 3):  # 3: no path
+        sys.exit(f"graph_tree_blocks: {done.stderr.strip()}")
+    return json.loads(done.stdout).get("tree", []) if done.returncode == 0 else []
 
 
 def trees_of(args, rng) -> list:
@@ -36,18 +46,14 @@ def trees_of(args, rng) -> list:
         if name in seen:
             continue
         seen.add(name)
-        done = subprocess.run([args.program, "graph", "paths", "-g", args.graph, "--json", "--tree", "--entities", "1", "-k", "200", name],
-                              capture_output=True, text=True)
-        nodes = json.loads(done.stdout).get("tree", []) if done.returncode == 0 else []
+        nodes = tree_of(args, "--entities", "1", "-k", "200", name)
         if len(nodes) >= 10:
             out.append([(n["parent"], max(1, len(n["text"].encode()) // 4)) for n in nodes])
     return out
 
 
 def paths_of(args, question) -> list:
-    done = subprocess.run([args.program, "graph", "paths", "-g", args.graph, "--json", "--tree", "--hops", str(args.hops), "-k", "30",
-                           question], capture_output=True, text=True)
-    return json.loads(done.stdout).get("tree", []) if done.returncode == 0 else []
+    return tree_of(args, "--hops", str(args.hops), "-k", "30", question)
 
 
 def requests_of(args) -> tuple:
@@ -308,10 +314,10 @@ def main():
     p.add_argument("--graph", required=True)
     p.add_argument("--triples")
     p.add_argument("--questions", help="JSON lines with a question; --requests of them")
-    p.add_argument("--hops", type=int, default=2)
-    p.add_argument("--pool", type=int, default=150, help="entities")
-    p.add_argument("--requests", type=int, default=300)
-    p.add_argument("--entities", type=int, default=8, help="of a request")
+    p.add_argument("--hops", type=shared.count, default=2)
+    p.add_argument("--pool", type=shared.count, default=150, help="entities")
+    p.add_argument("--requests", type=shared.count, default=300)
+    p.add_argument("--entities", type=shared.count, default=8, help="of a request")
     p.add_argument("--share", type=float, default=0.5, help="of the leaves of a tree that a request has")
     p.add_argument("--budget", type=float, nargs="*", default=[0.1, 0.3, 1.0], help="blocks, as a share of what single takes for all")
     args = p.parse_args()
@@ -337,4 +343,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    shared.run(main)

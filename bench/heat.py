@@ -11,10 +11,10 @@ of the sums, and the median over requests. Source: FusionRAG section 4.2 (F6).
 import contextlib
 import json
 import pathlib
-import sys
 import tempfile
 
 import common
+import shared
 import trace
 
 WAYS = {"lru": ("lru", "lru"), "heat": ("lfu+ghosts", "lfu+ghosts"), "hazard, lru": ("hazard", "lru")}
@@ -87,4 +87,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

@@ -9,16 +9,15 @@ asks one question that was not asked before, and prints the times to the first t
 import argparse
 import json
 import os
-import pathlib
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import shared
+from shared import ROOT
+
 
 
 def call(url, body=None):
@@ -33,10 +32,8 @@ def first_question(options, folder, share, question):
                "--idle-copies", str(share), "--log-format", "none"]
     if options.embedding:
         command += ["--embedding", options.embedding]
-    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True,
-                               env={**os.environ, "SPOLIA_ARG_NO_STORE": "1"})
-    try:
-        url = process.stdout.readline().split()[-1]
+    with shared.Server(command, env={**os.environ, "SPOLIA_ARG_NO_STORE": "1"}) as server:
+        url = server.url
         began = time.time()
         while share:
             ahead = call(url + "/v1/collections/docs")["ahead"]
@@ -49,17 +46,14 @@ def first_question(options, folder, share, question):
                                                      "collection": {"name": "docs", "top_k": options.top_k}})
         documents = answer["spolia"]["documents"]
         return answer["timings"]["prompt_ms"], sum(d["reused"] for d in documents), waited
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--embedding")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--top-k", type=int, default=5)
+    parser.add_argument("--rounds", type=shared.count, default=5)
+    parser.add_argument("--top-k", type=shared.count, default=5)
     parser.add_argument("files", nargs="+")
     options = parser.parse_args()
     times = {0.5: [], 0: []}
@@ -76,4 +70,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

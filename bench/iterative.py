@@ -7,6 +7,7 @@ questions in turn, on one engine each. Tokens do not depend on the machine, rati
     .venv/bin/python bench/iterative.py -m demo/model.gguf --iterations 1,2,4 --questions 12
 """
 import common
+import shared
 
 
 def run(engine, args, policy, documents, question, n) -> tuple:
@@ -43,4 +44,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    shared.run(main)

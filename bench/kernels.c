@@ -559,7 +559,9 @@ int main(int argc, char **argv)
     settings o = {0};
     const char **const fields[] = {&o.shapes, &o.heads, &o.types, &o.rows, &o.depths, &o.spans, &o.tree, &o.joined};
     for (int k; (k = getopt_long(argc, argv, "", names, NULL)) != -1;) {
-        if (k == '?') return 2;
+        if (k == '?') return fprintf(stderr, "usage: kernels [THREADS [VARIANT [PART OF A NAME]]] [--shapes LIST | --heads LIST] "
+                                             "[--types LIST] [--rows LIST] [--depths LIST] [--spans LIST] [--tree TxP] "
+                                             "[--joined no|packed|scattered]\n"), 2;
         *fields[k] = optarg;
     }
     argc -= optind;

@@ -6,13 +6,15 @@ slower rotations (RoPE's base times FACTOR^(32/30), as NTK-aware scaling does), 
     build/spolia profile --decode -m OUT/model.gguf -i OUT/docs.db --questions demo/questions.jsonl --depth 8000 -k 40 \
         -c 9000 --most 8 -n 8 --compare sparse:10% --compare sparse:10%,refine=1
 """
+import argparse
 import pathlib
 import random
 import re
 import struct
-import sys
 
-DEMO = pathlib.Path(__file__).resolve().parent.parent / "demo"
+import shared
+
+DEMO = shared.ROOT / "demo"
 COPIES, HEAD, CONTEXT = 16, 32, 40960
 NAME = re.compile(r"\b[A-Z][a-z]{3,}\b")
 
@@ -54,11 +56,16 @@ def multiply(out):
 
 
 def main():
-    out = pathlib.Path(sys.argv[1])
-    out.mkdir(parents=True, exist_ok=True)
-    stretch(out, float(sys.argv[2]) if len(sys.argv) > 2 else 16)
-    multiply(out)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", metavar="OUT", type=pathlib.Path, help="folder")
+    parser.add_argument("factor", metavar="FACTOR", type=float, nargs="?", default=16)
+    args = parser.parse_args()
+    if args.factor <= 0:
+        parser.error("FACTOR is above 0")
+    args.out.mkdir(parents=True, exist_ok=True)
+    stretch(args.out, args.factor)
+    multiply(args.out)
 
 
 if __name__ == "__main__":
-    main()
+    shared.run(main)

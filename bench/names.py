@@ -12,7 +12,8 @@ a graph of entities can do without one; `spolia graph extract` asks a model.
 import argparse
 import pathlib
 import re
-import sqlite3
+
+import shared
 
 WORD = r"[A-Z][\w&'’.-]*\w"
 NAME = re.compile(rf"{WORD}(?:\s+(?:(?:of|the|and|for|de)\s+)?{WORD})*")
@@ -36,7 +37,7 @@ def main():
     parser.add_argument("index", type=pathlib.Path)
     parser.add_argument("-o", "--output", type=pathlib.Path, required=True)
     given = parser.parse_args()
-    rows = sqlite3.connect(f"file:{given.index}?mode=ro", uri=True).execute("SELECT id, file, title, text FROM hits")
+    rows = shared.database(given.index).execute("SELECT id, file, title, text FROM hits")
     lines = [f"chunk {i}\tnames\t{name}\t{file}#{i}\n" for i, file, title, text in rows
              for name in names_of(title.replace("\t", " "), text)]
     given.output.write_text("".join(lines))
@@ -44,4 +45,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    shared.run(main)

@@ -1,12 +1,12 @@
 """What the page costs a server: CPU time while nobody, one or several browsers watch it.
 
-    .venv/bin/python bench/page_cost.py -m MODEL [--seconds 30] [--rounds 3] [--watchers 4] [--idle]
+    .venv/bin/python bench/page_cost.py [-m MODEL] [--seconds 30] [--rounds 3] [--watchers 1]
 
-The server answers a client that asks without a pause. Rounds alternate between no page and `--watchers` of them, each
-asking as src/server/page/files/watch.js does: /metrics and /v1/requests every two seconds. Prints, of each round, the
-CPU seconds of the server per second and the tokens that it computed per CPU second; and the CPU time of one request of
-the page, from `--idle`: the same without a client, where the page is all that the server does. A share is CPU time of
-the page per second by that of one core, so it does not depend on what else the machine does.
+Each round has four runs: an idle server, and one with a client that asks without a pause, each with no page and with
+`--watchers` of them, which ask as src/server/page/files/watch.js does: /metrics and /v1/requests every two seconds.
+Prints a line for each run, with the CPU seconds of the server per second; then what one page costs, which is what the
+pages add to an idle server (medians of rounds), beside what the busy one takes. Such a share does not depend on what
+else the machine does.
 """
 import argparse
 import json
@@ -18,7 +18,9 @@ import threading
 import time
 import urllib.request
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import shared
+from shared import ROOT
+
 EVERY = 2.0
 PATHS = ("/metrics", "/v1/requests")
 
@@ -68,26 +70,20 @@ def main() -> None:
     parser.add_argument("-m", "--model", default=ROOT / "demo/model.gguf")
     parser.add_argument("--program", default=ROOT / "build/spolia")
     parser.add_argument("--seconds", type=float, default=30)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--watchers", type=int, default=1)
+    parser.add_argument("--rounds", type=shared.count, default=3)
+    parser.add_argument("--watchers", type=shared.count, default=1)
     args = parser.parse_args()
-    server = subprocess.Popen([args.program, "serve", "-m", args.model, "--port", "0", "--guard", "0"], stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, text=True)
-    url = server.stdout.readline().split()[-1]
     results = []
-    try:
+    with shared.Server([args.program, "serve", "-m", args.model, "--port", "0", "--guard", "0", "--log-format", "none"]) as server:
         for _ in range(args.rounds):
             for busy in (False, True):
                 for n in (0, args.watchers):
-                    results.append(measure(server, url, args.seconds, n, busy))
+                    results.append(measure(server.process, server.url, args.seconds, n, busy))
                     print(json.dumps(results[-1]), flush=True)
-    finally:
-        server.terminate()
-        server.wait(30)
     of = lambda n, busy: statistics.median(r["cpu_share"] for r in results if r["watchers"] == n and r["busy"] == busy)
     page = (of(args.watchers, False) - of(0, False)) / args.watchers
     print(f"one page: {100 * page:.2f} % of a core on an idle server, {100 * page / of(0, True):.2f} % of the CPU time of a busy one")
 
 
 if __name__ == "__main__":
-    main()
+    shared.run(main)

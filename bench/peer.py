@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Another program's benchmark between rounds of `spolia bench`: the ratio of both rates, round by round.
 
 {column} in the peer's command is the value of that column in our row: model, tokens, batch, depth, ... --match is a
@@ -9,7 +10,6 @@ peer that fails ends the comparison only.
 """
 import argparse
 import csv
-import pathlib
 import re
 import shlex
 import statistics
@@ -17,7 +17,9 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import shared
+from shared import ROOT
+
 RESULTS = ("round", "seconds", "rate", "unit", "bound", "bound_rate", "share")
 
 
@@ -45,7 +47,7 @@ def main() -> int:
     parser.add_argument("--spolia", default=str(ROOT / "build/spolia"))
     parser.add_argument("--peer", required=True, metavar="COMMAND")
     parser.add_argument("--match", default=r"([0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)", metavar="REGEX")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=shared.count, default=3)
     parser.add_argument("--csv", help="a line for each run: ours, peer, ratio")
     parser.add_argument("rest", nargs="+", help="after --: arguments of `spolia bench`")
     args = parser.parse_args()
@@ -81,4 +83,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

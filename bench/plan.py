@@ -9,6 +9,7 @@ import random
 import sys
 
 import common
+import shared
 
 TARGET_US = 100
 
@@ -77,4 +78,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

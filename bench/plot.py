@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Pictures of measurements: CSV files of `spolia bench`, `eval` and `sim`, of bench/load.py and bench/reuse_decay.py.
 
 The columns say what a file is. `spolia eval --out PREFIX` writes two: PREFIX.summary.csv (quality and divergence over the
@@ -14,6 +15,8 @@ import math
 import pathlib
 import statistics
 import sys
+
+import shared
 
 MARKERS = "os^Dvp<>h*X"
 SHARE = "share of chunk tokens recomputed"
@@ -217,4 +220,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    shared.run(main)

@@ -19,6 +19,7 @@ import tempfile
 import time
 
 import common
+import shared
 from common import lib
 
 SOURCE = common.ROOT / "tests/support/faults.c"
@@ -133,4 +134,4 @@ def line(rate: int, way: str, rounds: list) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

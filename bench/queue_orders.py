@@ -12,10 +12,10 @@ import argparse
 import itertools
 import json
 import random
-import sys
 import time
 
 import common
+import shared
 from common import check, ffi, lib
 
 
@@ -144,4 +144,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

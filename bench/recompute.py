@@ -9,6 +9,7 @@ import csv
 import sys
 
 import common
+import shared
 
 
 def measure(args, engine, words, chunks: list, n: int, how: str) -> float:
@@ -57,4 +58,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

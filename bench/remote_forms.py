@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""remote_forms.py -- copies in Redis or an object store as they are, in q8_0, compressed: bytes, time to store them, time to the first token.
+"""remote_forms.py -- copies in Redis or an object store as they are, in q8_0, compressed: bytes, time to store and to load.
 
     bench/remote_forms.py -m MODEL [--chunks 8] [--words 180] [--rounds 5] [--slow BYTES_A_SECOND] [--s3]
 
-Each form has a database of its own in a redis-server of the bench, with --s3 a prefix of its own in a bucket of moto's server. In each round a fresh server for each form gets a prompt of chunks
-that it has not read, in rotating order. --slow: the server is behind a proxy that passes that many bytes a second. Quality is measured
-by spolia eval --from-host --host-kv q8_0, which rounds in the same way.
+Each form has a database of its own in a redis-server of the bench, with --s3 a prefix of its own in a bucket of moto's
+server. In each round a fresh server for each form gets a prompt of chunks that it has not read, in rotating order.
+--slow: the store is behind a proxy that passes that many bytes a second. Prints for each form: bytes, as a share of
+those as they are; seconds until all copies were there; the median time to the first token, and its ratio; how many
+chunks were loaded, of how many: what came too late was computed. Quality is measured by spolia eval --from-host
+--host-kv q8_0, which rounds in the same way.
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -18,7 +22,8 @@ import tempfile
 import time
 import urllib.parse
 
-from remote import Server, start_redis, texts_of
+import shared
+from remote import Server, redis_server, texts_of
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
 from support.redis_server import Proxy  # noqa: E402
@@ -34,8 +39,8 @@ def cli(url, *words):
 
 
 class InRedis:
-    def __init__(self, rate):
-        self.redis, self.url = start_redis()
+    def __init__(self, rate, stack):
+        self.url = stack.enter_context(redis_server())
         self.proxy = Proxy(urllib.parse.urlparse(self.url).port)
         self.proxy.rate = rate
 
@@ -50,14 +55,12 @@ class InRedis:
     def bytes(self, i):
         return int(cli(f"{self.url}/{i}", "EVAL", BYTES, "0"))
 
-    def stop(self):
-        self.redis.kill()
-
 
 class InS3:
-    def __init__(self, rate):
+    def __init__(self, rate, stack):
         from support.object_store import Store
-        self.store = Store(pathlib.Path(tempfile.mkdtemp()), verifies=False)
+        self.store = Store(pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory())), verifies=False)
+        stack.callback(self.store.stop)
         self.proxy = Proxy(self.store.port)
         self.proxy.rate = rate
         os.environ.update(self.store.env, AWS_ENDPOINT_URL=f"http://127.0.0.1:{self.proxy.port}")
@@ -75,33 +78,20 @@ class InS3:
     def bytes(self, i):
         return sum(self.objects(i, "copy"))
 
-    def stop(self):
-        self.store.stop()
-
 
 def fill(model, store, i, options, texts):
     """Seconds from the answer to the last copy."""
-    s = Server(model, "--remote", store.way(i), *options)
-    s.ask(texts)
-    began = time.time()
-    while not store.is_full(i, len(texts)):
-        time.sleep(0.01)
-    took = time.time() - began
-    s.stop()
-    return took
+    with Server(model, "--remote", store.way(i), *options) as s:
+        s.ask(texts)
+        began = time.time()
+        while not store.is_full(i, len(texts)):
+            if time.time() > began + 300:
+                sys.exit("remote_forms: after 5 minutes the store has not all copies")
+            time.sleep(0.01)
+        return time.time() - began
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("-m", "--model", required=True)
-    parser.add_argument("--chunks", type=int, default=8)
-    parser.add_argument("--words", type=int, default=180)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--slow", type=float, default=0)
-    parser.add_argument("--s3", action="store_true")
-    args = parser.parse_args()
-    texts = texts_of(args.chunks, args.words)
-    store = (InS3 if args.s3 else InRedis)(args.slow)
+def measure(args, store, texts):
     rows = {form: {"ttft": [], "loaded": []} for form in FORMS}
     for i, (form, options) in enumerate(FORMS.items()):
         rows[form]["put_s"] = fill(args.model, store, i, options, texts)
@@ -109,15 +99,28 @@ def main():
     for r in range(args.rounds):
         for k in range(len(FORMS)):
             i = (k + r) % len(FORMS)
-            s = Server(args.model, "--remote", store.way(i))
-            s.ask([f"Something else, {r} {i}. " * 20])  # nobody has read it: the server is warm, and knows what is there
-            time.sleep(1)
-            answer = s.ask(texts)
+            with Server(args.model, "--remote", store.way(i)) as s:
+                s.ask([f"Something else, {r} {i}. " * 20])  # nobody has read it: the server is warm, and knows what is there
+                time.sleep(1)
+                answer = s.ask(texts)
             row = rows[list(FORMS)[i]]
             row["ttft"].append(answer["timings"]["ttft_ms"])
             row["loaded"].append(sum(d["from"] == "remote" for d in answer["spolia"]["documents"]))
-            s.stop()
-    store.stop()
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("-m", "--model", required=True)
+    parser.add_argument("--chunks", type=shared.count, default=8)
+    parser.add_argument("--words", type=shared.count, default=180)
+    parser.add_argument("--rounds", type=shared.count, default=5)
+    parser.add_argument("--slow", type=float, default=0, metavar="BYTES_A_SECOND")
+    parser.add_argument("--s3", action="store_true", help="an object store in place of Redis")
+    args = parser.parse_args()
+    texts = texts_of(args.chunks, args.words)
+    with contextlib.ExitStack() as stack:
+        rows = measure(args, (InS3 if args.s3 else InRedis)(args.slow, stack), texts)
     plain = rows["as they are"]
     print(json.dumps(rows))
     for form, row in rows.items():
@@ -127,4 +130,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    shared.run(main)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/replacement.py: replacement policies over traces, as shares of what belady hits.
+"""replacement.py -- replacement policies over traces, as shares of what belady hits.
 
     bench/replacement.py [--by content|path] [--tuned NAME,...] [--sim build/spolia] TRACE[:CHUNKS]...
 
@@ -15,8 +15,12 @@ import json
 import math
 import os
 import random
+import re
 import subprocess
 import tempfile
+
+import shared
+from shared import ROOT
 
 POLICIES = ["lru", "lfu", "lfu+ghosts", "gdsf", "gdsf+ghosts", "pgdsf", "fr+ghosts", "hazard"]
 
@@ -85,15 +89,17 @@ def print_row(first, cells):
 
 
 def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("traces", nargs="+")
-    p.add_argument("--by", default="content")
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("traces", metavar="TRACE[:CHUNKS]", nargs="+")
+    p.add_argument("--by", choices=("content", "path"), default="content")
     p.add_argument("--memory", default="5%,10%,20%")
     p.add_argument("--tuned", default="2wikimultihopqa,narrativeqa", help="traces that policies were tuned on")
-    p.add_argument("--sim", default="build/spolia")
+    p.add_argument("--sim", default=str(ROOT / "build/spolia"), help="the program")
     p.add_argument("--long", metavar="MEAN:SIGMA", help="documents of very different length, in tokens")
-    p.add_argument("--seeds", type=int, default=3, help="of --long")
+    p.add_argument("--seeds", type=shared.count, default=3, help="of --long")
     args = p.parse_args()
+    if args.long and not re.fullmatch(r"[0-9.]+:[0-9.]+", args.long):
+        p.error(f"--long: \"{args.long}\" is not MEAN:SIGMA")
     if args.long:
         return long_documents(args)
     tuned, cells = args.tuned.split(","), []
@@ -124,4 +130,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    shared.run(main)

@@ -18,23 +18,23 @@ import math
 import pathlib
 import sqlite3
 import subprocess
-import sys
 import tempfile
 import urllib.request
 
 import numpy as np
 
-from search_recall import ROOT, read_folder
+import shared
+from search_recall import read_folder
+from shared import ROOT
 from split_questions import split
 
 KS = (1, 5, 20)
 
 
-class Server:
+class Server(shared.Server):
     def __init__(self, program, model, index, *options):
-        command = [program, "serve", "-m", model, "--port", "0", "--no-page", "--log-format", "none", "--collection", f"set={index}"]
-        self.process = subprocess.Popen([*command, *map(str, options)], stdout=subprocess.PIPE, text=True)
-        self.url = self.process.stdout.readline().split()[-1]
+        super().__init__([program, "serve", "-m", model, "--port", "0", "--no-page", "--log-format", "none", "--collection", f"set={index}",
+                          *options])
 
     def post(self, path, **body):
         r = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
@@ -48,10 +48,6 @@ class Server:
         texts = [f"{h['title']}\n{h['text']}" if h.get("title") else h["text"] for h in found]
         results = self.post("/v1/rerank", query=question, documents=texts)["results"] if found else []
         return [found[r["index"]] for r in results]
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
 
 
 def documents_of(found, document):
@@ -80,10 +76,10 @@ def main() -> int:
     parser.add_argument("--model", default=str(ROOT / "demo/model.gguf"), help="of the server; it computes nothing")
     parser.add_argument("--embedding", required=True)
     parser.add_argument("--indexes", type=pathlib.Path, help="folder where indexes are kept, SET.db (none)")
-    parser.add_argument("--kind", help="flat, ivf or hnsw")
-    parser.add_argument("--questions", type=int, help="only the first N of each set, or of its half")
+    parser.add_argument("--kind", choices=("flat", "ivf", "hnsw"), help="of the vectors")
+    parser.add_argument("--questions", type=shared.count, help="only the first N of each set, or of its half")
     parser.add_argument("--half", choices=("tune", "report"))
-    parser.add_argument("--rerank", type=int, default=0, metavar="N")
+    parser.add_argument("--rerank", type=int, default=0, metavar="N", help="order the N best anew; 0: none")
     parser.add_argument("--reranker", help="a cross-encoder")
     parser.add_argument("--threads", default="1")
     parser.add_argument("sets", nargs="+", type=pathlib.Path)
@@ -107,17 +103,16 @@ def main() -> int:
             with sqlite3.connect(index) as db:
                 document = {chunk: line - 1 for chunk, line in db.execute("SELECT id, line FROM chunks")}
             rankings = {"words (BM25)": {"by": "words"}, "vectors": {"by": "vectors"}, "both": {"by": "hybrid"}}
-            s = Server(args.program, args.model, index, "--embedding", args.embedding, "--threads", args.threads,
-                       *(["--reranker", args.reranker] if args.reranker else []))
-            results = {}
-            for name, how in rankings.items():
-                results[name] = [scores(wanted, documents_of(s.search(query=q, collection="set", top_k=40, **how), document))
-                                 for q, wanted in questions]
-            if args.rerank:
-                found = [(wanted, q, s.search(query=q, collection="set", top_k=40)) for q, wanted in questions]
-                results["reranked"] = [scores(wanted, documents_of(s.rerank(q, hits[:args.rerank]) + hits[args.rerank:], document))
-                                       for wanted, q, hits in found]
-            s.stop()
+            with Server(args.program, args.model, index, "--embedding", args.embedding, "--threads", args.threads,
+                        *(["--reranker", args.reranker] if args.reranker else [])) as s:
+                results = {}
+                for name, how in rankings.items():
+                    results[name] = [scores(wanted, documents_of(s.search(query=q, collection="set", top_k=40, **how), document))
+                                     for q, wanted in questions]
+                if args.rerank:
+                    found = [(wanted, q, s.search(query=q, collection="set", top_k=40)) for q, wanted in questions]
+                    results["reranked"] = [scores(wanted, documents_of(s.rerank(q, hits[:args.rerank]) + hits[args.rerank:], document))
+                                           for wanted, q, hits in found]
         base = np.array(results["words (BM25)"])
         for name, rows in results.items():
             rows = np.array(rows)
@@ -128,4 +123,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

@@ -19,10 +19,11 @@ set -eu
 spolia=${SPOLIA:-build/spolia} out=build/reuse parts=main,orders,sizes,long model=
 while [ $# -gt 0 ]; do
     case $1 in
-    -o) out=$2; shift 2 ;;
-    -p) parts=$2; shift 2 ;;
+    -o) out=${2:?a folder is missing after -o}; shift 2 ;;
+    -p) parts=${2:?parts are missing after -p}; shift 2 ;;
     --) shift; break ;;
-    -h|--help|-*) sed -n '2,/^set/{/^set/!s/^# \{0,1\}//p}' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,/^set/{/^set/!s/^# \{0,1\}//p}' "$0"; exit 0 ;;
+    -*) echo "reuse: unknown option $1; --help explains" >&2; exit 2 ;;
     *) [ -z "$model" ] || { echo "reuse: one model only" >&2; exit 2; }; model=$1; shift ;;
     esac
 done

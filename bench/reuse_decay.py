@@ -16,6 +16,7 @@ import random
 import sys
 
 import common
+import shared
 import trace
 
 POLICIES = {"prefix": {"reuse": "prefix"}, "full": {"reuse": "full"},
@@ -72,8 +73,8 @@ def main() -> int:
     parser = common.parser(__doc__)
     parser.add_argument("--data", required=True, type=pathlib.Path,
                         help="folder with docs.jsonl and questions.dev.jsonl (doc_ids, context_doc_ids)")
-    parser.add_argument("--queries", type=int, default=1000)
-    parser.add_argument("--docs", type=int, default=14, help="in a query")
+    parser.add_argument("--queries", type=common.count, default=1000)
+    parser.add_argument("--docs", type=common.count, default=14, help="in a query")
     parser.add_argument("--cache", type=float, default=1 / 3, help="share of the corpus that KV memory holds")
     parser.add_argument("--skew", type=float, default=0.0, help="exponent of Zipf's law for the questions; 0: all alike")
     parser.add_argument("--csv", default=str(common.ROOT / "build/reuse_decay.csv"))
@@ -97,4 +98,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

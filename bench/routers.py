@@ -11,11 +11,11 @@ do, and all servers share its cores.
 """
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import pathlib
 import re
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -23,7 +23,9 @@ import tempfile
 import time
 import urllib.request
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import shared
+from shared import ROOT
+
 sys.path.insert(0, str(ROOT / "tests"))
 from support.redis_server import Redis, free_port  # noqa: E402
 
@@ -34,31 +36,21 @@ HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin:/sb
 BLOCK = 16  # tokens
 
 
-class Server:
+class Server(shared.Server):
     def __init__(self, model, *options):
-        command = [ROOT / "build/spolia", "serve", "-m", model, "--port", "0", "--reuse", "full", "--guard", "0",
-                   "--log-format", "none", "--threads", "1", "--parallel", "2", *options]
-        self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                        text=True)
-        line = self.process.stdout.readline()
-        if not line.startswith("listening on "):
-            raise SystemExit(f"no server: {' '.join(map(str, command))}")
-        self.port = int(line.rsplit(":", 1)[1])
+        super().__init__([ROOT / "build/spolia", "serve", "-m", model, "--port", "0", "--reuse", "full", "--guard", "0",
+                          "--log-format", "none", "--threads", "1", "--parallel", "2", *options])
+        self.port = int(self.url.rsplit(":", 1)[1])
 
     def metric(self, name):
         text = urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60).read().decode()
         return float(re.search(rf"^spolia:{re.escape(name)} (\S+)$", text, re.M)[1])
 
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
-
 
 def memory_for(model, tokens):
     """MiB of KV memory."""
-    s = Server(model, "--kv-memory", 16)
-    blocks = s.metric("kv_blocks")
-    s.stop()
+    with Server(model, "--kv-memory", 16) as s:
+        blocks = s.metric("kv_blocks")
     return max(1, round(16 * tokens / (BLOCK * blocks)))
 
 
@@ -101,20 +93,22 @@ def ask(port, body):
     return ms, found
 
 
-def run(args, router, shared, bodies, memory):
-    with tempfile.TemporaryDirectory() as folder:
-        redis = Redis() if shared else None
-        options = ["--remote", redis.url] if shared else []
-        servers = [Server(args.model, "--kv-memory", memory, *options) for _ in range(args.replicas)]
+def run(args, router, tier, bodies, memory):
+    with contextlib.ExitStack() as stack:
+        folder, options = stack.enter_context(tempfile.TemporaryDirectory()), []
+        if tier:
+            redis = Redis()
+            stack.callback(redis.kill)
+            options = ["--remote", redis.url]
+        servers = [stack.enter_context(Server(args.model, "--kv-memory", memory, *options)) for _ in range(args.replicas)]
         proxy = Proxy(pathlib.Path(folder), router, servers)
+        stack.callback(proxy.stop)
         with concurrent.futures.ThreadPoolExecutor(args.clients) as pool:
             said = list(pool.map(lambda b: ask(proxy.port, b), bodies))
         counts = [int(s.metric('prompt_tokens_total')) for s in servers]
-        for x in [proxy, *servers, *([redis] if redis else [])]:
-            x.stop()
     n = sum(f["prompt"] for _, f in said)
     share = lambda source: sum(f.get(source, 0) for _, f in said) / n
-    return {"router": router, "shared": shared, "memory": share("memory"), "remote": share("remote"),
+    return {"router": router, "shared": tier, "memory": share("memory"), "remote": share("remote"),
             "p50_ms": statistics.median(ms for ms, _ in said), "requests": len(said), "tokens": n / len(said),
             "counts": counts}
 
@@ -124,12 +118,16 @@ def main():
     parser.add_argument("-m", "--model", default=ROOT / "demo/model.gguf")
     parser.add_argument("--trace", required=True)
     parser.add_argument("--docs", required=True)
-    parser.add_argument("--replicas", type=int, default=3)
-    parser.add_argument("--clients", type=int, default=3)
-    parser.add_argument("--requests", type=int, default=10**9)
-    parser.add_argument("--tokens", type=int, default=20000, help="that a server's KV memory has room for")
-    parser.add_argument("--routers", default=",".join(ROUTERS))
+    parser.add_argument("--replicas", type=shared.count, default=3)
+    parser.add_argument("--clients", type=shared.count, default=3)
+    parser.add_argument("--requests", type=shared.count, default=10**9)
+    parser.add_argument("--tokens", type=shared.count, default=20000, help="that a server's KV memory has room for")
+    parser.add_argument("--routers", default=",".join(ROUTERS), help="of " + ", ".join(ROUTERS))
     args = parser.parse_args()
+    if unknown := set(args.routers.split(",")) - set(ROUTERS):
+        parser.error(f"--routers: \"{unknown.pop()}\" is none of {', '.join(ROUTERS)}")
+    if not HAPROXY:
+        sys.exit("routers: haproxy is not installed")
     lines = lambda path: [json.loads(line) for line in open(path, encoding="utf-8") if line.strip()]
     texts = {d["id"]: d["text"] for d in lines(args.docs)}
     bodies = [json.dumps({"messages": [{"role": "user", "content": q.get("question", "What do they say?")}],
@@ -138,13 +136,13 @@ def main():
               for q in lines(args.trace)[:args.requests]]
     memory = memory_for(args.model, args.tokens)
     print(f"{len(bodies)} requests, {args.replicas} servers of {memory} MiB", flush=True)
-    for shared in (False, True):
+    for tier in (False, True):
         for router in args.routers.split(","):
-            row = run(args, router, shared, bodies, memory)
+            row = run(args, router, tier, bodies, memory)
             print(json.dumps(row), flush=True)
-            remote = format(row["remote"], ".0%") if shared else "-"
+            remote = format(row["remote"], ".0%") if tier else "-"
             print(f"| {router} | {row['memory']:.0%} | {remote} | {row['p50_ms']:.0f} ms |", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    shared.run(main)

@@ -19,7 +19,9 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import shared
+from shared import ROOT
+
 
 
 def read_lines(path: pathlib.Path) -> list:
@@ -31,8 +33,10 @@ def read_folder(path: pathlib.Path) -> tuple:
     """(documents, questions): documents are (title, text), a question is (text, numbers of its documents)."""
     docs = read_lines(path / "docs.jsonl")
     number = {d["id"]: i for i, d in enumerate(docs)}
-    files = [f for f in (path / "questions.dev.jsonl", path / "questions.jsonl") if f.exists()]
-    questions = [(q["question"], {number[d] for d in q["doc_ids"]}) for q in read_lines(files[0]) if q["doc_ids"]]
+    file = next((f for f in (path / "questions.dev.jsonl", path / "questions.jsonl") if f.exists()), path / "questions.jsonl")
+    questions = [(q["question"], {number[d] for d in q["doc_ids"]}) for q in read_lines(file) if q.get("doc_ids")]
+    if not questions:
+        sys.exit(f"{file}: no question has doc_ids")
     return [(d.get("title", ""), d["text"]) for d in docs], questions
 
 
@@ -80,8 +84,8 @@ def measure(program: str, docs: list, questions: list, k: int) -> dict:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--program", action="append", help="the program (build/spolia); may be repeated")
-    parser.add_argument("-k", type=int, default=8)
-    parser.add_argument("--questions", type=int, help="only the first N of each set")
+    parser.add_argument("-k", type=shared.count, default=8)
+    parser.add_argument("--questions", type=shared.count, help="only the first N of each set")
     parser.add_argument("sets", nargs="+", type=pathlib.Path)
     args = parser.parse_args()
     print(f"| set | documents | questions | program | recall@{args.k} | all | no hit | ms |\n|---|---|---|---|---|---|---|---|")
@@ -96,4 +100,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

@@ -29,7 +29,9 @@ import time
 import urllib.error
 import urllib.request
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import shared
+from shared import ROOT
+
 sys.path.insert(0, str(ROOT / "tests"))
 from support.ports import free_port  # noqa: E402
 
@@ -164,4 +166,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

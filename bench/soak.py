@@ -4,8 +4,7 @@ The requests come in parts, which differ in reuse policy, size and number of doc
 the documents are (field or message). KV memory is small, so copies are evicted to the host and to a store all the
 time. At the end nothing runs or waits, no more blocks are in use than cached copies have (copies may share blocks), and
 the server stops in order: it asserts that without copies all blocks are free, and built with AddressSanitizer
-(`make soak`) it reports leaks. Prints a line for each part: answered,
-left, failed, memory of the process.
+(`make soak`) it reports leaks. Prints a line for each part: answered, left, failed, memory of the process.
 
     .venv/bin/python bench/soak.py --build build/asan --requests 24000
 """
@@ -20,7 +19,9 @@ import tempfile
 import time
 import urllib.request
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import shared
+from shared import ROOT
+
 PARTS = [  # reuse mode, words of a document, documents of a prompt, tokens of an answer, where
     ("full", 20, 3, 8, "field"), ("fusion", 60, 2, 4, "field"), ("prefix", 10, 4, 16, "text"),
     ("blend", 30, 3, 8, "field"), ("off", 15, 2, 8, "field"), ("craft", 40, 2, 6, "field"),
@@ -40,7 +41,10 @@ class Server:
              "--queue", "1000", "--reuse", "full", "--kv-memory", str(KV_MIB), "--host-memory", f"{HOST_MIB}M",
              "--store", folder / "store", "--store-max", "64M", "--documents", folder / "documents.db"],
             stdout=subprocess.PIPE, stderr=self.log, text=True, env=env)
-        self.url = self.process.stdout.readline().split()[-1]
+        line = self.process.stdout.readline()
+        if not line.startswith("listening on "):
+            raise SystemExit(f"soak: no server: {self.stop()[1].strip()}")
+        self.url = line.split()[-1]
 
     def metrics(self):
         with urllib.request.urlopen(self.url + "/metrics", timeout=60) as r:
@@ -83,10 +87,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", default="build")
     parser.add_argument("-m", "--model", default=ROOT / "demo/model.gguf")
-    parser.add_argument("--requests", type=int, default=24000)
-    parser.add_argument("--parts", type=int, default=24)
-    parser.add_argument("--concurrency", type=int, default=64)
-    parser.add_argument("--parallel", type=int, default=8)
+    parser.add_argument("--requests", type=shared.count, default=24000)
+    parser.add_argument("--parts", type=shared.count, default=24)
+    parser.add_argument("--concurrency", type=shared.count, default=64)
+    parser.add_argument("--parallel", type=shared.count, default=8)
     parser.add_argument("--hang-up", type=float, default=0.01)
     args = parser.parse_args()
     program = (ROOT / args.build / "spolia").resolve()
@@ -94,22 +98,24 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="spolia-soak-") as folder:
         server = Server(program, pathlib.Path(folder), args.model, args.parallel)
         started, sums, rss = time.time(), {"answered": 0, "left": 0, "refused": 0, "failed": 0}, []
-        for number in range(args.parts):
-            n = args.requests * (number + 1) // args.parts - args.requests * number // args.parts
-            row, what = run_part(server.url, number, n, args)
-            for key in sums:
-                sums[key] += row[key]
-            m = server.wait_idle()
-            rss.append(server.rss_mib())
-            uncached = m["kv_blocks"] - m["kv_blocks_free"] - m["cached_blocks"]
-            print(f"part {number + 1:3} {what:13} answered {row['answered']:5} left {row['left']:3} failed {row['failed']} "
-                  f"evictions {m['evictions_total']:.0f} blocks not cached {max(uncached, 0):.0f} memory {rss[-1]:.0f} MiB "
-                  f"after {time.time() - started:.0f} s", flush=True)
-            if row["failed"] or row["refused"]:
-                wrong.append(f"part {number + 1}: {row['failed']} failed, {row['refused']} refused: {row['error']}")
-            if uncached > 0:
-                wrong.append(f"part {number + 1}: {uncached:.0f} blocks are neither free nor cached")
-        code, said = server.stop()
+        try:
+            for number in range(args.parts):
+                n = args.requests * (number + 1) // args.parts - args.requests * number // args.parts
+                row, what = run_part(server.url, number, n, args)
+                for key in sums:
+                    sums[key] += row[key]
+                m = server.wait_idle()
+                rss.append(server.rss_mib())
+                uncached = m["kv_blocks"] - m["kv_blocks_free"] - m["cached_blocks"]
+                print(f"part {number + 1:3} {what:13} answered {row['answered']:5} left {row['left']:3} failed {row['failed']} "
+                      f"evictions {m['evictions_total']:.0f} blocks not cached {max(uncached, 0):.0f} memory {rss[-1]:.0f} MiB "
+                      f"after {time.time() - started:.0f} s", flush=True)
+                if row["failed"] or row["refused"]:
+                    wrong.append(f"part {number + 1}: {row['failed']} failed, {row['refused']} refused: {row['error']}")
+                if uncached > 0:
+                    wrong.append(f"part {number + 1}: {uncached:.0f} blocks are neither free nor cached")
+        finally:
+            code, said = server.stop()
     if sum(sums.values()) != args.requests:
         wrong.append(f"{sum(sums.values())} requests are accounted for, not {args.requests}")
     if code != 0 or "Sanitizer" in said:
@@ -120,4 +126,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

@@ -9,9 +9,10 @@ set -eu
 spolia=${SPOLIA:-build/spolia} out=build/speed models=
 while [ $# -gt 0 ]; do
     case $1 in
-    -o) out=$2; shift 2 ;;
+    -o) out=${2:?a folder is missing after -o}; shift 2 ;;
     --) shift; break ;;
-    -h|--help|-*) sed -n '2,/^set/{/^set/!s/^# \{0,1\}//p}' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,/^set/{/^set/!s/^# \{0,1\}//p}' "$0"; exit 0 ;;
+    -*) echo "speed: unknown option $1; --help explains" >&2; exit 2 ;;
     *) models="$models -m $1"; shift ;;
     esac
 done

@@ -22,6 +22,8 @@ import json
 import pathlib
 import random
 
+import shared
+
 SETS = ["squad_v1", "hotpotqa", "2wiki", "musique", "multihop_rag", "dragonball_en", "mtrag_un"]
 NEEDS = {"Factual": "one chunk", "Multi-hop Reasoning": "several of a document", "Summarization": "a whole document",
          "Multi-document Information Integration": "two documents", "Multi-document Comparison": "two documents",
@@ -120,4 +122,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    shared.run(main)

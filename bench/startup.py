@@ -17,7 +17,9 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+import shared
+from shared import ROOT
+
 
 
 def timed(command, env):
@@ -26,7 +28,7 @@ def timed(command, env):
     done = subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     wall, after = time.monotonic() - start, os.times()
     if done.returncode != 0:
-        sys.exit(f"startup: {shlex.join(command)}: {done.stderr.strip().splitlines()[-1:]}")
+        sys.exit(f"startup: {shlex.join(command)}: {done.stderr.strip() or f'exit code {done.returncode}'}")
     return wall, after.children_user + after.children_system - before.children_user - before.children_system
 
 
@@ -66,7 +68,7 @@ def report(model, times):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("models", nargs="+", metavar="MODEL")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=shared.count, default=5)
     parser.add_argument("--peer", metavar="COMMAND", help="{model} is replaced; it must end after one token")
     parser.add_argument("--csv", type=Path)
     args = parser.parse_args()
@@ -83,4 +85,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    shared.run(main)

@@ -223,7 +223,7 @@ int main(int argc, char **argv)
         else if (c == 's')
             sessions = true;
         else
-            return 2;
+            return fprintf(stderr, "usage: team [-t THREADS] [-j JOBS] [-s] [-r ROUNDS] [-m MILLISECONDS]\n"), 2;
     }
     start_jobs(n, sessions); /* before there are threads */
     sp_team *team;

@@ -1,6 +1,6 @@
 """Reading copies from the disk tier against fio's sequential read, in one sitting.
 
-    python3 bench/tiers.py [--dir DIR] [--mib N] [--rounds N]
+    make build/bench/tiers && python3 bench/tiers.py [--dir DIR] [--mib N] [--rounds N]
 
 Both read around the system's cache (O_DIRECT), alternately; fio with blocks of 1 MiB and 16 in flight,
 as many as two readers of the tier keep.
@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import shared
 
 
 def fio_rate(folder: Path, mib: int) -> float:
@@ -31,10 +33,10 @@ def tier_rates(program: str, folder: Path, mib: int) -> list[float]:
 
 def main() -> int:
     args = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    args.add_argument("--program", default="build/bench/tiers")
-    args.add_argument("--dir", default=None)
-    args.add_argument("--mib", type=int, default=1024)
-    args.add_argument("--rounds", type=int, default=3)
+    args.add_argument("--program", default=str(shared.ROOT / "build/bench/tiers"))
+    args.add_argument("--dir", help="of the files (the system's temporary folder)")
+    args.add_argument("--mib", type=shared.count, default=1024)
+    args.add_argument("--rounds", type=shared.count, default=3)
     o = args.parse_args()
     if not shutil.which("fio"):
         print("fio is not installed", file=sys.stderr)
@@ -51,4 +53,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

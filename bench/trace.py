@@ -9,6 +9,7 @@ import json
 import sys
 
 import common
+import shared
 from common import text
 
 
@@ -48,4 +49,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.run(main)

@@ -201,6 +201,7 @@ def test_the_sweep_in_parts(model, tmp_path):
     assert "main" in sweep("--help").stdout
     assert "magic" in sweep("-p", "magic", model, code=2).stderr
     assert "give a model" in sweep(code=2).stderr
+    assert "-x" in sweep("-x", model, code=2).stderr and "after -p" in sweep("-p", code=2).stderr
 
 
 def test_the_time_that_was_given(model, tmp_path):

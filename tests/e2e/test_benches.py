@@ -1,0 +1,173 @@
+"""Every script in bench/: --help says what it is for and does nothing, and what a user gives wrong is named in a sentence; no server or
+file stays behind."""
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import PROGRAM, ROOT, succeed
+
+BUILD = ROOT / os.environ.get("SPOLIA_BUILD", "build")
+SCRIPTS = {p.stem: p.read_text(encoding="utf-8") for p in sorted((ROOT / "bench").glob("*.py"))}
+PROGRAMS = [name for name, text in SCRIPTS.items() if "__main__" in text]
+MODEL, FILE = ROOT / "demo/model.gguf", ROOT / "demo/questions.jsonl"
+
+
+def bench(name, *args, **changes):
+    """changes: of the environment."""
+    if "import common\n" in SCRIPTS[name] and not (BUILD / "python/spolia/libspolia.so").exists():
+        pytest.skip("make python has not run")
+    return subprocess.run([sys.executable, ROOT / f"bench/{name}.py", *map(str, args)], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "SPOLIA": str(PROGRAM), **changes})
+
+
+def refuses(words, name, *args):
+    done = bench(name, *args)
+    said = done.stderr.strip()
+    assert done.returncode and "Traceback" not in said and words in said, (name, args, words, said)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_help_does_nothing_else(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = bench(name, "--help")
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.split("options:")[0]
+    assert said.startswith("usage: ") and len(said.split("\n\n")) > 1, "no description"
+    assert not done.stderr and not os.listdir()
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    path = tmp_path_factory.mktemp("index") / "demo.db"
+    succeed("index", ROOT / "demo/docs", "-o", path, "--quiet")
+    return path
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    """The triples of the demo, and their graph."""
+    folder = tmp_path_factory.mktemp("graph")
+    triples = ROOT / "demo/graph/triples.tsv"
+    succeed("graph", "import", triples, "-o", folder / "g.db")
+    return triples, folder / "g.db"
+
+
+def test_mistakes_are_named(index, graph, tmp_path):
+    triples, known = graph
+    gone = tmp_path / "gone"
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set/docs.jsonl").write_text('{"id": "a", "text": "A boat."}\n')
+    (tmp_path / "set/questions.jsonl").write_text('{"question": "What?", "doc_ids": ["a"], "context_doc_ids": []}\n')
+    (tmp_path / "broken.jsonl").write_text("nonsense\n")
+    serves = ("-m", gone, "--embedding", gone)
+    mistakes = [  # what is said, the bench, its arguments
+        ("gone", "ahead", *serves, "--index", gone, "--questions", FILE),
+        ("gone", "ahead", *serves, "--index", index, "--questions", gone),
+        ("its vectors are none", "ahead", *serves, "--index", index, "--questions", FILE),
+        ("no JSON: nonsense", "ahead", *serves, "--index", index, "--questions", tmp_path / "broken.jsonl"),
+        ("no server", "beside", *serves, "--program", PROGRAM),
+        ("embeddings", "beside", *serves, "--only", "all"),
+        ("--tokens", "beside", *serves, "--tokens", 1),
+        ("no server", "citations", "-m", gone, "--program", PROGRAM, tmp_path / "set"),
+        ("context_doc_ids", "citations", "-m", MODEL, "--program", PROGRAM, tmp_path / "set"),
+        ("gone/docs.jsonl", "citations", "-m", MODEL, "--program", PROGRAM, gone),
+        ("ask -m", "exact_reuse", "-m", gone, "--index", index, "--questions", FILE, "--spolia", PROGRAM),
+        ("-n: \"0\" is not a whole number above 0", "exact_reuse", "-m", MODEL, "--index", index, "--questions", FILE, "-n", 0),
+        ("gone", "graph_answers", "--graph", known, gone),
+        ("gone", "graph_layouts", gone),
+        ("--hops", "graph_layouts", FILE, "--graph", known, "--hops", "0,x"),
+        ("gone", "graph_peer", "-m", MODEL, "--graph", known, "--triples", gone),
+        ("cannot open the graph", "graph_peer", "-m", MODEL, "--graph", gone, "--triples", triples, "--program", PROGRAM),
+        ("cannot open the graph", "graph_tree_blocks", "--graph", gone, "--triples", triples, "--program", PROGRAM),
+        ("gone", "idle_copies", "--model", MODEL, gone),
+        ("OUT", "long_contexts"),
+        ("gone", "names", gone, "-o", tmp_path / "x.tsv"),
+        ("not a database", "names", FILE, "-o", tmp_path / "x.tsv"),
+        ("no server", "page_cost", "-m", gone, "--program", PROGRAM),
+        ("bench prefill", "peer", "--spolia", PROGRAM, "--peer", "echo 5", "--", "prefill", "-m", gone),
+        ("no vectors", "real_vectors", index, tmp_path / "v.f32"),
+        ("gone", "replacement", gone, "--sim", PROGRAM),
+        ("MEAN:SIGMA", "replacement", gone, "--long", "x"),
+        ("index", "retrieval", "--embedding", gone, tmp_path / "set", "--program", PROGRAM),
+        ("gone", "search_recall", gone),
+        ("gone", "search_recall", tmp_path / "set", "--program", gone),
+        ("exit code", "serve", "-m", gone, "--data", tmp_path / "set", "--build", BUILD, "--server", "off"),
+        ("no server: spolia: ", "soak", "-m", gone, "--build", BUILD),
+        ("gone/squad_v1", "split_questions", gone, tmp_path / "out"),
+        ("there is no such file", "startup", gone),
+        ("--mib", "tiers", "--mib", 0),
+        ("bench/questions has none", "tables", "--only", "multihop", "--out", tmp_path / "tables"),
+    ]
+    for mistake in mistakes:
+        refuses(*mistake)
+    assert not (tmp_path / "x.tsv").exists() and not (tmp_path / "v.f32").exists()
+
+
+def test_mistakes_of_benches_over_the_package_are_named(tmp_path):
+    gone = tmp_path / "gone"
+    refuses("gone", "heat", "-m", MODEL, "--trace", gone, "--chunks", gone)
+    refuses("gone", "reuse_decay", "-m", MODEL, "--data", gone)
+    refuses("gone", "craft_variants", "-m", MODEL, "--data", gone)
+    refuses("prompt of", "iterative", "-m", MODEL, "--iterations", "64", "--questions", 1)
+    refuses('"0" is not a list of numbers from 1 to 64', "iterative", "-m", MODEL, "--iterations", "0")
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_what_a_bench_starts_ends_with_it(tmp_path):
+    """A redis-server, when the servers that were to use it do not start."""
+    (tmp_path / "redis-server").write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 600\n")
+    (tmp_path / "redis-server").chmod(0o755)
+    for name in ("remote", "remote_forms"):
+        done = bench(name, "-m", tmp_path / "gone", PATH=f"{tmp_path}:{os.environ['PATH']}")
+        assert done.returncode and "Traceback" not in done.stderr, done.stderr
+        if not (tmp_path / "pid").exists():
+            continue  # a machine so busy that it did not run for a second
+        pid = int((tmp_path / "pid").read_text())
+        end = time.time() + 20
+        while alive(pid) and time.time() < end:
+            time.sleep(0.05)
+        assert not alive(pid)
+        (tmp_path / "pid").unlink()
+
+
+def test_long_contexts_are_written_where_they_are_asked_for(tmp_path):
+    done = bench("long_contexts", tmp_path / "out", 4)
+    assert done.returncode == 0 and (tmp_path / "out/model.gguf").stat().st_size == MODEL.stat().st_size
+    assert len(list((tmp_path / "out/docs").iterdir())) == 16
+
+
+def test_names_of_an_index_are_triples(index, tmp_path):
+    done = bench("names", index, "-o", tmp_path / "names.tsv")
+    lines = [line.split("\t") for line in (tmp_path / "names.tsv").read_text().splitlines()]
+    assert done.returncode == 0 and f"{len(lines)} triples" in done.stdout
+    assert {x[1] for x in lines} == {"names"} and all(len(x) == 4 for x in lines)
+
+
+def test_page_cost_has_four_runs(tmp_path):
+    done = bench("page_cost", "--program", PROGRAM, "--seconds", 0.3, "--rounds", 1)
+    *runs, last = done.stdout.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert [(r["watchers"], r["busy"]) for r in map(json.loads, runs)] == [(0, False), (1, False), (0, True), (1, True)]
+    assert [r["requests"] for r in map(json.loads, runs)] == [0, 2, 0, 2] and last.startswith("one page: ")
+
+
+def test_http_cost_asks_the_library_and_a_server():
+    program = PROGRAM.parent / "bench/http_cost"
+    if not program.exists():
+        pytest.skip("build/bench/http_cost is not built")
+    done = subprocess.run([program, MODEL, PROGRAM, "3"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split(",") for line in done.stdout.splitlines()]
+    assert [r[0] for r in rows] == ["clock", "wall", "cpu"] and all(float(x) > 0 for r in rows[1:] for x in r[1:5])
+    done = subprocess.run([program, MODEL.with_name("none.gguf"), PROGRAM, "3"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and "the server does not start" in done.stderr
