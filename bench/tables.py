@@ -6,9 +6,11 @@
 
 Each table is one run of `spolia eval` (or `bench reuse`) for each model, whose rows are appended to a file in FOLDER
 (build/tables); the same command continues what was interrupted, and runs nothing again that is there. FOLDER/tables.md
-has the tables, each with its command, its number of questions, and the machine. Without --data the questions are those
-of bench/questions; with it the report halves of the full sets (bench/split_questions.py). --limit N: the first N
-questions of each set; a larger N continues. --report runs nothing and shows what is there.
+has the tables, each with its number of questions, and the machine. Without --data the questions are those of
+bench/questions, of which some tables have none; with it the report halves of the full sets (bench/split_questions.py).
+A FOLDER is for one of the two. Without --only: all tables that have questions, those of judges that were fine-tuned
+with --judge alone. --limit N: the first N questions of each set; a larger N continues. --report runs nothing and shows
+what is there.
 
 Intervals: 95 % of 2,000 resamples of the questions, paired with full attention, whose mean is resampled with them.
 Times are medians of ratios.
@@ -26,7 +28,9 @@ from dataclasses import dataclass, field
 
 import numpy
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import shared
+from shared import ROOT
+
 SYSTEM = "Answer the question from the documents, in a few words."
 MODELS = {"SmolLM2 135M": "SmolLM2-135M-Instruct.Q4_1.gguf", "Gemma 3 270M": "gemma-3-270m-q4_k_m.gguf"}
 EMBEDDING = "all-MiniLM-L6-v2"
@@ -132,6 +136,20 @@ def files_of(given, name):
     return [folder / report, given.data / name / "docs.jsonl", folder / f"{name}.tune.jsonl"]
 
 
+def have_questions(given, name):
+    """Whether a table's set is there."""
+    return not TABLES[name].questions or bool(given.data) or files_of(given, TABLES[name].questions)[0].exists()
+
+
+def claim(given):
+    """A folder has indexes and rows of one set of questions: those of others would be mixed with them."""
+    note, mine = given.out / "questions-of", str(given.data.resolve()) if given.data else "bench/questions"
+    if not note.exists():
+        note.write_text(mine + "\n")
+    elif note.read_text().strip() != mine:
+        sys.exit(f"tables: {given.out} has tables of {note.read_text().strip()}; give another --out for those of {mine}")
+
+
 def index_of(given, table, docs, model):
     """The index of a table's documents, made at its first use; it has its name once it is whole."""
     index = given.out / f"{table.questions}.{table.chunk_words}{table.beside and '.' + table.beside}.db"
@@ -176,11 +194,11 @@ def run(given, name, model, prefix):
         done = subprocess.run([given.program, *command], stdout=subprocess.DEVNULL)
         code = f"exit code {done.returncode}" if done.returncode else 0
     except KeyboardInterrupt:
-        code = "interrupted"
+        code = "interrupted; the same command continues"
     if rows.exists() and rows.stat().st_mtime_ns != before:
         prefix.with_name(prefix.name + ".machine").write_text(machine() + "\n")
     if code != 0:
-        sys.exit(f"tables: spolia {shlex.join(command)}: {code}; the same command continues")
+        sys.exit(f"tables: spolia {shlex.join(command)}: {code}")
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -238,10 +256,10 @@ def ranged(value, low_high, unit=""):
     return f"{value:+.1f}{unit} ({low_high[0]:+.1f} to {low_high[1]:+.1f})"
 
 
-def spanned(value, low_high):
+def spanned(value, low_high, form=".3f"):
     if math.isnan(low_high[0]):
-        return f"{value:.3f}"
-    return f"{value:.3f} ({low_high[0]:.3f} to {low_high[1]:.3f})"
+        return f"{value:{form}}"
+    return f"{value:{form}} ({low_high[0]:{form}} to {low_high[1]:{form}})"
 
 
 def over_time(path, width=50):
@@ -313,9 +331,8 @@ def in_order(path):
     lines = ["", "| 15 %, more than | NLL | KL |", "|---|---|---|"]
     for less, more in zip(shown, shown[1:]):
         loss, kl = (column(more, name) - column(less, name) for name in ("nll", "kl_all"))
-        low, high = interval(kl)
         rise = ranged(loss.mean() / nll.mean() * 100, interval(loss * 100, nll), " %")
-        lines.append(f"| {more[0]} than {less[0]} | {rise} | {kl.mean():+.3f} ({low:+.3f} to {high:+.3f}) |")
+        lines.append(f"| {more[0]} than {less[0]} | {rise} | {spanned(kl.mean(), interval(kl), '+.3f')} |")
     return lines if len(shown) > 2 else []
 
 
@@ -377,14 +394,18 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, help="folder of full sets; none: bench/questions")
     parser.add_argument("--models", type=pathlib.Path, help="folder of the judges (that of scripts/real-models)")
     parser.add_argument("--judge", action="append", default=[], metavar="TITLE=FILE", help="this model, not those of --models")
-    parser.add_argument("--only", help="tables, of " + ", ".join(TABLES))
+    parser.add_argument("--only", metavar="NAME,...", help="tables, of " + ", ".join(TABLES))
     parser.add_argument("--limit", type=int, default=0, metavar="N")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of the table of speed (3)")
+    parser.add_argument("--rounds", type=shared.count, default=3, metavar="N", help="of the table of speed (3)")
     parser.add_argument("--report", action="store_true")
     given = parser.parse_args()
-    wanted = given.only.split(",") if given.only else list(TABLES)
+    wanted = given.only.split(",") if given.only else [name for name in TABLES if given.judge or not name.startswith("trained")]
     if set(wanted) - set(TABLES):
         parser.error(f"--only: {', '.join(sorted(set(wanted) - set(TABLES)))}: not of {', '.join(TABLES)}")
+    without = [name for name in wanted if not have_questions(given, name)]
+    if without and given.only:
+        parser.error(f"--only: {', '.join(without)}: bench/questions has none of that set; give --data")
+    wanted = [name for name in wanted if name not in without]
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "spolia/models"
     models = given.models or pathlib.Path(os.environ.get("SPOLIA_MODELS", cache))
     given.out.mkdir(parents=True, exist_ok=True)
@@ -396,6 +417,10 @@ def main():
         here = {title: pathlib.Path(file) for title, file in (judge.split("=", 1) for judge in given.judge)}
     if not here:
         sys.exit(f"tables: {models}: no model; `make real-models` fetches them")
+    if not given.report:
+        claim(given)
+    if without:
+        print(f"tables: left out without --data: {', '.join(without)}", file=sys.stderr, flush=True)
     for name in wanted:
         for title, path in here.items():
             prefix = given.out / f"{name}.{path.stem}"
@@ -409,4 +434,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    shared.run(main)

@@ -31,7 +31,7 @@ def test_tables_continue_and_say_what_the_rows_say(tmp_path):
     first = tables(tmp_path, "--only", "stream", "--limit", "3")
     rows = tmp_path / "out" / f"stream.{FILE[:-5]}.csv"
     begun = rows.read_text()
-    assert first.returncode == 0 and "3 questions." in first.stdout
+    assert first.returncode == 0 and "3 questions." in first.stdout and "nan" not in first.stdout
     shown = tables(tmp_path, "--only", "stream,speed", "--limit", "9")
     assert shown.returncode == 0 and rows.read_text().startswith(begun)
     assert (tmp_path / "out/tables.md").read_text().strip() == shown.stdout.strip()
@@ -45,6 +45,28 @@ def test_tables_continue_and_say_what_the_rows_say(tmp_path):
     rows.with_name(f"2wiki.{FILE[:-5]}.csv").write_text("".join(begun.splitlines(keepends=True)[:2]))   # no row yet
     again = tables(tmp_path, "--only", "stream,speed,2wiki", "--report")
     assert again.stdout.startswith(shown.stdout.strip())
+
+
+def test_tables_without_questions_are_left_out(tmp_path):
+    """Without --data those of sets that do not ship, and without a judge those of judges that were fine-tuned."""
+    (tmp_path / FILE).touch()
+    every, own = tables(tmp_path, "--report"), tables(tmp_path, "--report", "--judge", f"Own={tmp_path / FILE}")
+    assert every.returncode == 0 and "left out without --data: multihop, dragonball, dragonball-100" in every.stderr
+    titles = [set(re.findall("^### (.*)", x.stdout, re.M)) for x in (every, own)]
+    assert not any("MultiHop" in t or "DragonBall" in t or "MT-RAG" in t for t in titles[1])
+    assert len(titles[0]) >= 12 and titles[0] < titles[1] and all("fine-tuned" in t or "same" in t for t in titles[1] - titles[0])
+    named = tables(tmp_path, "--only", "stream,mtrag")
+    assert named.returncode == 2 and "--only: mtrag: " in named.stderr and "--data" in named.stderr
+    assert not (tmp_path / "out/stream.SmolLM2-135M-Instruct.Q4_1.csv").exists()
+
+
+def test_a_folder_has_tables_of_one_set_of_questions(tmp_path):
+    """An index of the questions that ship is not searched for those of a full set."""
+    shutil.copy(ROOT / "demo/model.gguf", tmp_path / FILE)
+    assert tables(tmp_path, "--only", "bm25", "--limit", "1").returncode == 0
+    other = tables(tmp_path, "--only", "stream", "--data", tmp_path)
+    assert other.returncode == 1 and "has tables of bench/questions; give another --out" in other.stderr
+    assert tables(tmp_path, "--only", "bm25", "--limit", "2").returncode == 0
 
 
 def test_a_judge_of_ones_own(tmp_path):
