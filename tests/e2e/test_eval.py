@@ -508,7 +508,8 @@ def test_bad_documents_and_options_are_named(index, tmp_path):
     refuse(*command, "--index", index, "--ratios", "0.1,", naming=["ratios"], code=2)
     refuse(*command, naming=["--index", "--docs"], code=2)
     refuse(*command, "--index", index, "--docs", tmp_path, naming=["either a folder or an index"])
-    refuse(*command, "--index", index, "--reuse", "full", naming=["--reuse"], code=2)
+    for option in (["--reuse", "full"], ["--recompute", "0.5"], ["--alpha", "1"], ["--unfused"]):
+        refuse(*command, "--index", index, *option, naming=[option[0], "do not apply", "--policies"], code=2)
     file.write_text("\n")
     refuse(*command, "--index", index, naming=["q.jsonl", "no questions"])
 

@@ -84,6 +84,13 @@ def test_a_model_is_downloaded_when_it_is_named(hub, user):
     assert downloads(hub) == ["/org/one/only.gguf"]
 
 
+def test_each_model_that_is_compared_is_downloaded(hub, user, tmp_path):
+    out = tmp_path / "speed.csv"
+    succeed("bench", "prefill", "-m", "hf:org/one", "-m", "hf:org/demo-GGUF:Q8_0", "--sizes", "5", "--rounds", "1",
+            "--csv", out)
+    assert all(name in out.read_text() for name in ("only.gguf", "demo-Q8_0.gguf"))
+
+
 def test_one_of_several_types_is_chosen_or_asked_for(hub, user):
     assert succeed("pull", "org/types").endswith("/x-Q4_K_M.gguf\n")
     refuse("pull", "-q", "org/types:Q4_K", naming=["no file of type Q4_K"])  # another one than Q4_K_M

@@ -479,6 +479,8 @@ static void refusals_name_keyword_and_path(void **state)
            "#/properties/a: unsupported keyword contains");
     refuse("{\"allOf\":[{\"$ref\":\"#\"}]}", SP_E_ARG, "refers to itself");
     refuse("{\"pattern\":\"^(ab)*$\",\"minLength\":20000}", SP_E_LIMIT, "for a length of 20000 characters");
+    refuse("{\"pattern\":\"^([a-z]?){1200}(-(a|b|c|d|e|f|g|h|i|j|k|l|m|n|o|p|q|r|s|t|u|v|w|x|y|z))?$\","
+           "\"minLength\":1}", SP_E_LIMIT, "too large for another condition"); /* few states, of many members */
     refuse("[]", SP_E_ARG, "not a schema");
     /* schemas without a value: why, and where */
     refuse("{\"properties\":{\"n\":{\"type\":\"integer\",\"minimum\":5,\"maximum\":4}},"

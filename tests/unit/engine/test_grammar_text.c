@@ -117,24 +117,29 @@ static void expressions_match_whole_texts(void **state)
     }
 }
 
-/* chain -- n rules, each of which calls the next and then reads a character. */
-static char *chain(int n)
+/* chain -- n rules, each of which calls the next and then reads a character; `back`: the last is written first. */
+static char *chain(int n, bool back)
 {
-    char *text = calloc(1, 32 * (size_t)n + 64), *to = text + sprintf(text, "root ::= r1 \"z\"\n");
-    for (int i = 1; i < n; i++) to += sprintf(to, "r%d ::= r%d \"z\"\n", i, i + 1);
-    sprintf(to, "r%d ::= \"a\"\n", n);
+    char *text = calloc(1, 32 * (size_t)n + 64), *to = text;
+    for (int k = 0; k <= n; k++) {
+        const int i = back ? n - k : k;
+        to += i ? sprintf(to, "r%d ::= ", i) : sprintf(to, "root ::= ");
+        to += i < n ? sprintf(to, "r%d \"z\"\n", i + 1) : sprintf(to, "\"a\"\n");
+    }
     return text;
 }
 
 static void rules_that_are_nested_too_deeply_are_refused(void **state)
 {
     (void)state;
-    char *good = chain(256), *bad = chain(257), text[258] = "a";
-    memset(text + 1, 'z', 256);
-    assert_true(accepts(gbnf(good), text));
-    refuses(gbnf(bad), SP_E_LIMIT, "within 257 rules at once");
-    free(good);
-    free(bad);
+    for (int back = 0; back < 2; back++) {
+        char *good = chain(256, back), *bad = chain(257, back), text[258] = "a";
+        memset(text + 1, 'z', 256);
+        assert_true(accepts(gbnf(good), text));
+        refuses(gbnf(bad), SP_E_LIMIT, "within 257 rules at once");
+        free(good);
+        free(bad);
+    }
     assert_true(accepts(gbnf("root ::= \"(\" root \")\" | \"x\""), "((x))")); /* some text is shallow */
 }
 
@@ -155,6 +160,11 @@ static void members_between_marks_follow_their_schema(void **state)
     assert_false(accepts(o, "<k>t=a;<k>x=1;"));
     assert_false(accepts(o, "<k>t=abcd;<k>x=1;"));
     assert_false(accepts(o, "<k>t=ab;<k>p=c\\n;<k>x=1;"));
+    const sp_grammar_opts either = {.schema = "{\"anyOf\": [{\"properties\": {\"a\": {}}, \"required\": [\"a\"]}, "
+                                              "{\"properties\": {\"b\": {}}, \"required\": [\"b\"]}]}",
+                                    .keys = keys};
+    assert_true(accepts(either, "<k>a=1;") && accepts(either, "<k>b=1;"));
+    assert_false(accepts(either, ""));
 }
 
 static void calls_may_have_a_number(void **state)

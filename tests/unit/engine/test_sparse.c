@@ -597,6 +597,9 @@ static void lists_are_reused_while_queries_are_similar(void **state)
         o = (sp_sparse_opts){.tokens = 160, .min_depth = -1, .reuse = true, .eta = 1, .heads = h};
         a = decode(&s, &o, got);
         assert_int_equal(a.n_reused, (STEPS - 1) * G);
+        o.power = -1; /* one threshold for all heads */
+        a = decode(&s, &o, got);
+        assert_int_equal(a.n_reused, 0);
         sp_heads_destroy(h);
         scene_close(&s);
     }

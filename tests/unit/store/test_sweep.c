@@ -434,6 +434,22 @@ static void a_put_that_needs_a_file_deleted_fails(void **state)
     bench_end(&b);
 }
 
+/* Files that somebody else has deleted no longer count against the budget. */
+static void files_that_are_gone_need_no_deletion(void **state)
+{
+    bench b;
+    char name[16], path[600];
+    bench_begin(&b, (sp_disk_tier_opts){.segment_bytes = 64 << 10, .max_bytes = 400 << 10});
+    for (uint32_t i = 0; i < 4; i++) assert_ok(noise_put(b.tier, i, 1));
+    for (int i = 1; i <= 4; i++) {
+        snprintf(name, sizeof name, "%08x.kv", i);
+        assert_int_equal(unlink(file_in(b.dir, name, path)), 0);
+    }
+    for (uint32_t i = 4; i < 20; i++) assert_ok(noise_put(b.tier, i, 1));
+    assert_ok(noise_get(b.tier, 19, 1));
+    bench_end(&b);
+}
+
 /* What a put that failed has written may be longer than what is written over it. */
 static void bytes_of_a_put_that_failed_are_erased(void **state)
 {
@@ -604,6 +620,7 @@ int main(void)
         cmocka_unit_test(what_is_dropped_after_its_erasure_leaves_no_line),
         cmocka_unit_test(what_is_read_during_its_erasure_leaves_no_line),
         cmocka_unit_test(a_put_that_needs_a_file_deleted_fails),
+        cmocka_unit_test(files_that_are_gone_need_no_deletion),
         cmocka_unit_test(bytes_of_a_put_that_failed_are_erased),
         cmocka_unit_test(a_sweep_that_makes_progress_is_waited_for),
         cmocka_unit_test(a_sweep_may_be_left),
