@@ -42,6 +42,10 @@ def test_tables_continue_and_say_what_the_rows_say(tmp_path):
     value, low, high = map(float, said)
     assert value == pytest.approx(more, abs=0.06) and low <= value <= high
     assert "9 questions." in shown.stdout and "1 alternating rounds." in shown.stdout and "cores, load" in shown.stdout
+    speed = re.findall(r"^\| ([^|]*) \| [\d.]+x \([\d.]+ to [\d.]+\) \| ([\d ]+) \|$", shown.stdout, re.M)
+    assert [name for name, _ in speed] == ["full", "random, 15 %", "fusion, 15 %", "craft, 15 %", "fast", "balanced"]
+    n = {name: int(tokens) for name, tokens in speed}
+    assert n["full"] == n["fast"] == 0 < n["random, 15 %"] == n["fusion, 15 %"] <= 0.15 * 2063 and "of 2,0" in shown.stdout
     rows.with_name(f"2wiki.{FILE[:-5]}.csv").write_text("".join(begun.splitlines(keepends=True)[:2]))   # no row yet
     again = tables(tmp_path, "--only", "stream,speed,2wiki", "--report")
     assert again.stdout.startswith(shown.stdout.strip())
