@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """The first question after a start, with and without copies that were computed while nobody asked (serve --idle-copies).
 
-usage: bench/idle_copies.py --model MODEL [--embedding ENCODER] [--rounds N] [--top-k K] FILE...
+    bench/idle_copies.py --model MODEL [--embedding ENCODER] [--rounds N] [--top-k K] FILE...
 
-Starts the server N times with --idle-copies 0.5, waits until it has the copies, and N times with 0, alternating; each time
-asks one question that was not asked before, and prints the times to the first token and their ratio.
+Starts the server N times with --idle-copies 0.5, waits until it has the copies, and N times with 0, alternating; each
+time asks one question that was not asked before, and prints the times to the first token and their ratio. Half of KV
+memory may be too small for copies of all passages: it waits no longer once no copy was added for --settle seconds.
 """
 import argparse
 import json
@@ -27,34 +28,37 @@ def call(url, body=None):
 
 
 def first_question(options, folder, share, question):
-    """(ms to the first token, tokens of documents reused, seconds until all copies were there)."""
-    command = [ROOT / "build/spolia", "serve", "-m", options.model, "--port", "0", "--reuse", "full", "--collection", f"docs={folder}",
+    """(ms to the first token, tokens of documents reused, seconds until no copy was to come, passages with a copy, all)."""
+    command = [options.program, "serve", "-m", options.model, "--port", "0", "--reuse", "full", "--collection", f"docs={folder}",
                "--idle-copies", str(share), "--log-format", "none"]
     if options.embedding:
         command += ["--embedding", options.embedding]
     with shared.Server(command, env={**os.environ, "SPOLIA_ARG_NO_STORE": "1"}) as server:
         url = server.url
-        began = time.time()
-        while share:
-            ahead = call(url + "/v1/collections/docs")["ahead"]
-            if ahead["passages"] and ahead["done"] == call(url + "/v1/collections/docs")["chunks"]:
-                break
+        began = added = time.time()
+        done, collection = 0, call(url + "/v1/collections/docs")
+        while share and done < collection["chunks"] and time.time() - added < options.settle:
             time.sleep(0.2)
-        waited = time.time() - began
+            collection = call(url + "/v1/collections/docs")
+            if collection["ahead"]["done"] > done:
+                done, added = collection["ahead"]["done"], time.time()
+        waited = added - began
         call(url + "/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello."}], "max_tokens": 1})  # pages are in
         answer = call(url + "/v1/chat/completions", {"messages": [{"role": "user", "content": question}], "max_tokens": 1,
                                                      "collection": {"name": "docs", "top_k": options.top_k}})
         documents = answer["spolia"]["documents"]
-        return answer["timings"]["prompt_ms"], sum(d["reused"] for d in documents), waited
+        return answer["timings"]["prompt_ms"], sum(d["reused"] for d in documents), waited, done, collection["chunks"]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default=ROOT / "build/spolia")
     parser.add_argument("--model", required=True)
     parser.add_argument("--embedding")
     parser.add_argument("--rounds", type=shared.count, default=5)
     parser.add_argument("--top-k", type=shared.count, default=5)
-    parser.add_argument("files", nargs="+")
+    parser.add_argument("--settle", type=float, default=20, metavar="SECONDS")
+    parser.add_argument("files", metavar="FILE", nargs="+")
     options = parser.parse_args()
     times = {0.5: [], 0: []}
     with tempfile.TemporaryDirectory() as home:
@@ -62,9 +66,9 @@ def main():
             shutil.copy(f, home)
         for i in range(options.rounds):
             for share in times:
-                ms, reused, waited = first_question(options, home, share, f"How is a copy on disk kept, case {i}?")
+                ms, reused, waited, done, chunks = first_question(options, home, share, f"How is a copy on disk kept, case {i}?")
                 times[share].append(ms)
-                print(f"idle-copies {share}: {ms:.0f} ms, {reused} tokens reused, copies after {waited:.1f} s", flush=True)
+                print(f"idle-copies {share}: {ms:.0f} ms, {reused} tokens reused, copies of {done} of {chunks} passages after {waited:.1f} s", flush=True)
     ratios = [a / b for a, b in zip(times[0], times[0.5])]
     print(f"without / with: {statistics.median(ratios):.1f} (median of {len(ratios)}; {min(ratios):.1f} to {max(ratios):.1f})")
 

@@ -2,6 +2,7 @@
 file stays behind."""
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -159,6 +160,16 @@ def test_page_cost_has_four_runs(tmp_path):
     assert done.returncode == 0, done.stderr
     assert [(r["watchers"], r["busy"]) for r in map(json.loads, runs)] == [(0, False), (1, False), (0, True), (1, True)]
     assert [r["requests"] for r in map(json.loads, runs)] == [0, 2, 0, 2] and last.startswith("one page: ")
+
+
+def test_idle_copies_waits_for_those_that_fit(tmp_path):
+    """Of a collection that half of KV memory cannot hold it waits for no more than come."""
+    (tmp_path / "large.txt").write_text("".join(f"The boat {i} leaves the harbour of town {i * i}. " * 12 + "\n\n" for i in range(2500)))
+    done = bench("idle_copies", "--program", PROGRAM, "--model", MODEL, "--rounds", 1, "--settle", 3, tmp_path / "large.txt")
+    assert done.returncode == 0, done.stderr
+    with_copies, none, ratio = done.stdout.splitlines()
+    n, every = map(int, re.search(r"copies of (\d+) of (\d+) passages", with_copies).groups())
+    assert 0 < n < every and "0 tokens reused, copies of 0 of" in none and ratio.startswith("without / with: ")
 
 
 def test_http_cost_asks_the_library_and_a_server():
