@@ -353,29 +353,65 @@ static int32_t write_layers(writer *w, int32_t min, int32_t max)
     return start;
 }
 
-/* longest -- characters of the longest string (-1: no limit) and of the shortest. A way of as many steps as there are
- * sets is in a loop. */
-static int32_t longest(const lang *a, int32_t *shortest)
+typedef struct reached {
+    bool seen;
+    int32_t n_in;  /* ways into it that were not followed */
+    int32_t depth; /* characters before it: the fewest, then the most */
+} reached;
+
+/* reach_live -- the sets that lead to the end, from set 0 and with the nearest first; returns their number. */
+static size_t reach_live(const lang *a, reached *r, int32_t *queue, int32_t *shortest)
 {
-    size_t n = a->sets.n;
-    bool *at = SP_NEW_N(bool, 2 * n);
-    int32_t found = at ? 0 : -1;
-    *shortest = at && a->sets.v[0].accepted ? 0 : INT32_MAX;
-    if (at && a->sets.v[0].live) at[0] = true;
-    for (size_t k = 1; at && k <= n; k++) {
-        bool *from = at + (k - 1) % 2 * n, *to = at + k % 2 * n, any = false;
-        memset(to, 0, n);
-        for (size_t i = 0; i < n; i++)
-            for (size_t c = 0; from[i] && c < a->cuts.n; c++) {
-                int32_t next = a->to.v[i * a->cuts.n + c];
-                if (!a->sets.v[next].live) continue;
-                any = to[next] = true;
-                if (a->sets.v[next].accepted) *shortest = SP_MIN(*shortest, (int32_t)k);
-            }
-        if (!any) break;
-        found = k == n ? -1 : (int32_t)k;
+    size_t n = a->sets.v[0].live;
+    r[0].seen = true;
+    queue[0] = 0;
+    for (size_t i = 0; i < n; i++) {
+        const size_t from = (size_t)queue[i];
+        if (a->sets.v[from].accepted) *shortest = SP_MIN(*shortest, r[from].depth);
+        for (size_t c = 0; c < a->cuts.n; c++) {
+            const int32_t to = a->to.v[from * a->cuts.n + c];
+            if (!a->sets.v[to].live) continue;
+            r[to].n_in++;
+            if (r[to].seen) continue;
+            r[to] = (reached){.seen = true, .n_in = 1, .depth = r[from].depth + 1};
+            queue[n++] = to;
+        }
     }
-    sp_free(at);
+    return n;
+}
+
+/* deepest -- characters before the last of n reached sets; -1: some are in a loop, into which ways remain. */
+static int32_t deepest(const lang *a, reached *r, int32_t *queue, size_t n)
+{
+    int32_t most = 0;
+    size_t n_free = n && r[0].n_in == 0;
+    queue[0] = 0;
+    for (size_t i = 0; i < n_free; i++) {
+        const size_t from = (size_t)queue[i];
+        most = SP_MAX(most, r[from].depth);
+        for (size_t c = 0; c < a->cuts.n; c++) {
+            const int32_t to = a->to.v[from * a->cuts.n + c];
+            if (!a->sets.v[to].live) continue;
+            r[to].depth = SP_MAX(r[to].depth, r[from].depth + 1);
+            if (--r[to].n_in == 0) queue[n_free++] = to;
+        }
+    }
+    return n_free == n ? most : -1;
+}
+
+/* longest -- characters of the longest string (-1: no limit) and of the shortest (INT32_MAX: there is none).
+ * Cost: each way of each set twice. */
+static int32_t longest(lang *a, int32_t *shortest)
+{
+    reached *r = SP_NEW_N(reached, a->sets.n);
+    int32_t *queue = SP_NEW_N(int32_t, a->sets.n), found = -1;
+    *shortest = INT32_MAX;
+    if (r && queue)
+        found = deepest(a, r, queue, reach_live(a, r, queue, shortest));
+    else
+        a->err = sp_fail_nomem("a grammar");
+    sp_free(r);
+    sp_free(queue);
     return found;
 }
 
@@ -391,6 +427,7 @@ static void write(lang *a, sp_grammar *g, int32_t *start)
     int32_t least, most = longest(a, &least), min = a->l->min, max = a->l->max;
     writer w = {.a = a, .g = g, .out = {g, &a->err}};
     int32_t limit = MAX_LAYERED / SP_MAX(count_live(a), 1);
+    if (a->err != SP_OK) return;
     if (least != INT32_MAX && min <= least) min = 0;
     if (most >= 0 && (max < 0 || max > most)) max = min > 0 ? most : -1;
     if (max >= 0 && max > SP_MAX(min, limit)) max = SP_MAX(min, limit);

@@ -146,6 +146,10 @@ static void texts_are_accepted_or_not(void **state)
         {"{\"type\":\"string\",\"pattern\":\"^a+$\",\"maxLength\":2}", "\"aa\"", true},
         {"{\"type\":\"string\",\"pattern\":\"^a+$\",\"minLength\":2}", "\"a\"", false},
         {"{\"type\":\"string\",\"pattern\":\"^a+$\",\"minLength\":2}", "\"aaaaa\"", true},
+        {"{\"type\":\"string\",\"pattern\":\"^(a|bb|cccc)d$\",\"minLength\":3}", "\"ad\"", false},
+        {"{\"type\":\"string\",\"pattern\":\"^(a|bb|cccc)d$\",\"minLength\":3}", "\"bbd\"", true},
+        {"{\"type\":\"string\",\"pattern\":\"^(a|bb|cccc)d$\",\"minLength\":3}", "\"ccccd\"", true},
+        {"{\"type\":\"string\",\"pattern\":\"^a(bc)*d$\",\"minLength\":3}", "\"abcbcbcd\"", true},
         {"{\"type\":\"string\",\"format\":\"uri\",\"minLength\":1,\"maxLength\":2083}",
          "\"https://a.example/x?q=1\"", true},
         {"{\"prefixItems\":[{\"type\":\"null\"}],\"items\":false}", "[null, 1]", false},
@@ -453,6 +457,28 @@ static void an_object_has_up_to_4096_properties(void **state)
     json_decref(j);
 }
 
+/* cost_of -- seconds until a pattern of 2,048 states is refused that tells n other characters apart. */
+static double cost_of(int n, const char *why)
+{
+    char schema[8000] = "{\"minLength\":1,\"pattern\":\"^(.*a.{10}";
+    struct timespec from, to;
+    for (int i = 0; i < n; i++)
+        sprintf(schema + strlen(schema), "|%c%c%c", 0xE4 + i / 2048, 0x80 + i / 32 % 64, 0x80 + i % 32 * 2);
+    strcat(schema, ")$\"}");
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+    refuse(schema, SP_E_LIMIT, why);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+    return (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) * 1e-9;
+}
+
+/* Its states are what is limited: nothing that follows from them may cost much more than they do. */
+static void a_pattern_costs_what_its_states_cost(void **state)
+{
+    const double states = cost_of(1500, "too large for another condition");
+    const double all = cost_of(900, "more than 262144 nodes");
+    if (all > 4 * states) fail_msg("%.2f s, of which the states are %.2f s", all, states);
+}
+
 static void refusals_name_keyword_and_path(void **state)
 {
     refuse("{\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"x(?=y)\"}}}",
@@ -665,6 +691,7 @@ int main(void)
         cmocka_unit_test(generated_dates_exist),
         cmocka_unit_test(an_object_has_up_to_4096_properties),
         cmocka_unit_test(long_values_of_an_enum_are_all_tested),
+        cmocka_unit_test(a_pattern_costs_what_its_states_cost),
         cmocka_unit_test(refusals_name_keyword_and_path),
         cmocka_unit_test(an_end_is_accepted_where_the_text_is_complete),
         cmocka_unit_test(masks_agree_with_accept),
