@@ -16,17 +16,15 @@ static int64_t n_blocks(int64_t n, int block)
 
 sp_err sp_fp8_check(const sp_tensor *t, const sp_tensor *scale, const sp_fp8_blocks *blocks)
 {
-    const int64_t n_rows = n_blocks(t->shape[0], blocks->rows), n_cols = n_blocks(t->shape[1], blocks->columns);
+    const int64_t want[] = {n_blocks(t->shape[0], blocks->rows), n_blocks(t->shape[1], blocks->columns)};
     if (t->n_dims != 2)
         return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: %d dimensions, FP8 is supported for matrices", t->path,
                        SP_VIEW(t->name), t->n_dims);
     if (scale->dtype != SP_F32 && scale->dtype != SP_BF16 && scale->dtype != SP_F16)
         return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: scales of type %s are not supported", scale->path,
                        SP_VIEW(scale->name), scale->type);
-    const bool one = n_rows * n_cols == 1 && scale->n_dims == 1 && scale->shape[0] == 1;
-    if (one || (scale->n_dims == 2 && scale->shape[0] == n_rows && scale->shape[1] == n_cols)) return SP_OK;
-    return sp_fail(SP_E_FORMAT, "%s: tensor %.*s: its shape is not %" PRId64 " x %" PRId64 ", the scales of %.*s",
-                   scale->path, SP_VIEW(scale->name), n_rows, n_cols, SP_VIEW(t->name));
+    const bool one = want[0] * want[1] == 1 && scale->n_dims == 1 && scale->shape[0] == 1;
+    return one ? SP_OK : sp_tensor_check_shape(scale, want, 2);
 }
 
 /* value_of -- NaN for the two codes that are not a number. */

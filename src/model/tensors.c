@@ -2,6 +2,7 @@
 #include "model/tensors.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 void sp_tensor_dir_fini(sp_tensor_dir *d)
@@ -39,6 +40,24 @@ sp_err sp_tensor_elements(const sp_tensor *t, int64_t *out)
                            t->path, SP_VIEW(t->name));
     *out = n;
     return SP_OK;
+}
+
+/* shape_text -- "20 x 32" */
+static const char *shape_text(const int64_t *shape, int n, char *buf, size_t n_buf)
+{
+    size_t at = 0;
+    for (int i = 0; i < n && at < n_buf; i++)
+        at += (size_t)snprintf(buf + at, n_buf - at, "%s%" PRId64, i ? " x " : "", shape[i]);
+    return buf;
+}
+
+sp_err sp_tensor_check_shape(const sp_tensor *t, const int64_t *want, int n)
+{
+    char got[96], wanted[96];
+    if (t->n_dims == n && memcmp(t->shape, want, (size_t)n * sizeof *want) == 0) return SP_OK;
+    return sp_fail(SP_E_FORMAT, "%s: tensor %.*s: its shape is %s, the configuration asks for %s", t->path,
+                   SP_VIEW(t->name), shape_text(t->shape, t->n_dims, got, sizeof got),
+                   shape_text(want, n, wanted, sizeof wanted));
 }
 
 /* -- overlaps ------------------------------------------------------------------------------- */

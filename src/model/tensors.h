@@ -47,6 +47,9 @@ sp_err sp_tensor_dir_check(const sp_tensor_dir *d, size_t from) SP_MUST_CHECK;
 /* sp_tensor_elements -- the number of elements. Errors: SP_E_FORMAT above INT64_MAX. */
 sp_err sp_tensor_elements(const sp_tensor *t, int64_t *out) SP_MUST_CHECK;
 
+/* sp_tensor_check_shape -- Errors: SP_E_FORMAT: the shape is not `want` [n], outermost first. */
+sp_err sp_tensor_check_shape(const sp_tensor *t, const int64_t *want, int n) SP_MUST_CHECK;
+
 /* SP_VIEW -- arguments of "%.*s" for a view from a file, truncated to 160 bytes. */
 #define SP_VIEW(v) (int)SP_MIN((v).n, (size_t)160), ((v).s ? (v).s : "")
 

@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "model/fp8.h"
+#include "model/mxfp4.h"
 
 typedef enum need { ALWAYS, MAYBE } need;
 
@@ -266,15 +267,6 @@ static const sp_tensor *find(binder *b, const row *r, const place *at, char *nam
     return t;
 }
 
-/* "20 x 32" */
-static const char *shape_text(const int64_t *shape, int n, char *buf, size_t n_buf)
-{
-    size_t at = 0;
-    for (int i = 0; i < n && at < n_buf; i++)
-        at += (size_t)snprintf(buf + at, n_buf - at, "%s%" PRId64, i ? " x " : "", shape[i]);
-    return buf;
-}
-
 /* The part of a tensor that a row takes: rows from .. from + n - 1, counted over all experts. */
 typedef struct slice {
     int64_t from, n, of; /* of: rows of one expert, or of the tensor */
@@ -298,7 +290,6 @@ static slice slice_of(const binder *b, const row *r, const place *at, const sp_t
 
 static sp_err check(const binder *b, const row *r, const place *at, const sp_tensor *t)
 {
-    char got[96], wanted[96];
     const slice s = slice_of(b, r, at, t);
     const bool all = at->expert != NO_LAYER && !strstr(b->gguf ? r->gguf : r->hf, "%d");
     int64_t want[3] = {b->m->hp.moe.n};
@@ -312,12 +303,9 @@ static sp_err check(const binder *b, const row *r, const place *at, const sp_ten
     if (t->dtype == SP_DTYPE_N && !(b->config->fp8.used && r->shape[1] && !r->columns && sp_is_fp8(t)))
         return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: its type %s is not supported", t->path,
                        SP_VIEW(t->name), t->type);
-    if (t->n_dims == n && memcmp(t->shape, want, (size_t)n * sizeof want[0]) == 0) return SP_OK;
     if (r->shape[0] == '1' && t->n_dims == 1 && t->shape[0] == want[1]) return SP_OK;
     if (r->field == LAYER(b_choice) && t->n_dims == 2 && t->shape[0] == 1 && t->shape[1] == want[0]) return SP_OK;
-    return sp_fail(SP_E_FORMAT, "%s: tensor %.*s: its shape is %s, the configuration asks for %s",
-                   t->path, SP_VIEW(t->name), shape_text(t->shape, t->n_dims, got, sizeof got),
-                   shape_text(want, n, wanted, sizeof wanted));
+    return sp_tensor_check_shape(t, want, n);
 }
 
 /* take -- memory for a matrix that is made. One of no layer may be the output matrix and the embedding, which is read
@@ -409,18 +397,6 @@ static sp_err bind_vector(binder *b, const row *r, const place *at, const sp_ten
     return SP_OK;
 }
 
-/* -- MXFP4 of a folder ----------------------------------------------------------------------- */
-
-/* gpt-oss as it is published: experts are two tensors of bytes, whose rows are outputs.
- *
- *   NAME_blocks  [X, rows, columns / 32, 16]  byte j has the codes of values 2 j (low bits) and 2 j + 1
- *   NAME_scales  [X, rows, columns / 32]      exponents, biased by 127
- *
- * A group of the engine's type is the exponent, then 16 bytes with the codes of values j and j + 16. */
-typedef struct parts {
-    const sp_tensor *blocks, *scales;
-} parts;
-
 static const sp_tensor *find_part(binder *b, const row *r, const place *at, const char *end, char *name)
 {
     char whole[NAME_BYTES];
@@ -430,46 +406,16 @@ static const sp_tensor *find_part(binder *b, const row *r, const place *at, cons
     return find(b, &one, at, name);
 }
 
-static sp_err check_part(const binder *b, const sp_tensor *t, const int64_t *want, int n)
-{
-    char got[96], wanted[96];
-    if (strcmp(t->type, "U8") != 0)
-        return sp_fail(SP_E_FORMAT, "%s: tensor %.*s: its type is %s, MXFP4 weights are U8", t->path, SP_VIEW(t->name),
-                       t->type);
-    if (b->m->hp.n_embd % 32 || b->m->hp.moe.n_ff % 32)
-        return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: rows of MXFP4 weights are not whole groups of 32", t->path,
-                       SP_VIEW(t->name));
-    if (t->n_dims == n && memcmp(t->shape, want, (size_t)n * sizeof *want) == 0) return SP_OK;
-    return sp_fail(SP_E_FORMAT, "%s: tensor %.*s: its shape is %s, the configuration asks for %s", t->path,
-                   SP_VIEW(t->name), shape_text(t->shape, t->n_dims, got, sizeof got),
-                   shape_text(want, n, wanted, sizeof wanted));
-}
-
-static void repack(const uint8_t *from, uint8_t scale, uint8_t *to)
-{
-    to[0] = scale;
-    for (int j = 0; j < 8; j++) {
-        const uint8_t low = from[j], high = from[j + 8];
-        to[1 + 2 * j] = (uint8_t)((low & 15) | (high & 15) << 4);
-        to[2 + 2 * j] = (uint8_t)(low >> 4 | (high & 0xF0));
-    }
-}
-
-static sp_err bind_blocks(binder *b, const row *r, const place *at, const parts *p, sp_mat *out)
+static sp_err bind_blocks(binder *b, const row *r, const place *at, const sp_mxfp4_parts *p, sp_mat *out)
 {
     const int64_t n = size_of(&b->m->hp, 0, r->shape[0]), n_cols = size_of(&b->m->hp, 0, r->shape[1]);
-    const int64_t n_groups = n_cols / 32, want[4] = {b->m->hp.moe.n, n * r->columns, n_groups, 16};
-    SP_TRY(check_part(b, p->blocks, want, 4));
-    SP_TRY(check_part(b, p->scales, want, 3));
-    const size_t n_bytes = (size_t)n * sp_row_bytes(SP_MXFP4, n_cols), group = sp_row_bytes(SP_MXFP4, 32);
-    uint8_t *to = take(b, at, n_bytes);
+    const size_t row_bytes = sp_row_bytes(SP_MXFP4, SP_ROUND_UP(n_cols, 32));
+    SP_TRY(sp_mxfp4_check(p, b->m->hp.moe.n, n * r->columns, n_cols));
+    uint8_t *to = take(b, at, (size_t)n * row_bytes);
     if (!to) return sp_fail_nomem("MXFP4 weights");
     *out = (sp_mat){.type = SP_MXFP4, .n_rows = n, .n_cols = n_cols, .data = to};
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t first = ((at->expert * n + i) * r->columns + r->part.index) * n_groups;
-        for (int64_t g = first; g < first + n_groups; g++, to += group)
-            repack(p->blocks->data + 16 * g, p->scales->data[g], to);
-    }
+    for (int64_t i = 0; i < n; i++, to += row_bytes)
+        sp_mxfp4_row(p, (at->expert * n + i) * r->columns + r->part.index, n_cols, to);
     return SP_OK;
 }
 
@@ -479,7 +425,7 @@ static sp_err bind_parts(binder *b, const row *r, const place *at, bool *done)
     char blocks[NAME_BYTES], scales[NAME_BYTES];
     *done = false;
     if (b->gguf || !r->columns || !r->shape[1]) return SP_OK;
-    const parts p = {find_part(b, r, at, "_blocks", blocks), find_part(b, r, at, "_scales", scales)};
+    const sp_mxfp4_parts p = {find_part(b, r, at, "_blocks", blocks), find_part(b, r, at, "_scales", scales)};
     if (!p.blocks && !p.scales) return SP_OK;
     if (!p.blocks || !p.scales)
         return sp_fail(SP_E_FORMAT, "%s: tensor %s: is missing", b->path, p.blocks ? scales : blocks);
