@@ -312,14 +312,14 @@ static void write_free(writer *w, int32_t *nodes)
             sp_gram_lead(w->g, nodes[i], write_set(w, i, nodes, a->sets.v[i].accepted), &a->err);
 }
 
-/* reach -- which sets k characters lead to: [k][sets]. */
+/* reach -- which sets that lead to the end k characters lead to: [k][sets]. */
 static void reach(const lang *a, int32_t n_layers, bool *at)
 {
     size_t n = a->sets.n;
     at[0] = true;
     for (int32_t k = 0; k + 1 < n_layers; k++)
         for (size_t i = 0; i < n; i++)
-            for (size_t c = 0; at[(size_t)k * n + i] && c < a->cuts.n; c++)
+            for (size_t c = 0; at[(size_t)k * n + i] && a->sets.v[i].live && c < a->cuts.n; c++)
                 at[((size_t)k + 1) * n + (size_t)a->to.v[i * a->cuts.n + c]] = true;
 }
 
