@@ -157,13 +157,15 @@ def main() -> int:
     parser.add_argument("-t", "--threads", type=shared.count, default=os.cpu_count())
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
+    if args.peer:
+        shared.fill(args.peer, model=args.model, port=0, threads=args.threads, context=args.context)
     some = subgraphs(args)
     sizes = {n: paths_for(args, some, n) for n in args.lengths}
     running, urls = [], {}
     try:
         if args.peer:
             port = free_port()
-            command = args.peer.format(model=args.model, port=port, threads=args.threads, context=args.context)
+            command = shared.fill(args.peer, model=args.model, port=port, threads=args.threads, context=args.context)
             process, urls["peer"] = start(shlex.split(command), port, subprocess.DEVNULL)
             running.append(process)
         port = free_port()

@@ -198,7 +198,10 @@ def draw(panels: list, path: str) -> None:
     for axis in list(axes.flat)[len(panels):]:
         axis.remove()
     figure.tight_layout()
-    figure.savefig(path)
+    try:
+        figure.savefig(path)
+    except ValueError as e:  # the name's format
+        raise SystemExit(f"plot: {path}: {e}") from None
 
 
 def main() -> None:
@@ -212,6 +215,8 @@ def main() -> None:
     try:
         rows = [r for path in args.csv for r in read(path)]
         panels = panels_of(rows, args)
+        if not any(y for panel in panels for y in (*panel.lines.values(), *panel.rules)):
+            raise SystemExit(f"plot: {args.csv[0]}: there is nothing to draw: no numbers")
         draw(panels, args.out or str(pathlib.Path(args.csv[0]).with_suffix(".svg")))
     except OSError as e:
         sys.exit(f"plot: {e.filename}: {e.strerror}")

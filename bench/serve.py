@@ -89,7 +89,7 @@ def start(args: argparse.Namespace, running: list) -> list:
         named.append((name, f"http://127.0.0.1:{port}"))
     if args.peer:
         port = free_port()
-        command = shlex.split(args.peer.format(model=args.model, port=port, threads=args.threads))
+        command = shlex.split(shared.fill(args.peer, model=args.model, port=port, threads=args.threads))
         running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         named.append(("peer", f"http://127.0.0.1:{port}"))
     for process, (_, url) in zip(running, named):
@@ -162,6 +162,10 @@ def main() -> int:
     parser.add_argument("-t", "--threads", type=int, default=os.cpu_count())
     parser.add_argument("rest", nargs="*", help="options of bench/load.py")
     args = parser.parse_args()
+    if args.peer:
+        shared.fill(args.peer, model=args.model, port=0, threads=args.threads)
+    for file in (f for data in args.data for f in files_of(data)[1::2]):  # of the last sitting, too, before the first
+        open(file, "rb").close()
     return max(measure(args, data) for data in args.data)
 
 

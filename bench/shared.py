@@ -7,6 +7,7 @@ import math
 import os
 import pathlib
 import shlex
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -36,6 +37,14 @@ def numbers(least, most=math.inf, kind=int):
     return parse
 
 
+def fill(command: str, **values) -> str:
+    """A peer's command with its {placeholders} filled."""
+    try:
+        return command.format(**values)
+    except (KeyError, IndexError, ValueError):
+        sys.exit(f"--peer: \"{command}\": placeholders are {', '.join(f'{{{name}}}' for name in values)}")
+
+
 # -- mistakes --------------------------------------------------------------------------------------
 
 def sentence(e: Exception) -> str:
@@ -52,8 +61,10 @@ def sentence(e: Exception) -> str:
 
 
 def run(main) -> None:
-    """Ends with main's exit code. A file that is not there, a program that fails, an interruption: a sentence, no traceback."""
+    """Ends with main's exit code. A file that is not there, a program that fails, an interruption: a sentence, no traceback. SIGTERM, too,
+    lets a bench end what it has started."""
     name = pathlib.Path(sys.argv[0]).stem
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(f"{name}: terminated"))
     try:
         code = main()
         sys.stdout.flush()

@@ -2,6 +2,7 @@
 file stays behind."""
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -63,6 +64,8 @@ def test_mistakes_are_named(index, graph, tmp_path):
     (tmp_path / "set/docs.jsonl").write_text('{"id": "a", "text": "A boat."}\n')
     (tmp_path / "set/questions.jsonl").write_text('{"question": "What?", "doc_ids": ["a"], "context_doc_ids": []}\n')
     (tmp_path / "broken.jsonl").write_text("nonsense\n")
+    (tmp_path / "words.csv").write_text("at,what\n1,x\n2,y\n")
+    (tmp_path / "set/questions.dev.jsonl").write_text((tmp_path / "set/questions.jsonl").read_text())
     serves = ("-m", gone, "--embedding", gone)
     mistakes = [  # what is said, the bench, its arguments
         ("gone", "ahead", *serves, "--index", gone, "--questions", FILE),
@@ -96,6 +99,10 @@ def test_mistakes_are_named(index, graph, tmp_path):
         ("gone", "search_recall", gone),
         ("gone", "search_recall", tmp_path / "set", "--program", gone),
         ("exit code", "serve", "-m", gone, "--data", tmp_path / "set", "--build", BUILD, "--server", "off"),
+        ("gone.trace.dev.jsonl", "serve", "-m", MODEL, "--data", tmp_path / "set", "--data", gone, "--build", BUILD),
+        ("placeholders are {model}, {port}, {threads}", "serve", "-m", MODEL, "--data", tmp_path / "set", "--peer", "x {nothing}"),
+        ("{context}", "graph_peer", "-m", MODEL, "--graph", known, "--triples", triples, "--peer", "x {"),
+        ("no numbers", "plot", tmp_path / "words.csv", "--x", "at", "--y", "what"),
         ("no server: spolia: ", "soak", "-m", gone, "--build", BUILD),
         ("gone/squad_v1", "split_questions", gone, tmp_path / "out"),
         ("there is no such file", "startup", gone),
@@ -139,6 +146,20 @@ def test_what_a_bench_starts_ends_with_it(tmp_path):
             time.sleep(0.05)
         assert not alive(pid)
         (tmp_path / "pid").unlink()
+
+
+@pytest.mark.skipif(not list(pathlib.Path("/proc/self/task").glob("*/children")), reason="the system does not list children")
+def test_a_bench_that_is_terminated_ends_its_server():
+    bench = subprocess.Popen([sys.executable, ROOT / "bench/page_cost.py", "--program", PROGRAM, "--seconds", "60", "--rounds", "1"],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    children = pathlib.Path(f"/proc/{bench.pid}/task/{bench.pid}/children")
+    end = time.time() + 60
+    while not (server := children.read_text().split()) and time.time() < end:
+        time.sleep(0.05)
+    time.sleep(1)  # it measures
+    bench.terminate()
+    assert "terminated" in bench.communicate(timeout=60)[1] and bench.returncode == 1
+    assert server and not alive(int(server[0]))
 
 
 def test_long_contexts_are_written_where_they_are_asked_for(tmp_path):
