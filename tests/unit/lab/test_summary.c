@@ -278,7 +278,7 @@ static void a_share_that_may_lose_more_is_refused(void **state)
     calibrated(&c, loss, 0.5);
     assert_int_equal(choose(&c, &said), 0);
     assert_non_null(strstr(said, "cannot be told apart from chance with 40 questions"));
-    assert_non_null(strstr(said, "saved; 0.3 of inplace needs about"));
+    assert_non_null(strstr(said, "saved; recompute 0.3 of inplace needs about"));
     c.alphas = "0.5,2";
     c.settings.v[3].amount = 2; /* a policy whose parameter replaces the share is named with it */
     assert_int_equal(choose(&c, &said), 0);
@@ -286,6 +286,20 @@ static void a_share_that_may_lose_more_is_refused(void **state)
     c.alphas = NULL;
     c.force = true;
     assert_int_equal(choose(&c, &said), 3);
+}
+
+/* The least share may take more questions than another one, which is named, too. */
+static void fewer_questions_show_it_for_a_share_that_loses_less(void **state)
+{
+    static const double loss[] = {0, 0.2, 0.018, 0.001, 0.0015};
+    calibrating c;
+    const char *said;
+    calibrated(&c, loss, 0.5);
+    assert_int_equal(choose(&c, &said), 0);
+    static const char least[] = "recompute 0.2 of inplace needs about ", fewest[] = "same), 0.3 about ";
+    const char *first = strstr(said, least), *other = strstr(said, fewest);
+    assert_true(first && other && first < other);
+    assert_true(atoi(first + strlen(least)) > 20 * atoi(other + strlen(fewest)));
 }
 
 int main(void)
@@ -297,6 +311,7 @@ int main(void)
         cmocka_unit_test(a_trace_has_windows),
         cmocka_unit_test(the_least_share_that_surely_keeps_the_likelihood_is_chosen),
         cmocka_unit_test(a_share_that_may_lose_more_is_refused),
+        cmocka_unit_test(fewer_questions_show_it_for_a_share_that_loses_less),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
