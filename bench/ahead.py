@@ -131,8 +131,7 @@ def main():
     parser.add_argument("--tokens", type=count, default=4, help="of an answer")
     parser.add_argument("--vectors", type=int, nargs="+", default=[0], help="added to the index, one table row each")
     args = parser.parse_args()
-    with open(args.questions, encoding="utf-8") as f:
-        questions = [json.loads(line)["question"] for line in f][:args.n]
+    questions = [q["question"] for q in shared.lines(args.questions, "question")][:args.n]
     check_vectors(args.index)
     print("| vectors | search | of TTFT | not hidden, with, decided | TTFT | sooner, with | last token | wrong | sooner, decided "
           "| last token | wrong |\n" + "|---" * 11 + "|")

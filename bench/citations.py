@@ -26,11 +26,6 @@ from shared import ROOT, count
 
 
 
-def read_lines(path: pathlib.Path) -> list:
-    with open(path, encoding="utf-8") as f:
-        return [json.loads(line) for line in f]
-
-
 def wilson(hits: int, n: int) -> tuple:
     p, z = hits / n, 1.96
     middle, half = p + z * z / 2 / n, z * math.sqrt(p * (1 - p) / n + z * z / 4 / n / n)
@@ -66,10 +61,10 @@ def cited(choice: dict, n: int) -> int:
 
 
 def measure(url: str, folder: pathlib.Path, args: argparse.Namespace) -> None:
-    docs = {d["id"]: d for d in read_lines(folder / "docs.jsonl")}
+    docs = {d["id"]: d for d in shared.lines(folder / "docs.jsonl", "id", "text")}
     path = next((f for f in (folder / "questions.dev.jsonl", folder / "questions.jsonl") if f.exists()), folder / "questions.jsonl")
     hits, chance, n = collections.Counter(), 0.0, 0
-    for q in read_lines(path)[args.skip:]:
+    for q in shared.lines(path, "question", "doc_ids")[args.skip:]:
         context, gold = q.get("context_doc_ids", []), set(q["doc_ids"])
         if n == args.questions or not gold & set(context):
             continue

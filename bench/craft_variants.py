@@ -71,8 +71,8 @@ def main() -> int:
     parser.add_argument("--restart", action="store_true", help="compare a process that restarts with one that does not")
     parser.add_argument("--skew", type=float, default=1.0, help="exponent of Zipf's law for the questions")
     args = parser.parse_args()
-    docs = {d["id"]: d for d in reuse_decay.read_lines(args.data / "docs.jsonl")}
-    questions = reuse_decay.read_lines(args.data / "questions.dev.jsonl")[:args.questions]
+    docs = {d["id"]: d for d in shared.lines(args.data / "docs.jsonl", "id", "title", "text")}
+    questions = shared.lines(args.data / "questions.dev.jsonl", *reuse_decay.FIELDS)[:args.questions]
     for q in questions:  # neighbours come back
         q["context_doc_ids"] = q["context_doc_ids"][:2 * args.docs]
     queries = reuse_decay.make_queries(args, docs, questions)

@@ -83,8 +83,7 @@ def main() -> None:
     parser.add_argument("--texts", type=shared.count, default=400)
     parser.add_argument("file", type=pathlib.Path)
     args = parser.parse_args()
-    lines = args.file.read_text(encoding="utf-8").splitlines()[:args.texts]
-    texts = [" ".join(json.loads(line)["text"].split()) for line in lines]
+    texts = [" ".join(line["text"].split()) for line in shared.lines(args.file, "text")][:args.texts]
     onnx = Onnx(args.onnx, args.model, args.threads)
     ratios, peers = [], []
     for i in range(args.rounds + 1):

@@ -20,7 +20,7 @@ from shared import ROOT, count
 
 def ask(args, reuse: str, questions: list) -> list:
     command = [args.spolia, "ask", "-m", args.model, "--index", args.index, "-k", str(args.chunks), "-n", "1",
-               "--reuse", reuse, "--kv-memory", str(args.kv_memory), "--json"]
+               "--reuse", reuse, "--kv-memory", str(args.kv_memory), "--no-store", "--json"]  # no copies of an earlier run
     done = subprocess.run(command, input="".join(q + "\n" for q in questions), stdout=subprocess.PIPE,
                           text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -38,8 +38,7 @@ def main() -> int:
     parser.add_argument("--spolia", default=str(ROOT / "build/spolia"))
     parser.add_argument("--csv", default=str(ROOT / "build/exact_reuse.csv"))
     args = parser.parse_args()
-    with open(args.questions) as f:
-        questions = [json.loads(line)["question"].replace("\n", " ") for line in f][:args.n]
+    questions = [q["question"].replace("\n", " ") for q in shared.lines(args.questions, "question")][:args.n]
 
     rows = []
     for round_ in range(args.rounds):

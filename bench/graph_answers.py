@@ -32,13 +32,13 @@ def main() -> int:
     parser.add_argument("--show", type=int, default=0, help="print that many wrong answers of each")
     args, more = parser.parse_known_args()
     by_hops = collections.defaultdict(list)
-    with open(args.questions, encoding="utf-8") as f:
-        for q in map(json.loads, f):
-            if common.is_test(q["id"]) and len(by_hops[q["hops"]]) < args.n:
-                by_hops[q["hops"]].append(q)
+    for q in shared.lines(args.questions, "id", "question", "answers", "hops"):
+        if common.is_test(q["id"]) and len(by_hops[q["hops"]]) < args.n:
+            by_hops[q["hops"]].append(q)
     print(f"{'hops':>4} {'asked':>6} {'right':>6} {'share':>8}   95 % interval  ROUGE-L  tokens  reused   TTFT (median)")
     for hops, questions in sorted(by_hops.items()):
         command = [args.program, "ask", "-m", args.model, "--graph", args.graph, "--json", "--allow-empty", "-n", "24", *more]
+        command += ["--no-store"] if "--store" not in more else []  # no copies of an earlier run
         done = subprocess.run(command, input="".join(q["question"] + "\n" for q in questions), capture_output=True, text=True)
         answers = [json.loads(line) for line in done.stdout.splitlines()]
         if len(answers) != len(questions):

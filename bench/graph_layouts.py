@@ -57,7 +57,7 @@ def documents(paths: list, layout: str, style: str) -> list:
 def retrieved(args: argparse.Namespace) -> list:
     """Questions of the asked half with the paths that `spolia graph paths` finds."""
     out, count = [], collections.Counter()
-    for q in map(json.loads, open(args.questions, encoding="utf-8")):
+    for q in shared.lines(args.questions, "id", "question", "answers", "hops"):
         if (args.half != "all" and common.is_test(q["id"]) != (args.half == "test")) or q["hops"] not in args.hops or count[q["hops"]] >= args.n:
             continue
         command = [args.program, "graph", "paths", "-g", args.graph, "--json", "--hops", str(max(2, q["hops"])), "--top", str(args.paths), q["question"]]
@@ -144,7 +144,7 @@ def main() -> int:
     parser.add_argument("--answers", metavar="FILE", help="write each answer there")
     args = parser.parse_args()
     settings = {name: (text.split() + ["exact"])[:2] for name, _, text in (s.partition("=") for s in args.setting or SETTINGS)}
-    records = retrieved(args) if args.graph else [json.loads(x) for x in open(args.questions, encoding="utf-8")]
+    records = retrieved(args) if args.graph else shared.lines(args.questions, "kind", "question", "answers", "paths")
     count, results = collections.Counter(), collections.defaultdict(lambda: collections.defaultdict(list))
     server, n_long = Server(args), 0
     try:

@@ -60,7 +60,7 @@ def main():
     args = p.parse_args()
     ks, names = (1, 3, 5, 10, 30), ("bm25", "embeddings", "both")
     got, count = collections.defaultdict(collections.Counter), collections.Counter()
-    for q in map(json.loads, open(args.questions, encoding="utf-8")):
+    for q in shared.lines(args.questions, "question", "answers", "hops"):
         if count[q["hops"]] >= args.n:
             continue
         count[q["hops"]] += 1

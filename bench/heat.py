@@ -9,8 +9,8 @@ of the sums, and the median over requests. Source: FusionRAG section 4.2 (F6).
     .venv/bin/python bench/heat.py -m demo/model.gguf --trace TRACE.jsonl --chunks CHUNKS.jsonl [--requests 150]
 """
 import contextlib
-import json
 import pathlib
+import sys
 import tempfile
 
 import common
@@ -23,13 +23,14 @@ PLACES = ("memory", "host", "disk", "late", "")
 
 def requests_of(args) -> list:
     texts = {}
-    for line in open(args.chunks, encoding="utf-8"):
-        chunk = json.loads(line)
+    for chunk in shared.lines(args.chunks, "id", "text"):
         texts[chunk["id"]] = " ".join(chunk["text"].split()[:args.words])
     out = []
-    for line in open(args.trace, encoding="utf-8"):
-        docs = [d for d in json.loads(line)["doc_ids"] if d in texts][:args.docs]
+    for request in shared.lines(args.trace, "doc_ids"):
+        docs = [d for d in request["doc_ids"] if d in texts][:args.docs]
         out.append({"chunks": [{"text": texts[d]} for d in docs], "question": "What happened?"})
+    if not any(r["chunks"] for r in out[:args.requests]):
+        sys.exit(f"heat: {args.trace}: none of its doc_ids is in {args.chunks}")
     return out[:args.requests]
 
 

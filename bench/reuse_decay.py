@@ -10,7 +10,6 @@ means of quarters of the run and writes CSV, of which bench/plot.py draws moving
     .venv/bin/python bench/reuse_decay.py -m tiny.gguf --data MUSIQUE
 """
 import csv
-import json
 import pathlib
 import random
 import sys
@@ -23,12 +22,10 @@ POLICIES = {"prefix": {"reuse": "prefix"}, "full": {"reuse": "full"},
             "fusion 15 %": {"reuse": "fusion", "recompute": 0.15}, "craft 15 %": {"reuse": "craft", "recompute": 0.15}}
 
 
+FIELDS = ("question", "doc_ids", "context_doc_ids")
+
+
 # -- queries ---------------------------------------------------------------------------------------
-
-def read_lines(path: pathlib.Path) -> list:
-    with open(path) as f:
-        return [json.loads(line) for line in f]
-
 
 def make_queries(args, docs: dict, questions: list) -> list:
     """Questions are drawn by Zipf's law over a random ranking; exponent 0: all alike."""
@@ -80,8 +77,8 @@ def main() -> int:
     parser.add_argument("--csv", default=str(common.ROOT / "build/reuse_decay.csv"))
     args = parser.parse_args()
 
-    docs = {d["id"]: d for d in read_lines(args.data / "docs.jsonl")}
-    queries = make_queries(args, docs, read_lines(args.data / "questions.dev.jsonl"))
+    docs = {d["id"]: d for d in shared.lines(args.data / "docs.jsonl", "id", "title", "text")}
+    queries = make_queries(args, docs, shared.lines(args.data / "questions.dev.jsonl", *FIELDS))
     with common.open_engine(args) as engine:
         corpus = len(engine.tokenize("".join(f"[{d['title']}]\n{d['text']}\n\n" for d in docs.values())))
     kv_tokens = int(args.cache * corpus)

@@ -128,12 +128,11 @@ def main():
         parser.error(f"--routers: \"{unknown.pop()}\" is none of {', '.join(ROUTERS)}")
     if not HAPROXY:
         sys.exit("routers: haproxy is not installed")
-    lines = lambda path: [json.loads(line) for line in open(path, encoding="utf-8") if line.strip()]
-    texts = {d["id"]: d["text"] for d in lines(args.docs)}
+    texts = {d["id"]: d["text"] for d in shared.lines(args.docs, "id", "text")}
     bodies = [json.dumps({"messages": [{"role": "user", "content": q.get("question", "What do they say?")}],
                           "max_tokens": 1,
                           "documents": [{"id": i, "text": texts[i]} for i in q["doc_ids"]]}).encode()
-              for q in lines(args.trace)[:args.requests]]
+              for q in shared.lines(args.trace, "doc_ids")[:args.requests]]
     memory = memory_for(args.model, args.tokens)
     print(f"{len(bodies)} requests, {args.replicas} servers of {memory} MiB", flush=True)
     for tier in (False, True):

@@ -24,17 +24,12 @@ from shared import ROOT
 
 
 
-def read_lines(path: pathlib.Path) -> list:
-    with open(path, encoding="utf-8") as f:
-        return [json.loads(line) for line in f]
-
-
 def read_folder(path: pathlib.Path) -> tuple:
     """(documents, questions): documents are (title, text), a question is (text, numbers of its documents)."""
-    docs = read_lines(path / "docs.jsonl")
+    docs = shared.lines(path / "docs.jsonl", "id", "text")
     number = {d["id"]: i for i, d in enumerate(docs)}
     file = next((f for f in (path / "questions.dev.jsonl", path / "questions.jsonl") if f.exists()), path / "questions.jsonl")
-    questions = [(q["question"], {number[d] for d in q["doc_ids"]}) for q in read_lines(file) if q.get("doc_ids")]
+    questions = [(q["question"], {number[d] for d in q["doc_ids"]}) for q in shared.lines(file, "question") if q.get("doc_ids")]
     if not questions:
         sys.exit(f"{file}: no question has doc_ids")
     return [(d.get("title", ""), d["text"]) for d in docs], questions

@@ -110,6 +110,23 @@ class Server:
         self.stop()
 
 
+def lines(path, *fields) -> list:
+    """The objects of a file of JSON lines. Exits where one is none, or lacks a field."""
+    out = []
+    with open(path, encoding="utf-8") as f:
+        for number, line in enumerate(f, 1):
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except json.JSONDecodeError as e:
+                sys.exit(f"{path}: line {number}: {e.msg}")
+            if missing := [x for x in fields if not isinstance(value, dict) or x not in value]:
+                sys.exit(f"{path}: line {number}: no field {missing[0]}")
+            out.append(value)
+    return out
+
+
 def database(path) -> sqlite3.Connection:
     """An index, to be read."""
     open(path, "rb").close()

@@ -1,5 +1,6 @@
 """Every script in bench/: --help says what it is for and does nothing, and what a user gives wrong is named in a sentence; no server or
 file stays behind."""
+import csv
 import json
 import os
 import pathlib
@@ -22,7 +23,7 @@ def bench(name, *args, **changes):
     if "import common\n" in SCRIPTS[name] and not (BUILD / "python/spolia/libspolia.so").exists():
         pytest.skip("make python has not run")
     return subprocess.run([sys.executable, ROOT / f"bench/{name}.py", *map(str, args)], capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "SPOLIA": str(PROGRAM), **changes})
+                          env={**{k: v for k, v in os.environ.items() if k != "SPOLIA_ARG_NO_STORE"}, "SPOLIA": str(PROGRAM), **changes})
 
 
 def refuses(words, name, *args):
@@ -63,7 +64,7 @@ def test_mistakes_are_named(index, graph, tmp_path):
     (tmp_path / "set").mkdir()
     (tmp_path / "set/docs.jsonl").write_text('{"id": "a", "text": "A boat."}\n')
     (tmp_path / "set/questions.jsonl").write_text('{"question": "What?", "doc_ids": ["a"], "context_doc_ids": []}\n')
-    (tmp_path / "broken.jsonl").write_text("nonsense\n")
+    (tmp_path / "broken.jsonl").write_text('{"question": "What?"}\nnonsense\n')
     (tmp_path / "words.csv").write_text("at,what\n1,x\n2,y\n")
     (tmp_path / "set/questions.dev.jsonl").write_text((tmp_path / "set/questions.jsonl").read_text())
     serves = ("-m", gone, "--embedding", gone)
@@ -71,7 +72,7 @@ def test_mistakes_are_named(index, graph, tmp_path):
         ("gone", "ahead", *serves, "--index", gone, "--questions", FILE),
         ("gone", "ahead", *serves, "--index", index, "--questions", gone),
         ("its vectors are none", "ahead", *serves, "--index", index, "--questions", FILE),
-        ("no JSON: nonsense", "ahead", *serves, "--index", index, "--questions", tmp_path / "broken.jsonl"),
+        ("broken.jsonl: line 2: ", "ahead", *serves, "--index", index, "--questions", tmp_path / "broken.jsonl"),
         ("no server", "beside", *serves, "--program", PROGRAM),
         ("embeddings", "beside", *serves, "--only", "all"),
         ("--tokens", "beside", *serves, "--tokens", 1),
@@ -82,6 +83,9 @@ def test_mistakes_are_named(index, graph, tmp_path):
         ("-n: \"0\" is not a whole number above 0", "exact_reuse", "-m", MODEL, "--index", index, "--questions", FILE, "-n", 0),
         ("gone", "graph_answers", "--graph", known, gone),
         ("gone", "graph_layouts", gone),
+        ("questions.jsonl: line 1: no field paths", "graph_layouts", FILE),
+        ("questions.jsonl: line 1: no field id", "graph_answers", "--graph", known, tmp_path / "set/questions.jsonl"),
+        ("docs.jsonl: line 1: no field question", "exact_reuse", "-m", MODEL, "--index", index, "--questions", tmp_path / "set/docs.jsonl"),
         ("--hops", "graph_layouts", FILE, "--graph", known, "--hops", "0,x"),
         ("gone", "graph_peer", "-m", MODEL, "--graph", known, "--triples", gone),
         ("cannot open the graph", "graph_peer", "-m", MODEL, "--graph", gone, "--triples", triples, "--program", PROGRAM),
@@ -181,6 +185,26 @@ def test_page_cost_has_four_runs(tmp_path):
     assert done.returncode == 0, done.stderr
     assert [(r["watchers"], r["busy"]) for r in map(json.loads, runs)] == [(0, False), (1, False), (0, True), (1, True)]
     assert [r["requests"] for r in map(json.loads, runs)] == [0, 2, 0, 2] and last.startswith("one page: ")
+
+
+def test_a_second_run_finds_nothing_of_the_first(index, graph, tmp_path):
+    """ask keeps prompts on disk by default, a bench of an empty cache must not."""
+    for _ in range(2):
+        done = bench("exact_reuse", "-m", MODEL, "--index", index, "--questions", FILE, "-n", 3, "--rounds", 2, "--spolia", PROGRAM, "--csv",
+                     tmp_path / "x.csv", XDG_CACHE_HOME=str(tmp_path))
+        assert done.returncode == 0, done.stderr
+        rows = list(csv.DictReader((tmp_path / "x.csv").open()))
+        share = {p: sum(int(r["reused"]) for r in rows if r["pass"] == p) / sum(int(r["prompt"]) for r in rows if r["pass"] == p)
+                 for p in ("off", "first", "again")}
+        assert share["off"] == 0 and share["first"] < 0.3 and share["again"] > 0.9
+    asked = [{**json.loads(line), "hops": 1} for line in (ROOT / "demo/graph/questions.jsonl").read_text().splitlines()]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(x) + "\n" for x in asked))
+    said = [bench("graph_answers", "--program", PROGRAM, "--graph", graph[1], "-n", 4, tmp_path / "q.jsonl", XDG_CACHE_HOME=str(tmp_path))
+            for _ in range(2)]
+    assert all(x.returncode == 0 for x in said), said[0].stderr
+    first, second = (x.stdout.splitlines()[1].split() for x in said)  # hops asked right share low - high rouge tokens reused TTFT
+    assert first[:10] == second[:10] and int(first[8]) > 20 and float(first[9].rstrip("%")) < 50
+    assert not (tmp_path / "spolia/asked").exists()
 
 
 def test_idle_copies_waits_for_those_that_fit(tmp_path):
