@@ -24,6 +24,7 @@ typedef struct sp_json {
         *made; /* {}, {"type": "object"}, a list of schemas that merging made */
     int32_t space, ret;
     int depth;
+    int64_t work;      /* of its patterns (lang.h) */
     char nothing[200]; /* why the first NOTHING has no valid text */
     sp_err err;        /* the first error */
 } sp_json;

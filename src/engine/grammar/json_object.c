@@ -73,7 +73,7 @@ static void add_names(object *o, sp_lang *l)
 static bool is_name(object *o, const char *name)
 {
     json_t *only = json_pack("{s:n}", name), *values = json_object_get(o->names, "enum");
-    sp_lang l = {.parts = {{.names = only}}, .n = 1, .max = -1};
+    sp_lang l = {.parts = {{.names = only}}, .n = 1, .max = -1, .work = &o->b->work};
     int32_t found = -1;
     if (!only) sp_json_fail(o->b, SP_E_NOMEM, "out of memory", NULL);
     if (json_object_get(o->names, "pattern"))
@@ -137,7 +137,7 @@ static void declare_all(object *o, json_t *properties, json_t *required)
 static void add_class(object *o, unsigned which, json_t *schema)
 {
     sp_json *b = o->b;
-    sp_lang l = {.max = -1};
+    sp_lang l = {.max = -1, .work = &b->work};
     const char *pattern;
     json_t *value;
     int32_t name = 0;

@@ -58,7 +58,8 @@ static int32_t chars(sp_json *b, const sp_lang *l, int32_t next)
 int32_t sp_json_string(sp_json *b, json_t *schema, int32_t next)
 {
     sp_lang l = {.min = sp_json_bound(b, schema, "minLength", 0),
-                 .max = sp_json_bound(b, schema, "maxLength", -1)};
+                 .max = sp_json_bound(b, schema, "maxLength", -1),
+                 .work = &b->work};
     int32_t start = 0;
     add_parts(b, schema, &l, "pattern");
     add_parts(b, schema, &l, "format");
@@ -77,7 +78,7 @@ bool sp_json_matches(sp_json *b, const char *pattern, const char *name)
 {
     int32_t found = -1;
     json_t *names = json_pack("{s:n}", name);
-    sp_lang l = {.parts = {{.pattern = pattern}, {.names = names}}, .n = 2, .max = -1};
+    sp_lang l = {.parts = {{.pattern = pattern}, {.names = names}}, .n = 2, .max = -1, .work = &b->work};
     if (b->err == SP_OK) {
         sp_err err = names ? sp_lang_build(&l, NULL, &found) : sp_fail_nomem("a grammar");
         if (err != SP_OK) fail_of(b, err);

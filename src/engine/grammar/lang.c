@@ -16,9 +16,10 @@
 enum {
     MAX_ATOMS = 1 << 16,
     MAX_STATES = 1 << 12,
-    MAX_SETS = 1 << 21,    /* members of all sets */
-    MAX_WORK = 1 << 26,    /* members looked at */
-    MAX_LAYERED = 1 << 15, /* states times lengths */
+    MAX_SETS = 1 << 21,     /* members of all sets */
+    MAX_WORK = 1 << 26,     /* members looked at */
+    MAX_ALL_WORK = 1 << 28, /* the same, of all strings of a grammar */
+    MAX_LAYERED = 1 << 15,  /* states times lengths */
     N_BUCKETS = 1 << 10,
 };
 
@@ -174,6 +175,8 @@ static void close_over(lang *a, int32_t at)
             a->seen[at] = a->step;
             if (a->members.n >= MAX_SETS || ++a->work > MAX_WORK)
                 a->err = sp_fail(SP_E_LIMIT, "pattern: too large for another condition");
+            else if (a->work + *a->l->work > MAX_ALL_WORK)
+                a->err = sp_fail(SP_E_LIMIT, "pattern: with those before it too large for other conditions");
             else
                 a->err = sp_vec_reserve(&a->members, 1);
             if (a->err != SP_OK) return;
@@ -466,6 +469,7 @@ sp_err sp_lang_build(const sp_lang *l, sp_grammar *g, int32_t *start)
         if (!a->seen) a->err = sp_fail_nomem("a grammar");
     }
     if (a->err == SP_OK) determine(a, starts);
+    *l->work += a->work;
     if (a->err == SP_OK) mark_live(a);
     if (a->err == SP_OK && g) write(a, g, &at);
     if (a->err == SP_OK) *start = g ? at : a->sets.v[0].live ? 0 : -1;

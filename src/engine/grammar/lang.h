@@ -19,6 +19,7 @@ typedef struct sp_lang {
     sp_lang_part parts[SP_LANG_MAX_PARTS];
     int n;
     int32_t min, max; /* characters; max -1: no limit */
+    int64_t *work;    /* in, out: what the strings of one grammar have cost; it is limited */
 } sp_lang;
 
 /* sp_lang_build -- appends a rule for the content of a JSON string that satisfies all parts; *start -1: there is

@@ -488,6 +488,18 @@ static void a_pattern_costs_what_its_states_cost(void **state)
         if (all[i] > 4 * states) fail_msg("%zu: %.2f s, of which the states are %.2f s", i, all[i], states);
 }
 
+/* A reference costs a few bytes, and another length makes another pattern of it. */
+static void patterns_together_are_limited(void **state)
+{
+    enum { N = 20 };
+    char schema[N * 60 + 300] = "{\"$defs\":{\"p\":{\"pattern\":\"^([a-z]?){900}(-(a|b|c|d|e|f|g|h|i|j|k|l|m|n|o|p|q"
+                                "|r|s|t|u|v|w|x|y|z))?$\",\"maxLength\":30}},\"properties\":{";
+    for (int i = 1; i <= N; i++)
+        sprintf(schema + strlen(schema), "\"%02d\":{\"allOf\":[{\"$ref\":\"#/$defs/p\"},{\"minLength\":%d}]},", i, i);
+    strcpy(schema + strlen(schema) - 1, "}}");
+    refuse(schema, SP_E_LIMIT, "with those before it too large for other conditions");
+}
+
 static void refusals_name_keyword_and_path(void **state)
 {
     refuse("{\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"x(?=y)\"}}}",
@@ -701,6 +713,7 @@ int main(void)
         cmocka_unit_test(an_object_has_up_to_4096_properties),
         cmocka_unit_test(long_values_of_an_enum_are_all_tested),
         cmocka_unit_test(a_pattern_costs_what_its_states_cost),
+        cmocka_unit_test(patterns_together_are_limited),
         cmocka_unit_test(refusals_name_keyword_and_path),
         cmocka_unit_test(an_end_is_accepted_where_the_text_is_complete),
         cmocka_unit_test(masks_agree_with_accept),
