@@ -48,6 +48,13 @@ def test_heads_that_can_be_read_in_two_ways(server, text, why):
     assert status == 400 and why in json.loads(body)["error"]["message"]
 
 
+@pytest.mark.parametrize("length", ["Content-Length: 0\r\n", ""])
+def test_a_call_without_a_body_needs_no_type(server, length):
+    """Some clients send a length of 0 with DELETE."""
+    head = f"DELETE /v1/documents/none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{length}\r\n"
+    assert raw(server, head)[0] == 404
+
+
 def test_a_process_that_was_stopped_does_not_call_its_clients_late():
     s = Server("--read-timeout", 6)
     try:

@@ -529,6 +529,31 @@ static void memory_of_blocks_that_are_away_is_given_back(void **state)
     gives_back_what_is_away(false);
 }
 
+/* What is written by blocks is in a plane for each head, and is read by blocks again. */
+static void blocks_in_planes_of_heads_are_read_as_they_were_written(void **state)
+{
+    enum { N = 3 };
+    const sp_kv_shape shape = {.n_layers = 2, .n_heads = 2, .head = 8, .type = SP_F16};
+    sp_kv_pool *pool = NULL;
+    uint32_t blocks[N];
+    const uint8_t *read = NULL;
+    assert_ok(sp_kv_pool_create(small_device(), &shape, N, &pool));
+    assert_ok(sp_kv_pool_let_leave(pool, &(sp_kv_elsewhere){.read = read_nothing, .user = pool, .by_head = true}));
+    assert_ok(sp_kv_acquire(pool, N, blocks));
+    const size_t n = N * sp_kv_pool_layer_block_bytes(pool), half = n / N / 2;
+    uint8_t *bytes = sp_alloc(n, 1), *staging = sp_alloc(n, 1);
+    for (size_t i = 0; i < n; i++) bytes[i] = (uint8_t)(i * 7 + i / 251);
+    assert_ok(sp_kv_pool_write(pool, (sp_kv_run){.layer = 1, .first = 0, .n = N}, bytes));
+    for (uint32_t i = 0; i < 2 * N; i++)
+        assert_memory_equal(sp_kv_pool_bytes_at(pool, 1, (int)i % 2, i / 2), bytes + i * half, half);
+    assert_ok(sp_kv_pool_read(pool, (sp_kv_run){.layer = 1, .first = 0, .n = N}, staging, &read));
+    assert_memory_equal(read, bytes, n);
+    sp_free(bytes);
+    sp_free(staging);
+    sp_kv_release(pool, blocks, N);
+    small_pool_end(pool);
+}
+
 /* Of one layer, in the planes of all heads; the first and the last page may be shared with neighbours. */
 static void memory_of_contents_that_nobody_needs_is_given_back(void **state)
 {
@@ -690,6 +715,7 @@ int main(void)
         cmocka_unit_test(a_run_with_a_block_that_is_away_is_written_elsewhere),
         cmocka_unit_test(memory_of_blocks_that_are_away_is_given_back),
         cmocka_unit_test(memory_of_contents_that_nobody_needs_is_given_back),
+        cmocka_unit_test(blocks_in_planes_of_heads_are_read_as_they_were_written),
         cmocka_unit_test(a_pool_whose_blocks_may_leave_gives_back_the_memory_of_free_ones),
         cmocka_unit_test(creation_survives_faults),
         cmocka_unit_test(threads_share_the_pool),
