@@ -79,7 +79,7 @@ def main() -> int:
     parser.add_argument("--kind", choices=("flat", "ivf", "hnsw"), help="of the vectors")
     parser.add_argument("--questions", type=shared.count, help="only the first N of each set, or of its half")
     parser.add_argument("--half", choices=("tune", "report"))
-    parser.add_argument("--rerank", type=int, default=0, metavar="N", help="order the N best anew; 0: none")
+    parser.add_argument("--rerank", type=int, default=0, metavar="N", help="rerank the N best passages; 0: no reranking")
     parser.add_argument("--reranker", help="a cross-encoder")
     parser.add_argument("--threads", default="1")
     parser.add_argument("sets", nargs="+", type=pathlib.Path)

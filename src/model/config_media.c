@@ -4,11 +4,13 @@
 
 #include "model/config_int.h"
 
-static const struct {
+typedef struct part {
     const char *model_type; /* of the whole */
     const char *text_type;  /* of text_config; without one it is that of the first row of the model */
     const char *arch;       /* model_type of the architecture */
-} parts[] = {
+} part;
+
+static const part parts[] = {
     {"gemma3", "gemma3_text", "gemma3_text"},
     {"mistral3", "mistral", "mistral"},
     {"mistral3", "ministral3", "ministral3"},
@@ -21,6 +23,16 @@ static const struct {
 static bool may_be_flat(const char *arch)
 {
     return strcmp(arch, "qwen2_vl_text") == 0;
+}
+
+/* part_of -- the text part of a model, with this type or the usual one (NULL); NULL: there is none. */
+static const part *part_of(const char *model_type, const char *text_type)
+{
+    for (size_t i = 0; i < SP_COUNT(parts); i++)
+        if (strcmp(model_type, parts[i].model_type) == 0 &&
+            (!text_type || strcmp(text_type, parts[i].text_type) == 0))
+            return &parts[i];
+    return NULL;
 }
 
 static const char *text_of(const json_t *object, const char *field)
@@ -44,21 +56,18 @@ sp_err sp_config_find_text(sp_source *s, const char **type, char **path)
     const char *whole = text_of(s->root, "model_type");
     const json_t *text = json_object_get(s->root, "text_config");
     const char *text_type = text_of(text, "model_type");
-    size_t i = 0;
-    *type = whole;
-    while (i < SP_COUNT(parts) && !(whole && strcmp(whole, parts[i].model_type) == 0)) i++;
-    if (i == SP_COUNT(parts)) return SP_OK;
+    const part *p = whole ? part_of(whole, NULL) : NULL;
+    *type = p ? p->arch : whole;
+    if (!p) return SP_OK;
     s->media = true;
-    *type = parts[i].arch;
-    if (!text && may_be_flat(parts[i].arch)) return SP_OK;
+    if (!text && may_be_flat(p->arch)) return SP_OK;
     if (!json_is_object(text))
         return sp_fail(SP_E_FORMAT, "%s: text_config: is %s", s->path, text ? "not an object" : "missing");
-    for (; text_type && i < SP_COUNT(parts) && strcmp(whole, parts[i].model_type) == 0; i++)
-        if (strcmp(text_type, parts[i].text_type) == 0) break;
-    if (i == SP_COUNT(parts) || strcmp(whole, parts[i].model_type) != 0)
+    p = part_of(whole, text_type);
+    if (!p)
         return sp_fail(SP_E_UNSUPPORTED, "%s: text_config.model_type: \"%.40s\" is not supported in %s", s->path,
                        text_type, whole);
-    *type = parts[i].arch;
+    *type = p->arch;
     return into_text_config(s, text, path);
 }
 
